@@ -38,6 +38,16 @@ pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
 /// each other, as those of a search by halves do.
 const STEP: usize = 16;
 
+/// The first number in a range for which `is_before` fails, as it does for all above; their end if there is none.
+#[inline]
+pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
+    while start < end {
+        let middle = start.midpoint(end);
+        if is_before(middle) { start = middle + 1 } else { end = middle }
+    }
+    start
+}
+
 /// How many of the ascending `heads` are below `bound`.
 #[inline]
 pub(crate) fn lower_bound(heads: &[u64], bound: u64) -> usize {
@@ -111,15 +121,11 @@ impl KeyHeads {
     /// compares the key at a position with `key`, and is called only where heads do not decide.
     #[inline]
     pub(crate) fn partition_point(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
-        let Range { start: mut low, end: mut high } = match self.prefix.head(key) {
+        let undecided = match self.prefix.head(key) {
             Some(head) => equal_range(&self.heads, head),
             None => 0..self.heads.len(),
         };
-        while low < high {
-            let middle = low.midpoint(high);
-            if is_before(middle) { low = middle + 1 } else { high = middle }
-        }
-        low
+        partition_point(undecided, is_before)
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
-use sstfilter::{BuildContext, KeyExtractor, KeyHasher, MatchBitmap};
+use sstfilter::range::{KeyRange, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
+use sstfilter::{BuildContext, KeyExtractor, KeyHasher, LoadContext, MatchBitmap};
 
 use crate::block_forge::Parts;
 use crate::pick;
@@ -27,9 +27,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn context(&self) -> RangeContext<'static> {
-        let context = RangeContext::new(&self.hasher);
-        self.extractor.iter().fold(context, |context, extractor| context.with_extractor(extractor.clone()))
+    fn context(&self) -> LoadContext<'_> {
+        LoadContext::new(&self.hasher).with_range_extractor(self.extractor.as_ref())
     }
 }
 
@@ -38,11 +37,11 @@ fn open(bytes: &[u8], reader: &Reader) {
     if let Ok(info) = RangeInfo::of_block(bytes) {
         assert!((0.0..=1.0).contains(&info.expected_fpr(7)) && info.block_bytes == bytes.len() as u64);
     }
-    let Ok(filter) = RangeFilter::load(bytes, &reader.context()) else { return };
+    let Ok(filter) = RangeFilter::load(bytes, reader.context()) else { return };
     let ends: Vec<Key> = bytes.chunks(5).take(12).map(<[u8]>::to_vec).chain([vec![], vec![0xff; 17]]).collect();
     assert_agrees_with_batch(&filter, &ends);
     for end in &ends {
-        if let NextKey::AtLeast(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.first_at_least(end) {
             assert!(bound >= *end && bound.len() <= bytes.len() + 32, "a bound of {} bytes", bound.len());
         }
     }
@@ -77,7 +76,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let mut builder = policy.builder(&BuildContext::new(&reader.hasher));
     keys.iter().for_each(|key| builder.add_key(key));
     let Some(block) = builder.finish().block else { return Ok(()) };
-    let filter = RangeFilter::load(&block[..], &reader.context()).expect("it was just built");
+    let filter = RangeFilter::load(&block[..], reader.context()).expect("it was just built");
     assert_eq!(filter.info().keys, keys.len() as u64);
     assert_holds(&filter, &keys, &ends);
     assert_holds(&filter, &keys, &beside(&keys));
@@ -86,7 +85,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     for bit in damage.map(|bit| bit as usize % (block.len() * 8)) {
         damaged[bit / 8] ^= 1 << (bit % 8);
     }
-    assert_eq!(RangeFilter::load(&damaged[..], &reader.context()).is_ok(), damaged == block, "damage passes for sound");
+    assert_eq!(RangeFilter::load(&damaged[..], reader.context()).is_ok(), damaged == block, "damage passes for sound");
     forge(&block, forgery, &reader);
     Ok(())
 }
@@ -184,8 +183,8 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
     for end in ends {
         let next = keys.range(end.clone()..).next();
         match filter.first_at_least(end) {
-            NextKey::None => assert_eq!(next, None, "from {end:?}"),
-            NextKey::AtLeast(bound) => {
+            None => assert_eq!(next, None, "from {end:?}"),
+            Some(bound) => {
                 assert!(bound >= *end && next.is_none_or(|next| bound <= *next), "from {end:?}: {bound:?}, {next:?}");
             }
         }

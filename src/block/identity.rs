@@ -1,9 +1,11 @@
 //! What a filter belongs to: a hash function and a file.
 
+use std::sync::Arc;
+
 use super::held::HeldParts;
 use crate::error::BlockError;
 use crate::filter::KindRegistry;
-use crate::hash::{Domain, HashIdentity, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{Domain, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::FileId;
 
 /// The hash and the file that a block records.
@@ -33,7 +35,7 @@ pub(crate) const FILE_BYTES: usize = 8;
 /// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys
 /// that the file is known to hold.
 ///
-/// The counterpart of [`BuildContext`](crate::BuildContext). Where whole keys are probed for, without a file id and
+/// The counterpart of [`BuildContext`](crate::BuildContext), for filters of keys and of ranges. Where whole keys are probed for, without a file id and
 /// known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
 ///
 /// ```
@@ -49,9 +51,10 @@ pub(crate) const FILE_BYTES: usize = 8;
 pub struct LoadContext<'a> {
     pub(crate) identity: BlockIdentity,
     /// `None` where the reader has hashes alone.
-    hasher: Option<&'a KeyHasher>,
+    pub(crate) hasher: Option<&'a KeyHasher>,
     parts: Wanted<'a>,
-    known_keys: &'a [&'a [u8]],
+    pub(crate) range_extractor: Option<&'a Arc<dyn KeyExtractor>>,
+    pub(crate) known_keys: &'a [&'a [u8]],
     pub(crate) kinds: Option<&'a KindRegistry>,
 }
 
@@ -78,8 +81,13 @@ impl<'a> LoadContext<'a> {
     /// Expects an unbound block, to be probed with hashes of `hasher`.
     #[must_use]
     pub const fn new(hasher: &'a KeyHasher) -> Self {
-        let identity = BlockIdentity { hash: hasher.identity(), file: None };
-        Self { identity, hasher: Some(hasher), parts: Wanted::WholeKeys, known_keys: &[], kinds: None }
+        Self { hasher: Some(hasher), ..Self::of_hash(hasher.identity()) }
+    }
+
+    const fn of_hash(hash: HashIdentity) -> Self {
+        let identity = BlockIdentity { hash, file: None };
+        let parts = Wanted::WholeKeys;
+        Self { identity, hasher: None, parts, range_extractor: None, known_keys: &[], kinds: None }
     }
 
     /// The block must be bound to this file.
@@ -111,11 +119,21 @@ impl<'a> LoadContext<'a> {
         Self { parts: Wanted::Any, ..self }
     }
 
+    /// The extractor of the prefixes that ranges are inside of ([`RangePolicy::extractor`]): a range filter of hashed
+    /// codes is not used with another one. Other filters have none, and do not look at it.
+    ///
+    /// [`RangePolicy::extractor`]: crate::range::RangePolicy::extractor
+    #[must_use]
+    pub const fn with_range_extractor(self, extractor: Option<&'a Arc<dyn KeyExtractor>>) -> Self {
+        Self { range_extractor: extractor, ..self }
+    }
+
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
     /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
     /// If all files begin or end with the same keys (sentinels), add one from the middle. Add one inside the domain of
     /// each extractor that has neither: a prefix probe by an extractor of which no known key has a part answers "may be
-    /// present", because nothing has confirmed it.
+    /// present", because nothing has confirmed it. A range filter with an extractor needs such a key, too: otherwise it is
+    /// not used ([`BlockError::PartNotHeld`]).
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
     /// such filters. Only this check detects a custom hash that changed while its tag did not. No partition of a filter
@@ -199,6 +217,6 @@ impl<'a> From<&'a KeyHasher> for LoadContext<'a> {
 
 impl From<HashIdentity> for LoadContext<'_> {
     fn from(hash: HashIdentity) -> Self {
-        Self { identity: hash.into(), hasher: None, parts: Wanted::WholeKeys, known_keys: &[], kinds: None }
+        Self::of_hash(hash)
     }
 }

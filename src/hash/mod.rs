@@ -201,12 +201,6 @@ impl fmt::Display for HashIdentity {
 /// The engine's own hash function.
 type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
 
-#[derive(Clone)]
-enum HashFunction {
-    Xxh3 { seed: u64 },
-    Custom(Arc<CustomHash>),
-}
-
 /// Turns key bytes into a [`KeyHash`].
 ///
 /// Cheap to clone; one per store.
@@ -221,7 +215,9 @@ enum HashFunction {
 /// ```
 #[derive(Clone)]
 pub struct KeyHasher {
-    function: HashFunction,
+    /// Of XXH3, unless the function is the engine's own.
+    seed: u64,
+    custom: Option<Arc<CustomHash>>,
     identity: HashIdentity,
 }
 
@@ -229,7 +225,7 @@ impl KeyHasher {
     /// XXH3-64 with a seed that every filter block stores in the clear.
     #[must_use]
     pub const fn with_seed(seed: u64) -> Self {
-        Self { function: HashFunction::Xxh3 { seed }, identity: HashIdentity { id: HashId::Xxh3, seed } }
+        Self { seed, custom: None, identity: HashIdentity { id: HashId::Xxh3, seed } }
     }
 
     /// XXH3-64 with a seed that is kept out of the files: blocks carry a 32-bit fingerprint of it,
@@ -241,10 +237,8 @@ impl KeyHasher {
     #[must_use]
     pub fn with_secret_seed(seed: impl Into<SecretSeed>) -> Self {
         let seed = seed.into();
-        Self {
-            function: HashFunction::Xxh3 { seed: seed.get() },
-            identity: HashIdentity { id: HashId::Xxh3Secret, seed: seed.fingerprint().into() },
-        }
+        let identity = HashIdentity { id: HashId::Xxh3Secret, seed: seed.fingerprint().into() };
+        Self { seed: seed.get(), custom: None, identity }
     }
 
     /// XXH3-64 with a secret seed drawn at random, and the seed, which the engine keeps for the next start.
@@ -271,7 +265,7 @@ impl KeyHasher {
     ///
     /// [`KeyHash::from_well_mixed`] states the requirements on the function.
     pub fn custom(tag: u64, function: impl Fn(&[u8]) -> KeyHash + Send + Sync + 'static) -> Self {
-        Self { function: HashFunction::Custom(Arc::new(function)), identity: HashIdentity::custom(tag) }
+        Self { seed: 0, custom: Some(Arc::new(function)), identity: HashIdentity::custom(tag) }
     }
 
     /// The hasher with this identity; `None` when its seed is secret or its function is the engine's own,
@@ -291,25 +285,25 @@ impl KeyHasher {
     #[must_use]
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        match &self.function {
-            HashFunction::Xxh3 { seed } => KeyHash(xxh3_64_with_seed(key, *seed)),
-            HashFunction::Custom(function) => function(key),
+        match &self.custom {
+            None => KeyHash(xxh3_64_with_seed(key, self.seed)),
+            Some(function) => function(key),
         }
     }
 
     /// Whether the function is the engine's own, which may panic.
     pub(crate) const fn is_custom(&self) -> bool {
-        matches!(self.function, HashFunction::Custom(_))
+        self.custom.is_some()
     }
 
     /// Whether the other is known to compute the same hashes. Equal identities are not enough: two secret seeds can
     /// share a fingerprint, and two functions a tag.
     pub(crate) fn has_same_identity(&self, other: &Self) -> bool {
         self.identity == other.identity
-            && match (&self.function, &other.function) {
-                (HashFunction::Xxh3 { seed }, HashFunction::Xxh3 { seed: other }) => seed == other,
-                (HashFunction::Custom(function), HashFunction::Custom(other)) => Arc::ptr_eq(function, other),
-                _ => false,
+            && self.seed == other.seed
+            && match (&self.custom, &other.custom) {
+                (Some(function), Some(other)) => Arc::ptr_eq(function, other),
+                (function, other) => function.is_none() && other.is_none(),
             }
     }
 }

@@ -111,10 +111,11 @@ pub struct KeyParts {
     extractors: Arc<[DomainExtractor]>,
 }
 
+/// An extractor, and the domain of its parts.
 #[derive(Clone, Debug)]
-struct DomainExtractor {
-    extractor: Arc<dyn KeyExtractor>,
-    domain: Domain,
+pub(crate) struct DomainExtractor {
+    pub(crate) extractor: Arc<dyn KeyExtractor>,
+    pub(crate) domain: Domain,
 }
 
 impl DomainExtractor {
@@ -122,11 +123,13 @@ impl DomainExtractor {
         Self { domain: Domain::new(extractor.name()), extractor }
     }
 
-    fn hash(&self, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
+    /// The hash of a key's part.
+    pub(crate) fn hash(&self, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
         self.extractor.extract(key).map(|part| self.hash_of_part(hasher, &part))
     }
 
-    fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
+    /// The hash of the part that all keys with this prefix have.
+    pub(crate) fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
         let part = self.extractor.extract_prefix(prefix)?;
         // As promised of any key that begins with the prefix, and here the one that costs nothing to look at.
         let is_its_own = self.extractor.extract(prefix).as_ref() == Some(&part);
@@ -256,31 +259,14 @@ impl KeyParts {
 
     /// Whether the other is known to give the same parts: equal names do not prove it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let functions = |parts: &Self| {
-            let address = |part: &DomainExtractor| Arc::as_ptr(&part.extractor).cast::<()>();
-            parts.extractors.iter().map(address).collect::<Vec<_>>()
-        };
-        self.whole_keys == other.whole_keys && functions(self) == functions(other)
+        let address = |part: &DomainExtractor| Arc::as_ptr(&part.extractor).cast::<()>();
+        self.whole_keys == other.whole_keys
+            && self.extractors.iter().map(address).eq(other.extractors.iter().map(address))
     }
 
     /// The extractor at `position`.
-    pub(crate) fn extractor(&self, position: usize) -> Option<&dyn KeyExtractor> {
-        self.extractors.get(position).map(|part| part.extractor.as_ref())
-    }
-
-    /// The domain of the extractor at `position`.
-    pub(crate) fn domain(&self, position: usize) -> Option<Domain> {
-        self.extractors.get(position).map(|part| part.domain)
-    }
-
-    /// The hash of a key's part by the extractor at `position`.
-    pub(crate) fn part_hash(&self, position: usize, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
-        self.extractors.get(position)?.hash(hasher, key)
-    }
-
-    /// The hash of the part that all keys with this prefix have by the extractor at `position`.
-    pub(crate) fn part_hash_of_prefix(&self, position: usize, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
-        self.extractors.get(position)?.prefix_hash(hasher, prefix)
+    pub(crate) fn extractor(&self, position: usize) -> Option<&DomainExtractor> {
+        self.extractors.get(position)
     }
 }
 

@@ -3,6 +3,8 @@
 //! more passes for bits that order almost nothing. The price is a second copy of the hashes, for which callers set a
 //! limit.
 
+use core::ops::Range;
+
 use super::KeyHash;
 use crate::threads::{share, worthwhile};
 
@@ -26,19 +28,12 @@ pub(crate) struct SortScratch {
     /// Where the windows of each run end. The copy consists of runs, one for each thread that partitioned a part of the
     /// hashes.
     runs: Vec<Vec<u32>>,
-    window: WindowScratch,
-}
-
-/// What one thread uses to sort a window.
-#[derive(Debug, Default)]
-struct WindowScratch {
+    /// Where the bins of a window end. Each thread has its own; this is the one of the calling thread.
     bin_ends: Vec<u32>,
-    /// The window, where it comes from several runs.
-    gathered: Vec<KeyHash>,
 }
 
-/// Bytes that each thread but the first takes for sorting: where its windows and bins end, and a window of up to four
-/// times the mean size, for up to 2^24 hashes.
+/// Bytes that are counted for each thread but the first: more than its windows' and bins' ends take, for up to 2^24
+/// hashes.
 pub(crate) const SORT_THREAD_BYTES: u64 = 256 << 10;
 
 impl SortScratch {
@@ -49,9 +44,9 @@ impl SortScratch {
 
     /// Bytes held at most.
     pub(crate) fn bytes(&self) -> u64 {
-        let ends: usize = self.runs.iter().map(Vec::capacity).sum();
-        let windows = self.window.bytes() * self.runs.len().max(1);
-        (self.spare.capacity() * size_of::<KeyHash>() + ends * size_of::<u32>() + windows) as u64
+        let window_ends: usize = self.runs.iter().map(Vec::capacity).sum();
+        let ends = window_ends + self.bin_ends.capacity() * self.runs.len().max(1);
+        (self.spare.capacity() * size_of::<KeyHash>() + ends * size_of::<u32>()) as u64
     }
 
     /// Reserves memory for a copy of `hashes`, and returns log2 of the number of their windows. `None` when the copy
@@ -74,14 +69,8 @@ impl SortScratch {
         let run_hashes = hashes.len().div_ceil(threads);
         let runs = hashes.chunks(run_hashes).zip(self.spare.chunks_mut(run_hashes)).zip(&mut self.runs).collect();
         share(threads, runs, &mut (), |(), ((source, target), ends): ((&[KeyHash], &mut [KeyHash]), _)| {
-            Bins { skipped: 0, log2: windows_log2 }.scatter(source, target, ends);
+            scatter(&[source], target, 0..windows_log2, ends);
         });
-    }
-}
-
-impl WindowScratch {
-    fn bytes(&self) -> usize {
-        self.bin_ends.capacity() * size_of::<u32>() + self.gathered.capacity() * size_of::<KeyHash>()
     }
 }
 
@@ -99,18 +88,12 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, mos
     scratch.partition(hashes, windows_log2);
     // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
     let most_in_window = (hashes.len() >> windows_log2) * 4;
-    for_each_window(scratch, hashes, |WindowScratch { bin_ends, gathered }, Window { parts, target }| {
-        match parts.as_slice() {
-            _ if target.len() > most_in_window => {
-                gather(&parts, target);
-                target.sort_unstable();
-            }
-            [part] => sort_window(part, target, windows_log2, bin_ends),
-            parts => {
-                gathered.clear();
-                parts.iter().for_each(|part| gathered.extend_from_slice(part));
-                sort_window(gathered, target, windows_log2, bin_ends);
-            }
+    for_each_window(scratch, hashes, |bin_ends, parts, target| {
+        if target.len() > most_in_window {
+            gather(parts, target);
+            target.sort_unstable();
+        } else {
+            sort_window(parts, target, windows_log2, bin_ends);
         }
     });
 }
@@ -124,16 +107,10 @@ pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScra
         if scratch.runs.len() == 1 {
             core::mem::swap(hashes, &mut scratch.spare);
         } else {
-            for_each_window(scratch, hashes, |_, Window { parts, target }| gather(&parts, target));
+            for_each_window(scratch, hashes, |_, parts, target| gather(parts, target));
         }
     }
     true
-}
-
-/// A window: its part of each run, and its place among the sorted hashes.
-struct Window<'a> {
-    parts: Vec<&'a [KeyHash]>,
-    target: &'a mut [KeyHash],
 }
 
 /// Copies the parts of a window to `target`.
@@ -145,13 +122,14 @@ fn gather(parts: &[&[KeyHash]], mut target: &mut [KeyHash]) {
     }
 }
 
-/// Brings each window of the scratch's hashes to its place in `hashes` by `work`.
+/// Brings each window of the scratch's hashes to its place in `hashes` by `work`, which is given memory for the ends of
+/// bins, the window's part of each run, and its place.
 fn for_each_window(
     scratch: &mut SortScratch,
     mut hashes: &mut [KeyHash],
-    work: impl Fn(&mut WindowScratch, Window<'_>) + Sync,
+    work: impl Fn(&mut Vec<u32>, &[&[KeyHash]], &mut [KeyHash]) + Sync,
 ) {
-    let SortScratch { spare, runs, window, .. } = scratch;
+    let SortScratch { spare, runs, bin_ends, .. } = scratch;
     let run_hashes = hashes.len().div_ceil(runs.len());
     let windows = (0..runs.first().map_or(0, Vec::len)).map(|window| {
         let in_run =
@@ -159,15 +137,15 @@ fn for_each_window(
         let parts = spare.chunks(run_hashes).zip(runs.iter()).map(|(run, ends)| &run[in_run(ends)]);
         let parts: Vec<&[KeyHash]> = parts.collect();
         let target = hashes.split_off_mut(..parts.iter().map(|part| part.len()).sum()).unwrap_or_default();
-        Window { parts, target }
+        (parts, target)
     });
-    share(runs.len(), windows.collect(), window, work);
+    share(runs.len(), windows.collect(), bin_ends, |ends, (parts, target): (Vec<_>, _)| work(ends, &parts, target));
 }
 
 /// Sorts the hashes of a window, which share their `skipped` highest bits.
-fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
-    let log2 = source.len().next_power_of_two().ilog2();
-    Bins { skipped, log2 }.scatter(source, target, bin_ends);
+fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
+    let log2 = target.len().next_power_of_two().ilog2();
+    scatter(source, target, skipped..skipped + log2, bin_ends);
     let mut moves = 0;
     for at in 1..target.len() {
         let hash = target[at];
@@ -186,32 +164,28 @@ fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_end
     }
 }
 
-/// 2^log2 bins by the bits of a hash that follow its `skipped` highest ones.
-#[derive(Clone, Copy)]
-struct Bins {
-    skipped: u32,
-    log2: u32,
-}
-
-impl Bins {
-    /// Copies `source` to `target` bin by bin; `ends` then has where each bin ends.
-    fn scatter(self, source: &[KeyHash], target: &mut [KeyHash], ends: &mut Vec<u32>) {
-        ends.clear();
-        ends.resize(1 << self.log2, 0);
-        let ends = ends.as_mut_slice();
-        // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
-        // `bin` may reduce a shift of 64 to 0.
-        let (shift, mask) = (u64::BITS - self.skipped - self.log2, ends.len() - 1);
-        for &hash in source {
+/// Copies the parts of `source` to `target` bin by bin; `ends` then has where each bin ends. A hash's bin is the number
+/// that these of its bits are, counted from the highest.
+fn scatter(source: &[&[KeyHash]], target: &mut [KeyHash], bits: Range<u32>, ends: &mut Vec<u32>) {
+    ends.clear();
+    ends.resize(1 << bits.len(), 0);
+    let ends = ends.as_mut_slice();
+    // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
+    // `bin` may reduce a shift of 64 to 0.
+    let (shift, mask) = (u64::BITS - bits.end, ends.len() - 1);
+    for part in source {
+        for &hash in *part {
             ends[bin(hash, shift, mask)] += 1;
         }
-        let mut sum = 0;
-        for end in ends.iter_mut() {
-            let count = *end;
-            *end = sum;
-            sum += count;
-        }
-        for &hash in source {
+    }
+    let mut sum = 0;
+    for end in ends.iter_mut() {
+        let count = *end;
+        *end = sum;
+        sum += count;
+    }
+    for part in source {
+        for &hash in *part {
             let next = &mut ends[bin(hash, shift, mask)];
             target[*next as usize] = hash;
             *next += 1;
@@ -250,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_counts_the_copy_the_ends_and_a_window_for_each_run() {
+    fn a_scratch_counts_the_copy_the_ends_and_the_bins_of_a_window_for_each_run() {
         assert_eq!(SortScratch::of_threads(8).bytes(), 0);
-        let window = || WindowScratch { bin_ends: Vec::with_capacity(30), gathered: Vec::with_capacity(40) };
-        let of_runs = |runs| SortScratch { threads: 2, spare: Vec::with_capacity(1_000), runs, window: window() };
-        assert_eq!(of_runs(Vec::new()).bytes(), 1_000 * 8 + (30 * 4 + 40 * 8));
+        let (spare, bin_ends) = (|| Vec::with_capacity(1_000), || Vec::with_capacity(30));
+        let of_runs = |runs| SortScratch { threads: 2, spare: spare(), runs, bin_ends: bin_ends() };
+        assert_eq!(of_runs(Vec::new()).bytes(), 1_000 * 8 + 30 * 4);
         let runs = vec![Vec::with_capacity(100), Vec::with_capacity(200), Vec::with_capacity(300)];
-        assert_eq!(of_runs(runs).bytes(), 1_000 * 8 + 600 * 4 + 3 * (30 * 4 + 40 * 8));
+        assert_eq!(of_runs(runs).bytes(), 1_000 * 8 + 600 * 4 + 3 * 30 * 4);
     }
 
     #[test]
@@ -289,7 +263,7 @@ mod tests {
         for (skipped, log2) in [(0, 0), (0, 4), (0, 13), (8, 0), (8, 4), (12, 13)] {
             let hashes: Vec<KeyHash> = (0..1_000).map(|key| KeyHash(KeyHash::mix(key).0 >> skipped)).collect();
             let (mut scattered, mut ends) = (vec![KeyHash(0); hashes.len()], Vec::new());
-            Bins { skipped, log2 }.scatter(&hashes, &mut scattered, &mut ends);
+            scatter(&[&hashes], &mut scattered, skipped..skipped + log2, &mut ends);
             let bin = |hash: &KeyHash| (hash.0 << skipped).checked_shr(u64::BITS - log2).unwrap_or(0);
             assert!(scattered.is_sorted_by_key(bin), "{log2} bits after {skipped}");
             assert_eq!((ends.len(), ends.last()), (1 << log2, Some(&1_000)));

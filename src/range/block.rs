@@ -2,81 +2,25 @@
 
 use core::fmt;
 
-use std::sync::Arc;
-
 use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
-use super::ordered::next::NextKey;
 use super::params::{CodeMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
 use super::simd;
 use super::view::{Layout, View};
-use crate::block::MatchBitmap;
 use crate::block::trailer::Trailer;
+use crate::block::{LoadContext, MatchBitmap};
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::require;
-use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
+use crate::hash::{HashIdentity, KeyHasher};
 use crate::ids::{FileId, FilterKind};
-
-/// What a range filter is loaded for: the reader's hasher, the extractor of its prefixes, the file's id, and keys that
-/// the file is known to hold.
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use sstfilter::range::RangeContext;
-/// use sstfilter::{FileId, FixedPrefix, KeyHasher};
-///
-/// let hasher = KeyHasher::default();
-/// let context = RangeContext::new(&hasher)
-///     .with_extractor(Arc::new(FixedPrefix::new(8)))
-///     .with_file_id(FileId::random())
-///     .with_known_keys(&[b"the file's first key", b"the file's last key"]);
-/// # let _ = context;
-/// ```
-#[derive(Clone, Debug)]
-pub struct RangeContext<'a> {
-    hasher: KeyHasher,
-    extractor: Option<Arc<dyn KeyExtractor>>,
-    file: Option<FileId>,
-    known_keys: &'a [&'a [u8]],
-}
-
-impl<'a> RangeContext<'a> {
-    /// Expects an unbound block. Hashed codes must have the hash of `hasher`; ordered codes have none.
-    #[must_use]
-    pub fn new(hasher: &KeyHasher) -> Self {
-        Self { hasher: hasher.clone(), extractor: None, file: None, known_keys: &[] }
-    }
-
-    /// Sets the extractor of the prefixes that hashed codes were built with. Filters that have none do not use it.
-    #[must_use]
-    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
-        Self { extractor: Some(extractor), ..self }
-    }
-
-    /// The block must be bound to this file.
-    #[must_use]
-    pub fn with_file_id(self, file: FileId) -> Self {
-        Self { file: Some(file), ..self }
-    }
-
-    /// The filter must hold these keys of the file: always pass its smallest and largest. Only this check finds a hash
-    /// function or an extractor that changed under its name. An empty list checks nothing. If the filter has an
-    /// extractor and none of the keys is in its domain, nothing is confirmed, and the filter is not used
-    /// ([`BlockError::PartNotHeld`]): pass one more, from the middle.
-    #[must_use]
-    pub fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
-        Self { known_keys, ..self }
-    }
-}
 
 /// A range filter over any bytes: owned, borrowed, shared or mapped.
 ///
 /// ```
-/// use sstfilter::range::{NextKey, RangeContext, RangeFilter, RangePolicy};
-/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher};
+/// use sstfilter::range::{RangeFilter, RangePolicy};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher, LoadContext};
 ///
 /// let (hasher, file) = (KeyHasher::default(), FileId::random());
 /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
@@ -84,14 +28,14 @@ impl<'a> RangeContext<'a> {
 /// (0..1_000_u64).for_each(|key| builder.add_key(&(key * 1_000).to_be_bytes()));
 /// let block = builder.finish().block.expect("keys in order");
 ///
-/// let filter = RangeFilter::load(&block, &RangeContext::new(&hasher).with_file_id(file))?;
+/// let filter = RangeFilter::load(&block, LoadContext::new(&hasher).with_file_id(file))?;
 /// let range = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(range(3_000, 3_001) && range(2_500, 3_500));
 /// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
 ///
 /// let next = filter.first_at_least(&3_100_u64.to_be_bytes());
-/// assert!(matches!(next, NextKey::AtLeast(bound) if bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
-/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), NextKey::None);
+/// assert!(next.is_some_and(|bound| bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
+/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), None, "the file has no such key");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -104,7 +48,9 @@ pub struct RangeFilter<D> {
 }
 
 impl<D: AsRef<[u8]>> RangeFilter<D> {
-    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once.
+    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once. Hashed codes
+    /// must have the context's hash and extractor of ranges; ordered codes have neither. The context's parts of keys and
+    /// kinds are those of point filters.
     ///
     /// # Errors
     ///
@@ -115,7 +61,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// - a known key is absent, or no known key has a part by the extractor.
     ///
     /// After any of these errors, a scan must read the file.
-    pub fn load(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let context = context.into();
         let filter = Self::open_unverified(data, context)?;
         filter.verify()?;
         filter.check_known_keys(context.known_keys)?;
@@ -130,14 +77,15 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a
     /// field is out of range, or the block does not fit the context.
-    pub fn open_unverified(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
-        let (trailer, shape) = decode(data.as_ref())?;
-        if context.file != trailer.identity.file {
-            return Err(BlockError::FileMismatch { expected: context.file, got: trailer.identity.file });
+    pub fn open_unverified<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let (context, (trailer, shape)) = (context.into(), decode(data.as_ref())?);
+        let (expected, got) = (context.identity.file, trailer.identity.file);
+        if expected != got {
+            return Err(BlockError::FileMismatch { expected, got });
         }
         let hashing = match shape.map {
             CodeMap::Hashed(map) => hashing(&map, trailer.identity.hash, context)?,
-            CodeMap::Ordered(_) => Hashing::new(context.hasher.clone(), None),
+            CodeMap::Ordered(_) => Hashing::new(KeyHasher::default(), None),
         };
         let layout = Layout::new(&shape, data.as_ref());
         Ok(Self { data, trailer, shape, layout, hashing })
@@ -193,17 +141,18 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`.
+    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file has
+    /// no such key.
     ///
     /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
     /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,
     /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
     /// has no keys. There is no such bound for scans in descending order.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.view() {
             Some(view) => simd::first_at_least(view, lower),
-            None => NextKey::AtLeast(lower.to_vec()),
+            None => Some(lower.to_vec()),
         }
     }
 
@@ -247,17 +196,21 @@ fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
 }
 
 /// How the reader hashes, if that is how the filter's codes were made.
-fn hashing(map: &HashedMap, got: HashIdentity, context: &RangeContext<'_>) -> Result<Hashing, BlockError> {
-    let expected = context.hasher.identity();
+fn hashing(map: &HashedMap, got: HashIdentity, context: LoadContext<'_>) -> Result<Hashing, BlockError> {
+    let expected = context.identity.hash;
     if expected != got {
         return Err(BlockError::HashMismatch { expected, got });
     }
-    let Some(stored) = map.extractor_checksum else { return Ok(Hashing::new(context.hasher.clone(), None)) };
-    let own = context.extractor.as_ref().map(|extractor| checksum(extractor.name().as_bytes()));
+    let Some(hasher) = context.hasher else {
+        let reason = "hashed ranges: expected a context made with the reader's hasher, got one of a hash identity";
+        return Err(BlockError::Unreadable { reason: reason.into() });
+    };
+    let Some(stored) = map.extractor_checksum else { return Ok(Hashing::new(hasher.clone(), None)) };
+    let own = context.range_extractor.map(|extractor| checksum(extractor.name().as_bytes()));
     if own != Some(stored) {
         return Err(BlockError::RangeExtractor { expected: own, got: stored });
     }
-    Ok(Hashing::new(context.hasher.clone(), context.extractor.clone()))
+    Ok(Hashing::new(hasher.clone(), context.range_extractor.cloned()))
 }
 
 impl<D: AsRef<[u8]>> fmt::Debug for RangeFilter<D> {

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use super::hashed::build::HashedBuilder;
 use super::ordered::build::OrderedBuilder;
-use super::params::RangeShape;
 use super::plan::MapPlan;
-use crate::block::BlockIdentity;
-use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
+use crate::block::{BlockIdentity, FallbackReason};
 use crate::codec::{AlignedBuffer, checksum};
 use crate::filter::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
@@ -41,12 +41,13 @@ pub struct RangeBuilder {
     map: MapBuilder,
     identity: BlockIdentity,
     memory_budget: Option<u64>,
-    /// The rate that the report gives.
+    /// With the keys so far.
+    report: BuildReport,
+    /// The rate that the report gives of a filter that is built.
     rate: f64,
     last: Vec<u8>,
-    added: u64,
-    distinct: u64,
-    key_bytes: KeyBytes,
+    /// Bytes of the shortest and of the longest key.
+    key_bytes: [usize; 2],
     /// Of the engine's code: hash, extractor.
     interruption: Interruption,
     refused: Option<BuildReason>,
@@ -56,32 +57,6 @@ pub struct RangeBuilder {
 enum MapBuilder {
     Hashed(Box<HashedBuilder>),
     Ordered(Box<OrderedBuilder>),
-}
-
-/// The length of all keys so far.
-#[derive(Clone, Copy, Debug)]
-enum KeyBytes {
-    NoKeys,
-    All(usize),
-    Various,
-}
-
-impl KeyBytes {
-    fn with(self, bytes: usize) -> Self {
-        match self {
-            Self::NoKeys => Self::All(bytes),
-            Self::All(all) if all == bytes => self,
-            _ => Self::Various,
-        }
-    }
-
-    /// As recorded: not for empty keys, nor for such as 32 bits cannot count.
-    fn recorded(self) -> Option<u32> {
-        match self {
-            Self::All(bytes) => u32::try_from(bytes).ok().filter(|&bytes| bytes != 0),
-            _ => None,
-        }
-    }
 }
 
 impl RangeBuilder {
@@ -94,15 +69,15 @@ impl RangeBuilder {
             }
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
+        let report = BuildReport { attempts: 1, ..BuildReport::new(FilterKind::RANGE) };
         Self {
             map,
             identity,
             memory_budget: context.memory_budget,
+            report,
             rate,
             last: Vec::new(),
-            added: 0,
-            distinct: 0,
-            key_bytes: KeyBytes::NoKeys,
+            key_bytes: [usize::MAX, 0],
             refused: None,
             interruption: Interruption::default(),
         }
@@ -110,20 +85,21 @@ impl RangeBuilder {
 
     /// Adds a key, which is not below the ones before.
     pub fn add_key(&mut self, key: &[u8]) {
-        self.added += 1;
-        if self.distinct > 0 && key <= self.last.as_slice() {
+        self.report.keys_added += 1;
+        if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
             if key < self.last.as_slice() {
                 self.refuse(BuildReason::KeysOutOfOrder);
             }
             return;
         }
-        self.distinct += 1;
+        self.report.distinct_keys += 1;
         if self.refused.is_some() {
             return;
         }
         self.last.clear();
         self.last.extend_from_slice(key);
-        self.key_bytes = self.key_bytes.with(key.len());
+        let [shortest, longest] = self.key_bytes;
+        self.key_bytes = [shortest.min(key.len()), longest.max(key.len())];
         self.interruption.enter();
         match &mut self.map {
             MapBuilder::Hashed(builder) => builder.add(key),
@@ -161,54 +137,47 @@ impl RangeBuilder {
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
-        let (identity, rate) = (self.identity, self.rate);
-        let mut report = BuildReport::new(FilterKind::RANGE);
-        (report.keys_added, report.distinct_keys, report.attempts) = (self.added, self.distinct, 1);
-        let built =
-            self.build(&mut report.peak_build_bytes).and_then(|(shape, payload)| seal(&shape, payload, identity));
-        let block = match built {
-            Ok(block) => {
-                report.used = Some(FilterKind::RANGE);
-                report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
-                report.block_bytes = block.len() as u64;
-                Some(block)
-            }
-            Err(reason) => {
-                report.reason = reason;
-                None
-            }
-        };
+        let (mut report, rate) = (self.report.clone(), self.rate);
+        let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
+        if let Some(block) = &block {
+            report.used = Some(FilterKind::RANGE);
+            report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
+            report.block_bytes = block.len() as u64;
+        }
         report.finish_time = started.elapsed();
         BuiltFilter::new(block, report)
     }
 
-    fn build(self, peak_bytes: &mut u64) -> Result<(RangeShape, AlignedBuffer), BuildReason> {
+    fn build(self, peak_bytes: &mut u64) -> Result<Bytes, BuildReason> {
         if self.interruption.has_happened() {
             return Err(BuildReason::Interrupted);
         }
         if let Some(reason) = self.refused {
             return Err(reason);
         }
-        if self.distinct > MAX_KEYS {
+        let keys = self.report.distinct_keys;
+        if keys > MAX_KEYS {
             return Err(FallbackReason::TooManyKeys.into());
         }
-        let key_bytes = self.key_bytes.recorded();
+        // Not recorded for empty keys, nor for such as 32 bits cannot count.
+        let [shortest, longest] = self.key_bytes;
+        let key_bytes = u32::try_from(longest).ok().filter(|&bytes| bytes != 0 && shortest == longest);
         let (shape, parts) = match self.map {
             MapBuilder::Hashed(builder) => {
                 if builder.is_unstable() {
                     return Err(BuildReason::UnstableExtractor);
                 }
                 let buffer_bytes = builder.buffer_bytes();
-                let (shape, written) = builder.finish(self.distinct, key_bytes, self.memory_budget)?;
                 // The keys, the codes and their copy; then the payload twice.
+                let built = builder.finish(keys, key_bytes, self.memory_budget)?;
                 *peak_bytes = buffer_bytes * 2;
-                (shape, [written.lines, written.lows, written.overflow, Vec::new()])
+                built
             }
             MapBuilder::Ordered(builder) => {
                 let buffer_bytes = builder.buffer_bytes();
-                let (shape, written) = builder.finish(self.distinct, key_bytes)?;
+                let built = builder.finish(keys, key_bytes)?;
                 *peak_bytes = buffer_bytes;
-                (shape, [written.lines.lines, written.lines.lows, written.segments, written.tails])
+                built
             }
         };
         let payload_bytes = shape.payload_bytes();
@@ -221,21 +190,17 @@ impl RangeBuilder {
         }
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
-        Ok((shape, payload))
+        let trailer = Trailer {
+            kind: FilterKind::RANGE,
+            requested: FilterKind::RANGE,
+            reason: FallbackReason::None,
+            identity: self.identity,
+            shape: shape.encode(),
+            payload_checksum: checksum(payload.as_slice()),
+            is_partition: false,
+            parts_bytes: 0,
+            has_whole_keys: true,
+        };
+        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
     }
-}
-
-fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> Result<bytes::Bytes, BuildReason> {
-    let trailer = Trailer {
-        kind: FilterKind::RANGE,
-        requested: FilterKind::RANGE,
-        reason: FallbackReason::None,
-        identity,
-        shape: shape.encode(),
-        payload_checksum: checksum(payload.as_slice()),
-        is_partition: false,
-        parts_bytes: 0,
-        has_whole_keys: true,
-    };
-    trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
 }

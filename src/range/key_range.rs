@@ -1,6 +1,6 @@
 //! Ranges of keys, and what is left of one where all keys have one length.
 
-use core::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use core::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// A range of keys in bytewise order. Each end is inclusive, exclusive or unbounded.
 ///
@@ -30,6 +30,16 @@ pub struct KeyRange<'a> {
 pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     Some((prefix.get(..last)?, prefix.get(last)? + 1))
+}
+
+/// The bytes of an end, and whether it is exclusive; `None` if it is unbounded.
+#[inline(always)]
+pub(super) fn end(bound: Bound<&[u8]>) -> Option<(&[u8], bool)> {
+    match bound {
+        Bound::Included(end) => Some((end, false)),
+        Bound::Excluded(end) => Some((end, true)),
+        Bound::Unbounded => None,
+    }
 }
 
 impl KeyRange<'_> {
@@ -67,23 +77,14 @@ impl KeyRange<'_> {
     /// Whether `key` is in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
-        let is_above = match self.lower {
-            Bound::Included(lower) => key >= lower,
-            Bound::Excluded(lower) => key > lower,
-            Bound::Unbounded => true,
-        };
-        is_above
-            && match self.upper {
-                Bound::Included(upper) => key <= upper,
-                Bound::Excluded(upper) => key < upper,
-                Bound::Unbounded => true,
-            }
+        RangeBounds::<[u8]>::contains(&(self.lower, self.upper), key)
     }
 
     /// A range with the same keys of `length` bytes, whose ends have no more bytes than that. An exclusive lower end
-    /// has exactly `length` bytes, an inclusive upper end, too.
+    /// has exactly `length` bytes, an inclusive upper end, too. The range itself if keys have various lengths.
     #[inline(always)]
-    pub(super) fn of_keys_with_length(self, length: usize) -> Self {
+    pub(super) fn of_keys_with_length(self, length: Option<usize>) -> Self {
+        let Some(length) = length else { return self };
         let lower = match self.lower {
             // A key of this length above a longer end is above the end's first bytes, too.
             Bound::Included(lower) | Bound::Excluded(lower) if lower.len() > length => {
@@ -172,7 +173,7 @@ mod tests {
         for length in 1..=3 {
             let keys: Vec<_> = strings(3).into_iter().filter(|key| key.len() == length).collect();
             for range in all_ranges(&ends) {
-                let cut = range.of_keys_with_length(length);
+                let cut = range.of_keys_with_length(Some(length));
                 assert!(keys.iter().all(|key| range.contains(key) == cut.contains(key)), "{range:?} {cut:?}");
                 assert!(!matches!(cut.lower, Bound::Excluded(end) if end.len() != length), "{cut:?}");
                 assert!(!matches!(cut.upper, Bound::Included(end) if end.len() != length), "{cut:?}");

@@ -49,10 +49,9 @@ mod tests;
 mod view;
 mod window;
 
-pub use block::{RangeContext, RangeFilter, RangeInfo, RangeMap};
+pub use block::{RangeFilter, RangeInfo, RangeMap};
 pub use build::RangeBuilder;
 pub use key_range::KeyRange;
-pub use ordered::next::NextKey;
 pub use plan::RangeUnits;
 pub use policy::RangePolicy;
 pub use reader::RangeReader;

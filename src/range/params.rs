@@ -1,7 +1,7 @@
 //! A range filter's parameters, as the trailer records them.
 
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, ParamWords, require};
+use crate::filter::{EncodedShape, require};
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: u64 = 64;
@@ -122,22 +122,17 @@ impl RangeShape {
 
     /// The fields of the trailer.
     pub(super) fn encode(&self) -> EncodedShape {
-        let [low_bits, key_bytes] = [self.low_bits, self.key_bytes.unwrap_or(0)];
-        let first = |number: u8, unit_shift: u32, chunk_bits: u32| {
-            u32::from(number) | low_bits << 8 | unit_shift << 16 | chunk_bits << 24
-        };
-        let sizes = [key_bytes, self.lines, self.codes];
-        let params: ParamWords = match self.map {
+        let (number, unit_shift, chunk_bits, own) = match self.map {
             CodeMap::Hashed(map) => {
                 let number = if map.extractor_checksum.is_some() { HASHED_IN_PREFIXES } else { HASHED };
                 let own = [map.overflow_words, map.extractor_checksum.unwrap_or(0), map.keys_outside];
-                [first(number, map.unit_shift, map.chunk_bits)].into_iter().chain(sizes).chain(own).collect()
+                (number, map.unit_shift, map.chunk_bits, own)
             }
-            CodeMap::Ordered(map) => {
-                let own = [map.common_bytes, map.tails_bytes, map.low_words];
-                [first(ORDERED, 0, 0)].into_iter().chain(sizes).chain(own).collect()
-            }
+            CodeMap::Ordered(map) => (ORDERED, 0, 0, [map.common_bytes, map.tails_bytes, map.low_words]),
         };
+        let first = u32::from(number) | self.low_bits << 8 | unit_shift << 16 | chunk_bits << 24;
+        let common = [first, self.key_bytes.unwrap_or(0), self.lines, self.codes];
+        let params = common.into_iter().chain(own).collect();
         EncodedShape { params, salt: 0, keys: self.keys, payload_bytes: self.payload_bytes() }
     }
 
@@ -145,28 +140,20 @@ impl RangeShape {
     pub(super) fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let &first = encoded.params.as_slice().first().unwrap_or(&0);
         let [number, low_bits, unit_shift, chunk_bits] = first.to_le_bytes();
-        let (map, [key_bytes, lines, codes]) = match number {
-            HASHED | HASHED_IN_PREFIXES => {
-                let [_, key_bytes, lines, codes, overflow_words, checksum, keys_outside] =
-                    encoded.words("7 in a range filter of hashed codes")?;
-                let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
-                require(
-                    extractor_checksum.is_some() || checksum == 0,
-                    "key extractor",
-                    "0 without prefixes",
-                    checksum,
-                )?;
-                let [unit_shift, chunk_bits] = [unit_shift, chunk_bits].map(u32::from);
-                let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
-                (CodeMap::Hashed(map), [key_bytes, lines, codes])
-            }
-            ORDERED => {
-                let [_, key_bytes, lines, codes, common_bytes, tails_bytes, low_words] =
-                    encoded.words("7 in a range filter of ordered codes")?;
-                require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
-                (CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words }), [key_bytes, lines, codes])
-            }
-            _ => return Err(BlockError::Field { field: "range map", expected: "1 to 3", got: number.into() }),
+        require((HASHED..=ORDERED).contains(&number), "range map", "1 to 3", number)?;
+        let words: [u32; 7] = encoded.words("7 in a range filter")?;
+        let [_, key_bytes, lines, codes, own @ ..] = words;
+        let map = if number == ORDERED {
+            require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
+            let [common_bytes, tails_bytes, low_words] = own;
+            CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words })
+        } else {
+            let [overflow_words, checksum, keys_outside] = own;
+            let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
+            require(extractor_checksum.is_some() || checksum == 0, "key extractor", "0 without prefixes", checksum)?;
+            let [unit_shift, chunk_bits] = [unit_shift, chunk_bits].map(u32::from);
+            let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
+            CodeMap::Hashed(map)
         };
         let key_bytes = Some(key_bytes).filter(|&bytes| bytes != 0);
         let shape = Self { map, low_bits: low_bits.into(), key_bytes, lines, codes, keys: encoded.keys };

@@ -102,7 +102,7 @@ pub(super) struct HashedPlan {
     pub(super) chunk_bits: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OrderedPlan {
     /// Low bits per key: where keys share codes, the codes get more of them.
     pub(super) low_bits: u32,

@@ -39,8 +39,8 @@ use crate::units::FalsePositiveRate;
 /// A file may have filters of both maps, as two blocks.
 ///
 /// ```
-/// use sstfilter::range::{RangeContext, RangeFilter, RangePolicy};
-/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher};
+/// use sstfilter::range::{RangeFilter, RangePolicy};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher, LoadContext};
 ///
 /// let (hasher, file) = (KeyHasher::default(), FileId::random());
 /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
@@ -48,7 +48,7 @@ use crate::units::FalsePositiveRate;
 /// (0..1_000_u64).for_each(|id| builder.add_key(&(id * 50).to_be_bytes()));
 /// let block = builder.finish().block.expect("keys in order");
 ///
-/// let filter = RangeFilter::load(block, &RangeContext::new(&hasher).with_file_id(file))?;
+/// let filter = RangeFilter::load(block, LoadContext::new(&hasher).with_file_id(file))?;
 /// let ids = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(ids(90, 110));
 /// assert!(!ids(110, 140), "between 100 and 150");
@@ -129,7 +129,8 @@ impl RangePolicy {
         RangeBuilder::new(&self.plan, context)
     }
 
-    /// The extractor of the prefixes that ranges are inside of.
+    /// The extractor of the prefixes that ranges are inside of: readers need it, too
+    /// ([`LoadContext::with_range_extractor`](crate::LoadContext::with_range_extractor)).
     #[must_use]
     pub fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
         match &self.plan {

@@ -1,9 +1,8 @@
 //! A range filter as a file's reader holds it: it never fails a scan, and it counts its answers.
 
-use super::block::{RangeContext, RangeFilter};
+use super::block::RangeFilter;
 use super::key_range::KeyRange;
-use super::ordered::next::NextKey;
-use crate::block::{LookupOutcome, Probe};
+use crate::block::{LoadContext, LookupOutcome, Probe};
 use crate::error::BlockError;
 use crate::stats::{FilterCounters, FilterStats};
 
@@ -11,10 +10,10 @@ use crate::stats::{FilterCounters, FilterStats};
 /// [`FilterReader`](crate::FilterReader) for scans.
 ///
 /// ```
-/// use sstfilter::range::{RangeContext, RangeReader};
+/// use sstfilter::range::RangeReader;
 /// use sstfilter::{KeyHasher, Probe};
 ///
-/// let damaged = RangeReader::load(&b"not a filter block"[..], &RangeContext::new(&KeyHasher::default()));
+/// let damaged = RangeReader::load(&b"not a filter block"[..], &KeyHasher::default());
 /// assert!(matches!(damaged.probe(..), Probe::Unusable(_)));
 /// assert_eq!(damaged.stats().unusable, 1);
 /// ```
@@ -26,7 +25,7 @@ pub struct RangeReader<D: AsRef<[u8]>> {
 
 impl<D: AsRef<[u8]>> RangeReader<D> {
     /// The filter in `data`, if [`RangeFilter::load`] accepts it for `context`.
-    pub fn load(data: D, context: &RangeContext<'_>) -> Self {
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Self {
         Self::new(RangeFilter::load(data, context))
     }
 
@@ -55,20 +54,16 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable. Not
-    /// counted as a probe, except that the file has no such key.
+    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable, `None`
+    /// if the file has no such key. Counted as a probe only in the last case.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
-        match &self.filter {
-            Ok(filter) => {
-                let next = filter.first_at_least(lower);
-                if next == NextKey::None {
-                    self.counters.add_answer(false);
-                }
-                next
-            }
-            Err(_) => NextKey::AtLeast(lower.to_vec()),
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+        let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };
+        let next = filter.first_at_least(lower);
+        if next.is_none() {
+            self.counters.add_answer(false);
         }
+        next
     }
 
     /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it

@@ -11,7 +11,6 @@
 
 use super::key_range::KeyRange;
 use super::lines::Portable;
-use super::ordered::next::NextKey;
 use super::view::View;
 
 /// Calls the method of a view with the instructions in use.
@@ -47,7 +46,7 @@ pub(super) fn may_hold_each(view: View<'_>, ranges: &[KeyRange<'_>]) -> u64 {
 
 /// In plain Rust: a scan calls it once per file, which is not worth instructions of its own.
 #[inline(never)]
-pub(super) fn first_at_least(view: View<'_>, lower: &[u8]) -> NextKey {
+pub(super) fn first_at_least(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
     view.first_at_least::<Portable>(lower)
 }
 

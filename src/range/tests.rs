@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
-use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
-use crate::block::{FileId, MatchBitmap};
+use super::{KeyRange, RangeBuilder, RangeFilter};
+use crate::block::{FileId, LoadContext, MatchBitmap};
 use crate::effort;
 use crate::error::BlockError;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
@@ -49,9 +49,8 @@ fn filter_of(
     let mut builder = RangePolicy { plan }.builder(&BuildContext::new(&hasher));
     keys.iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
-    let context = RangeContext::new(&hasher);
-    let context = extractor.map_or(context.clone(), |extractor| context.with_extractor(extractor));
-    RangeFilter::load(built.block.unwrap_or_else(|| panic!("{:?}", built.report)), &context).unwrap()
+    let context = LoadContext::new(&hasher).with_range_extractor(extractor.as_ref());
+    RangeFilter::load(built.block.unwrap_or_else(|| panic!("{:?}", built.report)), context).unwrap()
 }
 
 fn ordered(low_bits: u32, segment_keys: u32) -> MapPlan {
@@ -118,8 +117,8 @@ fn compare_next(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: 
     for lower in ends {
         let next = keys.range(lower.clone()..).next();
         match filter.first_at_least(lower) {
-            NextKey::None => assert_eq!(next, None, "from {lower:?}"),
-            NextKey::AtLeast(bound) => {
+            None => assert_eq!(next, None, "from {lower:?}"),
+            Some(bound) => {
                 assert!(bound >= *lower, "{bound:?} is below {lower:?}");
                 assert!(next.is_none_or(|next| bound <= *next), "from {lower:?}: {bound:?} is above {next:?}");
             }
@@ -264,8 +263,9 @@ fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
     builder.add_key(&ends[1]);
     let block = builder.finish().block.unwrap();
     let load = |seed, known: &[&[u8]]| {
-        let context = RangeContext::new(&hasher(seed)).with_extractor(Arc::new(FixedPrefix::new(4)));
-        RangeFilter::load(&block[..], &context.with_known_keys(known)).err()
+        let (hasher, extractor) = (hasher(seed), Arc::new(FixedPrefix::new(4)) as Arc<dyn KeyExtractor>);
+        let context = LoadContext::new(&hasher).with_range_extractor(Some(&extractor));
+        RangeFilter::load(&block[..], context.with_known_keys(known)).err()
     };
     let (ends, middle) = ([&ends[0][..], &ends[1]], &inside[100][..]);
     assert_eq!((load(1, &[]), load(1, &[middle]), load(1, &[ends[0], middle])), (None, None, None));
@@ -292,7 +292,7 @@ fn no_keys_and_one_key_have_filters_too() {
     for plan in [ordered(7, 224), hashed()] {
         let none = filter_of(plan.clone(), &BTreeSet::new(), None);
         assert!(!none.may_hold(..));
-        assert_eq!(none.first_at_least(b""), NextKey::None);
+        assert_eq!(none.first_at_least(b""), None);
         for key in &universe {
             let keys = BTreeSet::from([key.clone()]);
             let filter = filter_of(plan.clone(), &keys, None);
@@ -390,8 +390,9 @@ fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
     let plan = hashed(RangeUnits::integer(2).unwrap().within(Arc::new(Wrong::FirstTwo)), 8, 192, 4);
     let block = filter_of(plan, &keys, Some(Arc::new(Wrong::FirstTwo))).into_inner();
     // The extractor has changed, and its name has not.
-    let context = RangeContext::new(&KeyHasher::default()).with_extractor(Arc::new(Wrong::Silent));
-    let filter = RangeFilter::load(block, &context).unwrap();
+    let (hasher, extractor) = (KeyHasher::default(), Arc::new(Wrong::Silent) as Arc<dyn KeyExtractor>);
+    let context = LoadContext::new(&hasher).with_range_extractor(Some(&extractor));
+    let filter = RangeFilter::load(block, context).unwrap();
     assert!(keys.iter().all(|key| filter.may_hold(key..=key)));
 }
 
@@ -409,14 +410,13 @@ fn a_block_that_has_become_shorter_loses_no_key() {
     let keys = BTreeSet::from([b"a".to_vec(), b"b".to_vec()]);
     for plan in [ordered(7, 224), hashed(RangeUnits::integer(8).unwrap(), 8, 192, 4)] {
         let (block, is_cut) = (filter_of(plan, &keys, None).into_inner().to_vec(), Rc::default());
-        let context = RangeContext::new(&KeyHasher::default());
-        let filter = RangeFilter::load(Shrinking(block, Rc::clone(&is_cut)), &context).unwrap();
+        let filter = RangeFilter::load(Shrinking(block, Rc::clone(&is_cut)), &KeyHasher::default()).unwrap();
         is_cut.set(true);
         assert!(filter.may_hold(&b"a"[..]..=&b"a"[..]));
         let mut matches = MatchBitmap::default();
         filter.may_hold_batch(&[KeyRange::from(&b"x"[..]..), KeyRange::from(..)], &mut matches);
         assert_eq!((matches.len(), matches.count()), (2, 2));
-        assert_eq!(filter.first_at_least(b"a"), NextKey::AtLeast(b"a".to_vec()));
+        assert_eq!(filter.first_at_least(b"a"), Some(b"a".to_vec()));
         assert!(filter.verify().is_err());
     }
 }

@@ -19,7 +19,7 @@ use super::view::{FilterView, Level};
 use crate::block::{CacheResidency, PreparedKey, bits_of, first_bits};
 use crate::hash::KeyHash;
 use crate::key_head::SharedPrefix;
-use crate::range::{KeyRange, NextKey};
+use crate::range::KeyRange;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory
@@ -667,9 +667,9 @@ impl<'a, F> ScanCandidates<'a, F> {
             }
         }
         match state.seek_hint(&self.start) {
-            NextKey::AtLeast(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
-            NextKey::AtLeast(_) => None,
-            NextKey::None => {
+            Some(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
+            Some(_) => None,
+            None => {
                 state.count_range_negative();
                 None
             }

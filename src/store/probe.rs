@@ -9,7 +9,7 @@ use super::read::read_all;
 use super::state::{Answer, FileProbe, FileState, Usable};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
-use crate::range::{KeyRange, NextKey};
+use crate::range::KeyRange;
 
 /// Probing.
 impl FileState {
@@ -222,12 +222,12 @@ impl FileState {
     }
 
     /// A lower bound of the file's first key that is not below `start`: `start` itself unless the range filter is in
-    /// memory and knows better.
-    pub(super) fn seek_hint(&self, start: &[u8]) -> NextKey {
+    /// memory and knows better. `None` if the file has no such key.
+    pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
         let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.problem().is_none());
         match held.as_ref().and_then(|held| held.as_deref()) {
             Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
-            _ => NextKey::AtLeast(start.to_vec()),
+            _ => Some(start.to_vec()),
         }
     }
 

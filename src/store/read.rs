@@ -13,9 +13,9 @@ use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
 use super::source::FilterSource;
 use super::state::FileState;
-use crate::block::FilterBlock;
+use crate::block::{FilterBlock, LoadContext};
 use crate::error::BlockError;
-use crate::range::{RangeContext, RangeFilter};
+use crate::range::RangeFilter;
 
 /// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
 /// filter is not loaded, and another lookup can want it.
@@ -176,12 +176,10 @@ impl FileState {
     }
 
     fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
-        let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
-        if let Some(extractor) = &self.reader().range_extractor {
-            context = context.with_extractor(extractor.clone());
-        }
-        let known = self.metadata.known_keys();
-        let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known));
+        let (known, reader) = (self.metadata.known_keys(), self.reader());
+        let context = LoadContext::new(&reader.hasher).with_range_extractor(reader.range_extractor.as_ref());
+        let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
+        let filter = RangeFilter::load(bytes.clone(), context);
         let filter = filter.map_err(|problem| believed(self.metadata.ranges(), bytes, problem))?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)

@@ -73,7 +73,7 @@ impl Reader {
         key: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
         let whole = shared.has_whole_keys().then(|| self.hasher.hash(key));
-        let part = |position| self.parts.part_hash(position, &self.hasher, key);
+        let part = |position| self.parts.extractor(position)?.hash(&self.hasher, key);
         whole.into_iter().chain(bits_of(shared.extractors()).filter_map(part))
     }
 
@@ -85,7 +85,7 @@ impl Reader {
         prefix: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
         bits_of(shared.extractors())
-            .filter_map(|position| self.parts.part_hash_of_prefix(position, &self.hasher, prefix))
+            .filter_map(|position| self.parts.extractor(position)?.prefix_hash(&self.hasher, prefix))
     }
 
     /// All parts of this reader.
@@ -134,7 +134,7 @@ impl Reader {
     /// The parts, for [`context_of`](Self::context_of).
     pub(crate) fn key_parts_of(&self, shared: SharedParts) -> KeyParts {
         let own: Vec<Domain> =
-            bits_of(shared.extractors()).filter_map(|position| self.parts.domain(position)).collect();
+            bits_of(shared.extractors()).filter_map(|position| Some(self.parts.extractor(position)?.domain)).collect();
         self.parts.only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
     }
 
@@ -153,7 +153,7 @@ impl Reader {
     pub(crate) fn confirmed_by(&self, shared: SharedParts, known: &[&[u8]]) -> SharedParts {
         let has_part = |position: &usize| {
             let extractor = self.parts.extractor(*position);
-            extractor.is_some_and(|extractor| known.iter().any(|key| extractor.extract(key).is_some()))
+            extractor.is_some_and(|extractor| known.iter().any(|key| extractor.extractor.extract(key).is_some()))
         };
         let confirmed = bits_of(shared.extractors()).filter(has_part).fold(0, |bits, position| bits | 1 << position);
         SharedParts { bits: confirmed | shared.bits & WHOLE_KEY }

@@ -9,17 +9,17 @@ use std::ops::Bound;
 use crate::common;
 use crate::common::cases::BLOCKS;
 use crate::common::ranges::{self, RANGES, RangeCase};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangeReader};
-use sstfilter::{BlockError, FilterKind, KeyHash, KeyHasher, MatchBitmap, Probe};
+use sstfilter::range::{KeyRange, RangeFilter, RangeInfo, RangeReader};
+use sstfilter::{BlockError, FilterKind, KeyHash, KeyHasher, LoadContext, MatchBitmap, Probe};
 
 /// Nothing loads the bytes, and no probe of their reader is negative.
 fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
     assert!(case.load(damaged).is_err(), "{}: {what} passes for sound", case.name);
-    let is_sound = RangeFilter::open_unverified(damaged, &case.context()).is_ok_and(|filter| filter.verify().is_ok());
-    assert!(!is_sound, "{}: {what} is verified", case.name);
-    let reader = RangeReader::load(damaged, &case.context());
+    let opened = case.for_reader(|context| RangeFilter::open_unverified(damaged, context));
+    assert!(!opened.is_ok_and(|filter| filter.verify().is_ok()), "{}: {what} is verified", case.name);
+    let reader = case.for_reader(|context| RangeReader::load(damaged, context));
     assert!(matches!(reader.probe(..), Probe::Unusable(_)), "{}: {what}", case.name);
-    assert_eq!(reader.first_at_least(b"key"), NextKey::AtLeast(b"key".to_vec()), "{}: {what}", case.name);
+    assert_eq!(reader.first_at_least(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
 }
 
 #[test]
@@ -56,20 +56,24 @@ fn every_range_filter_cut_short_or_prolonged_is_refused() {
 #[test]
 fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
     for case in BLOCKS.iter().filter(|case| case.file_number.is_none()) {
-        let refused = RangeFilter::load(case.read(), &RangeContext::new(&case.hash.hasher())).err();
+        let refused = RangeFilter::load(case.read(), &case.hash.hasher()).err();
         assert!(matches!(refused, Some(BlockError::Kind { expected: FilterKind::RANGE, .. })), "{}", case.name);
     }
     for case in RANGES {
         for other in RANGES.iter().filter(|other| other.file_number != case.file_number) {
-            let refused = RangeFilter::load(case.read(), &other.context()).err();
+            let refused = other.load(case.read()).err();
             assert!(matches!(refused, Some(BlockError::FileMismatch { .. })), "{}: {refused:?}", case.name);
         }
         let Some(extractor) = case.recipe.extractor() else { continue };
-        let none = RangeFilter::load(case.read(), &RangeContext::new(&case.hash.hasher())).err();
+        let none = RangeFilter::load(case.read(), &case.hash.hasher()).err();
         assert!(matches!(none, Some(BlockError::RangeExtractor { expected: None, .. })), "{}", case.name);
-        let other = RangeContext::new(&KeyHasher::with_seed(1)).with_extractor(extractor);
-        let refused = RangeFilter::load(case.read(), &other).err();
+        let hasher = KeyHasher::with_seed(1);
+        let other = LoadContext::new(&hasher).with_range_extractor(Some(&extractor));
+        let refused = RangeFilter::load(case.read(), other).err();
         assert!(matches!(refused, Some(BlockError::HashMismatch { .. })), "{}", case.name);
+        // A reader without its hash function cannot probe hashed codes.
+        let refused = RangeFilter::load(case.read(), case.hash.hasher().identity()).err();
+        assert!(matches!(refused, Some(BlockError::Unreadable { .. })), "{}: {refused:?}", case.name);
     }
 }
 
@@ -137,7 +141,7 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
     }
     for end in &ends {
         // Nothing of what a segment claims beyond its bytes gets into an answer: memory is bounded by the block's.
-        if let NextKey::AtLeast(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.first_at_least(end) {
             assert!(
                 bound >= *end && bound.len() <= end.len() + block.len() + 16,
                 "{}: {} bytes",

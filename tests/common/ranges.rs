@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
-use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{
     BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor, KeyHash,
+    LoadContext,
 };
 
 use super::cases::{self, Hash};
@@ -270,15 +271,15 @@ impl RangeCase {
         self.file_number.map(|number| FileId::new(&number.to_le_bytes()).unwrap())
     }
 
-    /// What the filter is loaded for.
-    pub(crate) fn context(&self) -> RangeContext<'static> {
-        let context = RangeContext::new(&self.hash.hasher());
-        let context = self.file_id().map_or(context.clone(), |file| context.with_file_id(file));
-        self.recipe.extractor().map_or(context.clone(), |extractor| context.with_extractor(extractor))
+    /// Calls `load` with what the filter is loaded for.
+    pub(crate) fn for_reader<T>(&self, load: impl FnOnce(LoadContext<'_>) -> T) -> T {
+        let (hasher, extractor) = (self.hash.hasher(), self.recipe.extractor());
+        let context = LoadContext::new(&hasher).with_range_extractor(extractor.as_ref());
+        load(self.file_id().map_or(context, |file| context.with_file_id(file)))
     }
 
     pub(crate) fn load<D: AsRef<[u8]>>(&self, data: D) -> Result<RangeFilter<D>, BlockError> {
-        RangeFilter::load(data, &self.context())
+        self.for_reader(|context| RangeFilter::load(data, context))
     }
 
     /// Ends of ranges: some keys, what is beside them, and strings that no key is near to.

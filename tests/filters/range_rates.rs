@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
-use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
-use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher};
+use sstfilter::range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher, LoadContext};
 
 use crate::common::random::Random;
 
@@ -36,12 +36,8 @@ fn build<K: AsRef<[u8]>>(policy: &RangePolicy, keys: &[K]) -> RangeFilter<bytes:
     let hasher = KeyHasher::default();
     let mut builder = policy.builder(&BuildContext::new(&hasher));
     keys.iter().for_each(|key| builder.add_key(key.as_ref()));
-    let context = RangeContext::new(&hasher);
-    let context = match policy.extractor() {
-        Some(extractor) => context.with_extractor(Arc::clone(extractor)),
-        None => context,
-    };
-    RangeFilter::load(builder.finish().block.unwrap(), &context).unwrap()
+    let context = LoadContext::new(&hasher).with_range_extractor(policy.extractor());
+    RangeFilter::load(builder.finish().block.unwrap(), context).unwrap()
 }
 
 /// The share of ranges that the filter reports.

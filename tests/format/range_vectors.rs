@@ -5,14 +5,14 @@
 use core::ops::Bound;
 
 use crate::vectors::{FORMAT, dump_below, hex};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 
 fn filter_of_fruit(policy: &RangePolicy) -> RangeFilter<bytes::Bytes> {
     let hasher = KeyHasher::default();
     let mut builder = policy.builder(&BuildContext::new(&hasher));
     [&b"apple"[..], b"banana", b"cherry"].iter().for_each(|key| builder.add_key(key));
-    RangeFilter::load(builder.finish().block.unwrap(), &RangeContext::new(&hasher)).unwrap()
+    RangeFilter::load(builder.finish().block.unwrap(), &hasher).unwrap()
 }
 
 fn filters() -> [(&'static str, RangeFilter<bytes::Bytes>); 2] {
@@ -75,8 +75,8 @@ fn an_ordered_filter_gives_the_documented_next_keys() {
     assert!(rows.len() > 5);
     for [from, bound] in rows {
         let got = match ordered.first_at_least(from.as_bytes()) {
-            NextKey::None => "none".to_owned(),
-            NextKey::AtLeast(bound) => hex(&bound),
+            None => "none".to_owned(),
+            Some(bound) => hex(&bound),
         };
         assert_eq!(got, bound, "from {from}");
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{Filter, FilterBuilder, FilterPolicy, FilterTarget, RowEntry};
-use sstfilter::range::{KeyRange, RangeBuilder, RangeContext, RangeFilter, RangePolicy};
-use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher};
+use sstfilter::range::{KeyRange, RangeBuilder, RangeFilter, RangePolicy};
+use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher, LoadContext};
 
 use crate::bounds::KeyBounds;
 use crate::filter::{Scheme, SlateFilter};
@@ -32,12 +32,9 @@ pub(crate) struct RangeScheme {
 }
 
 impl RangeScheme {
-    fn context(&self) -> RangeContext<'static> {
-        let context = RangeContext::new(&self.hasher);
-        match &self.extractor {
-            Some(extractor) => context.with_extractor(Arc::clone(extractor)),
-            None => context,
-        }
+    fn context<'a>(&'a self, known_keys: &'a [&'a [u8]]) -> LoadContext<'a> {
+        let context = LoadContext::new(&self.hasher).with_range_extractor(self.extractor.as_ref());
+        context.with_known_keys(known_keys)
     }
 }
 
@@ -52,11 +49,11 @@ impl Scheme for RangeScheme {
     /// then found here.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
         let keys: Vec<&[u8]> = bounds.whole_keys().collect();
-        Ok(RangeFilter::load(block, &self.context().with_known_keys(&keys))?)
+        Ok(RangeFilter::load(block, self.context(&keys))?)
     }
 
     fn open(&self, block: Bytes) -> Result<Self::Block, Unusable> {
-        Ok(RangeFilter::open_unverified(block, &self.context())?)
+        Ok(RangeFilter::open_unverified(block, self.context(&[]))?)
     }
 
     fn bytes(block: &Self::Block) -> &[u8] {

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use bytes::Bytes;
-use sstfilter::range::{RangeContext, RangeFilter, RangeInfo};
-use sstfilter::{BlockError, FilterKind, HashIdentity, KeyHasher};
+use sstfilter::range::{RangeFilter, RangeInfo};
+use sstfilter::{BlockError, FilterKind, HashIdentity, KeyHasher, LoadContext};
 
 pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix, within};
 pub(crate) use fields::{RangeFields, map_name};
@@ -54,18 +54,16 @@ impl RangeBlock {
 
     /// The filter, to be probed: with its own hash if that is not secret, and the prefixes of the command line.
     pub(crate) fn load(&self, reading: Reading<'_>) -> Result<RangeFilter<Bytes>, BlockError> {
-        let context = RangeContext::new(&hasher_of(self.info.hash, reading.secret));
-        let context = match reading.range_prefix {
-            Some(prefix) => context.with_extractor(prefix.extractor()),
-            None => context,
-        };
+        let hasher = hasher_of(self.info.hash, reading.secret);
+        let extractor = reading.range_prefix.map(|prefix| prefix.extractor());
+        let context = LoadContext::new(&hasher).with_range_extractor(extractor.as_ref());
         let context = match self.info.file {
             Some(file) => context.with_file_id(file),
             None => context,
         };
         // Damage first: whose reader it was built for says nothing of its bytes.
         self.verify()?;
-        RangeFilter::open_unverified(self.data.clone(), &context)
+        RangeFilter::open_unverified(self.data.clone(), context)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::block::FallbackReason;
 use crate::codec::checksum;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
 use crate::key_head::head;
-use crate::range::lines::{LineWriter, WrittenLines};
+use crate::range::lines::LineWriter;
 use crate::range::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
 use crate::range::plan::HashedPlan;
 
@@ -117,7 +117,7 @@ impl HashedBuilder {
         distinct_keys: u64,
         key_bytes: Option<u32>,
         memory_budget: Option<u64>,
-    ) -> Result<(RangeShape, WrittenLines), FallbackReason> {
+    ) -> Result<(RangeShape, [Vec<u8>; 4]), FallbackReason> {
         let lines = self.lines(self.keys.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
         let Self { plan, keys, keys_outside, .. } = self;
         let cell_bits = QUOTIENT_BITS + plan.low_bits;
@@ -150,7 +150,8 @@ impl HashedBuilder {
             keys_outside: u32::try_from(keys_outside).unwrap_or(u32::MAX),
         };
         let (map, low_bits, codes) = (CodeMap::Hashed(map), plan.low_bits, written.codes);
-        Ok((RangeShape { map, low_bits, key_bytes, lines, codes, keys: distinct_keys }, written))
+        let shape = RangeShape { map, low_bits, key_bytes, lines, codes, keys: distinct_keys };
+        Ok((shape, [written.lines, written.lows, written.overflow, Vec::new()]))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{chunk_hash, chunk_start};
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher};
-use crate::range::key_range::{KeyRange, successor};
+use crate::range::key_range::{KeyRange, end, successor};
 use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::{HashedMap, RangeShape};
 use crate::range::window::Cells;
@@ -81,8 +81,9 @@ impl Hashing {
         range: KeyRange<'_>,
     ) -> Result<UnitRange, bool> {
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
-        let range = key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes));
-        let Some((prefix_bytes, prefix, rest)) = self.within(range) else { return Err(true) };
+        let Some((prefix_bytes, prefix, rest)) = self.within(range.of_keys_with_length(key_bytes)) else {
+            return Err(true);
+        };
         let rest_bytes = match key_bytes {
             // A prefix longer than every key: no key has it.
             Some(bytes) if bytes < prefix_bytes => return Err(false),
@@ -90,15 +91,13 @@ impl Hashing {
         };
         let cells = Cells { shift: 64 + map.unit_shift, rest_bytes };
         let last = u64::MAX >> map.unit_shift;
-        let from = match rest.lower {
-            Bound::Included(lower) => cells.lower(lower, false),
-            Bound::Excluded(lower) => cells.lower(lower, true),
-            Bound::Unbounded => Some(0),
+        let from = match end(rest.lower) {
+            Some((lower, is_exclusive)) => cells.lower(lower, is_exclusive),
+            None => Some(0),
         };
-        let to = match rest.upper {
-            Bound::Included(upper) => cells.upper(upper, false),
-            Bound::Excluded(upper) => cells.upper(upper, true),
-            Bound::Unbounded => Some(last.into()),
+        let to = match end(rest.upper) {
+            Some((upper, is_exclusive)) => cells.upper(upper, is_exclusive),
+            None => Some(last.into()),
         };
         match (from, to) {
             // Without codes, all keys of the file are outside the extractor's domain, and those in the range are not.
@@ -110,14 +109,16 @@ impl Hashing {
 }
 
 impl UnitRange {
-    /// The interval of codes, if it is one: the range stays in its chunk, and the chunk does not wrap around.
+    /// The first and the last code, if they are of one interval: the range stays in its chunk, and the chunk does not
+    /// wrap around.
     #[inline(always)]
-    pub(in crate::range) fn interval(&self, shape: &RangeShape, map: &HashedMap) -> Option<(u64, u64)> {
+    pub(in crate::range) fn interval(&self, shape: &RangeShape, map: &HashedMap) -> Option<(Code, Code)> {
         let chunk = self.from >> map.chunk_bits;
         let start = chunk_start(chunk_hash(self.prefix, chunk), shape.code_space());
         let mask = (1 << map.chunk_bits) - 1;
         let to = start + (self.to & mask);
-        (chunk == self.to >> map.chunk_bits && to < shape.code_space()).then_some((start + (self.from & mask), to))
+        let is_one = chunk == self.to >> map.chunk_bits && to < shape.code_space();
+        is_one.then(|| (code(shape, start + (self.from & mask)), code(shape, to)))
     }
 
     /// Whether a key may be in a range that crosses into the next chunk, or wraps around: up to four intervals. Longer
@@ -152,7 +153,7 @@ impl UnitRange {
             return true;
         }
         let start = chunk_start(chunk_hash(self.prefix, chunk), space);
-        let any = |from, to| any_in::<S>(shape, lines, (from, to));
+        let any = |from, to| lines.any_in::<S>(code(shape, from), code(shape, to));
         match (start + from, start + to) {
             (from, to) if to < space => any(from, to),
             (from, to) if from >= space => any(from - space, to - space),
@@ -166,10 +167,4 @@ impl UnitRange {
 fn code(shape: &RangeShape, number: u64) -> Code {
     let bits = shape.cell_bits();
     Code::new(number >> bits, number & ((1 << bits) - 1), shape.low_bits)
-}
-
-/// Whether any code is in an interval.
-#[inline(always)]
-pub(in crate::range) fn any_in<S: Select>(shape: &RangeShape, lines: &Lines<'_>, (from, to): (u64, u64)) -> bool {
-    lines.any_in::<S>(code(shape, from), code(shape, to), [shape.low_bits; 2])
 }

@@ -27,7 +27,7 @@ pub(super) use select::select;
 #[cfg(not(test))]
 use select::select;
 pub(super) use select::{Portable, Select};
-pub(super) use write::{LineWriter, WrittenLines};
+pub(super) use write::LineWriter;
 
 use crate::codec::read_u32;
 
@@ -41,36 +41,44 @@ const OVERFULL: u64 = 1 << 63;
 const SHORT_RUN: u64 = 8;
 
 /// A code: its line, its quotient there, and its low bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Code {
     pub(super) line: u64,
     pub(super) quotient: u8,
     pub(super) low: u64,
+    /// How many low bits the codes of its line have. 0 for the start and the end of a line, which need none.
+    pub(super) low_bits: u32,
 }
 
 impl Code {
     /// The code of a number below 2^(8 + `low_bits`) in a line.
     #[inline(always)]
     pub(super) fn new(line: u64, cell: u64, low_bits: u32) -> Self {
-        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1) }
+        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1), low_bits }
     }
 
     /// Not above any code of a line, however many low bits its codes have.
     pub(super) const fn start_of(line: u64) -> Self {
-        Self { line, quotient: 0, low: 0 }
+        Self { line, quotient: 0, low: 0, low_bits: 0 }
     }
 
     /// Not below any code of a line.
     pub(super) const fn end_of(line: u64) -> Self {
-        Self { line, quotient: u8::MAX, low: u64::MAX }
+        Self { line, quotient: u8::MAX, low: u64::MAX, low_bits: 0 }
+    }
+
+    /// Where it is among codes: they ascend by this.
+    #[inline(always)]
+    pub(super) const fn position(self) -> (u64, u8, u64) {
+        (self.line, self.quotient, self.low)
     }
 }
 
-/// How many low bits codes have, and where they are.
+/// Where the low bits of codes are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lows {
-    /// As many in all lines, one after the other: a line's rank tells where its own begin.
-    Uniform { low_bits: u32, codes: u64 },
+    /// Those of all codes have one length, and lie one after the other: a line's rank tells where its own begin.
+    Uniform { codes: u64 },
     /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
     PerLine,
 }
@@ -83,15 +91,6 @@ pub(super) struct Lines<'a> {
     /// The run ends of overfull lines.
     pub(super) overflow: &'a [u8],
     pub(super) lows: Lows,
-}
-
-/// A line with the low bits of its codes.
-#[derive(Clone, Copy, Debug)]
-struct OpenLine<'a> {
-    line: Line<'a>,
-    /// Where the first code's low bits are, in bits.
-    first_bit: u64,
-    low_bits: u32,
 }
 
 /// Positions of the first and the last code of a run, in its line.
@@ -108,16 +107,18 @@ struct Run {
 struct Line<'a> {
     bytes: &'a [u8; 64],
     words: [u64; 8],
+    /// Low bits of its codes.
+    low_bits: u32,
 }
 
 impl<'a> Line<'a> {
     #[inline(always)]
-    fn new(bytes: &'a [u8; 64]) -> Self {
+    fn new(bytes: &'a [u8; 64], low_bits: u32) -> Self {
         let mut words = [0; 8];
         for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
             *word = u64::from_le_bytes(bytes);
         }
-        Self { bytes, words }
+        Self { bytes, words, low_bits }
     }
 
     /// The run ends; meaningless in an overfull line.
@@ -181,24 +182,18 @@ impl<'a> Lines<'a> {
         self.all.get(usize::try_from(line).ok()?)
     }
 
+    /// A line whose codes have `low_bits` low bits; 0 where none is read.
     #[inline(always)]
-    fn line(&self, line: u64) -> Option<Line<'a>> {
-        self.line_bytes(line).map(Line::new)
-    }
-
-    /// A line whose codes have `low_bits` low bits, if each line has its own number.
-    #[inline(always)]
-    fn open(&self, line: Line<'a>, low_bits: u32) -> OpenLine<'a> {
-        match self.lows {
-            Lows::Uniform { low_bits, .. } => OpenLine { line, first_bit: line.rank() * u64::from(low_bits), low_bits },
-            Lows::PerLine => OpenLine { line, first_bit: line.rank() * 8, low_bits },
-        }
+    fn line(&self, line: u64, low_bits: u32) -> Option<Line<'a>> {
+        Some(Line::new(self.line_bytes(line)?, low_bits))
     }
 
     /// The low bits of code `index` of the line.
     #[inline(always)]
-    fn low(&self, line: &OpenLine<'_>, index: u64) -> u64 {
-        let bit = line.first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
+    fn low(&self, line: &Line<'_>, index: u64) -> u64 {
+        let unit = if matches!(self.lows, Lows::PerLine) { 8 } else { line.low_bits };
+        let first_bit = line.rank() * u64::from(unit);
+        let bit = first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
         let word = usize::try_from(bit / 8).ok().and_then(|byte| self.low_bytes.get(byte..)?.first_chunk());
         let mask = (1 << line.low_bits) - 1;
         word.map_or(0, |&word| u64::from_le_bytes(word) >> (bit % 8) & mask)
@@ -228,51 +223,50 @@ impl<'a> Lines<'a> {
         Run { first, last: end(runs_before.into()) }
     }
 
-    /// Whether a code is in `from..=to`, where `from <= to`; `low_bits` are those of their lines, if each has its own.
-    /// Codes beyond the last line are in no filter.
+    /// Whether a code is in `from..=to`, where `from` is not above `to`. Codes beyond the last line are in no filter.
     #[inline(always)]
-    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code, low_bits: [u32; 2]) -> bool {
-        let Some(first) = self.line(from.line) else { return false };
-        let [from_bits, to_bits] = low_bits;
-        if from.line == to.line {
-            return self.any_in_line::<S>(&self.open(first, from_bits), from, to);
+    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code) -> bool {
+        // The start or the end of a line has no low bits to go by.
+        let low_bits = if from.line == to.line { from.low_bits.max(to.low_bits) } else { from.low_bits };
+        match self.line(from.line, low_bits) {
+            Some(line) if from.line == to.line => self.any_in_line::<S>(&line, from, to),
+            Some(line) => self.any_in_lines::<S>(&line, from, to),
+            None => false,
         }
-        self.any_in_lines::<S>(&self.open(first, from_bits), from, to, to_bits)
     }
 
     #[inline(always)]
-    fn any_in_line<S: Select>(&self, line: &OpenLine<'_>, from: Code, to: Code) -> bool {
+    fn any_in_line<S: Select>(&self, line: &Line<'_>, from: Code, to: Code) -> bool {
         if from.quotient == to.quotient {
-            return line.line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
+            return line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
         }
-        let is_from_occupied = line.line.has(from.quotient);
-        if line.line.runs_below(to.quotient) > line.line.runs_below(from.quotient) + u32::from(is_from_occupied) {
+        let is_from_occupied = line.has(from.quotient);
+        if line.runs_below(to.quotient) > line.runs_below(from.quotient) + u32::from(is_from_occupied) {
             return true;
         }
         (is_from_occupied && self.last_low::<S>(line, from.quotient) >= from.low)
-            || (line.line.has(to.quotient) && self.first_low::<S>(line, to.quotient) <= to.low)
+            || (line.has(to.quotient) && self.first_low::<S>(line, to.quotient) <= to.low)
     }
 
     #[inline(never)]
-    fn any_in_lines<S: Select>(&self, first: &OpenLine<'_>, from: Code, to: Code, to_bits: u32) -> bool {
-        let above = first.line.runs() - first.line.runs_below(from.quotient);
-        let is_occupied = first.line.has(from.quotient);
+    fn any_in_lines<S: Select>(&self, first: &Line<'_>, from: Code, to: Code) -> bool {
+        let above = first.runs() - first.runs_below(from.quotient);
+        let is_occupied = first.has(from.quotient);
         if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
             return true;
         }
-        let Some(last) = self.line(to.line) else { return self.has_codes_from(from.line + 1) };
+        let Some(last) = self.line(to.line, to.low_bits) else { return self.has_codes_from(from.line + 1) };
         if self.has_codes_between(from.line, to.line, &last) {
             return true;
         }
         let is_occupied = last.has(to.quotient);
-        last.runs_below(to.quotient) > 0
-            || (is_occupied && self.first_low::<S>(&self.open(last, to_bits), to.quotient) <= to.low)
+        last.runs_below(to.quotient) > 0 || (is_occupied && self.first_low::<S>(&last, to.quotient) <= to.low)
     }
 
     /// Whether the lines from `line` on have codes.
     fn has_codes_from(&self, line: u64) -> bool {
-        match (self.line(line), self.lows) {
-            (Some(line), Lows::Uniform { codes, .. }) => line.rank() < codes,
+        match (self.line(line, 0), self.lows) {
+            (Some(line), Lows::Uniform { codes }) => line.rank() < codes,
             (line, _) => line.is_some(),
         }
     }
@@ -281,31 +275,31 @@ impl<'a> Lines<'a> {
     #[inline(always)]
     fn has_codes_between(&self, from: u64, to: u64, last: &Line<'_>) -> bool {
         match self.lows {
-            Lows::Uniform { .. } => self.line(from + 1).is_some_and(|second| last.rank() > second.rank()),
+            Lows::Uniform { .. } => self.line(from + 1, 0).is_some_and(|second| last.rank() > second.rank()),
             Lows::PerLine => to > from + 1,
         }
     }
 
     #[inline(always)]
-    fn first_low<S: Select>(&self, line: &OpenLine<'_>, quotient: u8) -> u64 {
-        self.low(line, self.run::<S>(&line.line, quotient).first)
+    fn first_low<S: Select>(&self, line: &Line<'_>, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(line, quotient).first)
     }
 
     #[inline(always)]
-    fn last_low<S: Select>(&self, line: &OpenLine<'_>, quotient: u8) -> u64 {
-        self.low(line, self.run::<S>(&line.line, quotient).last)
+    fn last_low<S: Select>(&self, line: &Line<'_>, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(line, quotient).last)
     }
 
     /// Whether a code with the quotient of `from` has low bits from its own to `to`.
     #[inline(always)]
-    fn any_in_run<S: Select>(&self, line: &OpenLine<'_>, from: Code, to: u64) -> bool {
-        let run = self.run::<S>(&line.line, from.quotient);
+    fn any_in_run<S: Select>(&self, line: &Line<'_>, from: Code, to: u64) -> bool {
+        let run = self.run::<S>(line, from.quotient);
         self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
     }
 
     /// The lowest low bits of the run that are `from` or more.
     #[inline(always)]
-    fn first_low_from(&self, line: &OpenLine<'_>, run: Run, from: u64) -> Option<u64> {
+    fn first_low_from(&self, line: &Line<'_>, run: Run, from: u64) -> Option<u64> {
         let (mut first, mut end) = (run.first, run.last + 1);
         while end.saturating_sub(first) > SHORT_RUN {
             let middle = first.midpoint(end);
@@ -328,19 +322,19 @@ impl<'a> Lines<'a> {
     /// The lowest code from `from` on, in lines that all have codes. `None` when there is none. `low_bits_of` tells how
     /// many low bits the codes of a line have.
     pub(super) fn first_from<S: Select>(&self, from: Code, low_bits_of: impl Fn(u64) -> u32) -> Option<Code> {
-        let open = |number: u64| Some(self.open(self.line(number)?, low_bits_of(number)));
+        let open = |number: u64| self.line(number, low_bits_of(number));
         let line = open(from.line)?;
-        if line.line.has(from.quotient)
-            && let Some(low) = self.first_low_from(&line, self.run::<S>(&line.line, from.quotient), from.low)
+        if line.has(from.quotient)
+            && let Some(low) = self.first_low_from(&line, self.run::<S>(&line, from.quotient), from.low)
         {
-            return Some(Code { low, ..from });
+            return Some(Code { low, low_bits: line.low_bits, ..from });
         }
-        let (number, line, quotient) = if let Some(quotient) = line.line.next(u32::from(from.quotient) + 1) {
+        let (number, line, quotient) = if let Some(quotient) = line.next(u32::from(from.quotient) + 1) {
             (from.line, line, quotient)
         } else {
             let next = open(from.line + 1)?;
-            (from.line + 1, next, next.line.next(0)?)
+            (from.line + 1, next, next.next(0)?)
         };
-        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient) })
+        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient), low_bits: line.low_bits })
     }
 }

@@ -7,35 +7,24 @@ use crate::range::params::MAX_CODES;
 const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
 
 /// Writes ascending codes as lines, low bits and overflow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::range) struct LineWriter {
-    /// Where a line's low bits begin is written instead of its rank.
-    lows: LowsPlace,
+    /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own number
+    /// of low bits.
+    low_byte: Option<u64>,
     lines: Vec<u8>,
     low_bits: u32,
     packed: BitWriter,
     overflow: Vec<u8>,
     /// Codes in the lines that are written.
     rank: u64,
-    current: CurrentLine,
-}
-
-/// What a line says of where its low bits begin.
-#[derive(Clone, Copy, Debug)]
-enum LowsPlace {
-    /// By the codes before.
-    Rank,
-    /// By the byte.
-    Byte { first: u64 },
-}
-
-/// The line that is being filled.
-#[derive(Debug)]
-struct CurrentLine {
+    /// The number of the line that is being filled.
     number: u64,
+    /// Its codes so far.
     codes: u32,
+    /// The last one of them.
     last: Option<u64>,
-    /// The quotient of each run and the position of its last code.
+    /// The quotient of each of its runs and the position of the run's last code.
     runs: Vec<(u8, u32)>,
 }
 
@@ -49,20 +38,10 @@ pub(in crate::range) struct WrittenLines {
 }
 
 impl LineWriter {
-    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform).
+    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform). The default is
+    /// one of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
     pub(in crate::range) fn uniform(low_bits: u32) -> Self {
-        Self::new(low_bits, LowsPlace::Rank)
-    }
-
-    /// A writer of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
-    pub(in crate::range) fn per_line() -> Self {
-        Self::new(0, LowsPlace::Byte { first: 0 })
-    }
-
-    fn new(low_bits: u32, lows: LowsPlace) -> Self {
-        let current = CurrentLine { number: 0, codes: 0, last: None, runs: Vec::with_capacity(256) };
-        let (lines, overflow) = (Vec::new(), Vec::new());
-        Self { lows, lines, low_bits, packed: BitWriter::default(), overflow, rank: 0, current }
+        Self { low_bits, ..Self::default() }
     }
 
     /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
@@ -74,37 +53,31 @@ impl LineWriter {
 
     /// Begins the line after the current one, or the first; its codes have `low_bits` low bits.
     pub(in crate::range) fn begin_line(&mut self, low_bits: u32) {
-        if self.current.codes > 0 {
-            self.finish_lines(self.current.number + 1);
+        if self.codes > 0 {
+            self.finish_lines(self.number + 1);
         }
         self.low_bits = low_bits;
-        self.lows = LowsPlace::Byte { first: self.packed.next_byte() };
+        self.low_byte = Some(self.packed.next_byte());
     }
 
     /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added
     /// again.
     #[inline]
     pub(in crate::range) fn push(&mut self, line: u64, cell: u64) {
-        if line != self.current.number {
+        if line != self.number {
             self.finish_lines(line);
         }
-        let line = &mut self.current;
-        if line.last == Some(cell) {
+        if self.last == Some(cell) {
             return;
         }
-        line.last = Some(cell);
+        self.last = Some(cell);
         let quotient = (cell >> self.low_bits) as u8;
-        match line.runs.last_mut() {
-            Some((last, end)) if *last == quotient => *end = line.codes,
-            _ => line.runs.push((quotient, line.codes)),
+        match self.runs.last_mut() {
+            Some((last, end)) if *last == quotient => *end = self.codes,
+            _ => self.runs.push((quotient, self.codes)),
         }
-        line.codes += 1;
+        self.codes += 1;
         self.packed.push(cell & ((1 << self.low_bits) - 1), self.low_bits);
-    }
-
-    /// Codes so far.
-    fn codes(&self) -> u64 {
-        self.rank + u64::from(self.current.codes)
     }
 
     /// Bytes of the low bits so far.
@@ -120,48 +93,41 @@ impl LineWriter {
     /// Writes the lines before `next`, from the current one on.
     fn finish_lines(&mut self, next: u64) {
         self.write_current();
-        for _ in self.current.number + 1..next {
+        for _ in self.number + 1..next {
             self.write_line([0; 4], [0; 4], 0);
         }
-        self.current.number = next;
+        self.number = next;
     }
 
     fn write_current(&mut self) {
-        let CurrentLine { codes, runs, .. } = &self.current;
         let mut occupied = [0_u64; 4];
-        runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
+        self.runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
         let mut ends = [0_u64; 4];
-        let is_overfull = *codes > LINE_CODES;
+        let is_overfull = self.codes > LINE_CODES;
         if is_overfull {
-            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(*codes) << 32;
-            runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
+            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(self.codes) << 32;
+            self.runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
         } else {
-            runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
+            self.runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
         }
-        let codes = u64::from(*codes);
         self.write_line(occupied, ends, if is_overfull { OVERFULL } else { 0 });
-        self.rank += codes;
-        self.current.runs.clear();
-        (self.current.codes, self.current.last) = (0, None);
+        self.rank += u64::from(self.codes);
+        self.runs.clear();
+        (self.codes, self.last) = (0, None);
     }
 
     fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
         let [a, b, c, d] = ends;
-        let place = match self.lows {
-            LowsPlace::Rank => self.rank,
-            LowsPlace::Byte { first } => first,
-        };
-        let last = d | place << 32 | flag;
+        let last = d | self.low_byte.unwrap_or(self.rank) << 32 | flag;
         occupied.into_iter().chain([a, b, c, last]).for_each(|word| put_u64(&mut self.lines, word));
     }
 
     /// Completes `lines` lines. `None` when there are more codes than ranks can count.
     pub(in crate::range) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
-        let codes = u32::try_from(self.codes()).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
-        if let LowsPlace::Byte { first } = self.lows {
-            // As the ranks, such places have 31 bits, and this is the last one.
-            (first <= MAX_CODES).then_some(())?;
-        }
+        let codes =
+            u32::try_from(self.rank + u64::from(self.codes)).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
+        // As the ranks, such places have 31 bits, and this is the last one.
+        (self.low_byte.unwrap_or(0) <= MAX_CODES).then_some(())?;
         if lines > 0 {
             self.finish_lines(lines);
         }
@@ -223,8 +189,8 @@ mod tests {
         Lines { all: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }
     }
 
-    fn uniform(written: &WrittenLines, low_bits: u32) -> Lines<'_> {
-        lines_of(written, Lows::Uniform { low_bits, codes: written.codes.into() })
+    fn uniform(written: &WrittenLines) -> Lines<'_> {
+        lines_of(written, Lows::Uniform { codes: written.codes.into() })
     }
 
     fn split(number: u64, low_bits: u32) -> (u64, u64) {
@@ -253,12 +219,12 @@ mod tests {
             let space = lines << (QUOTIENT_BITS + low_bits);
             let codes: BTreeSet<u64> = (0..space).filter(|number| number * number % (step + 2) < 2).collect();
             let written = write(&codes, low_bits, lines);
-            let all = uniform(&written, low_bits);
+            let all = uniform(&written);
             for from in 0..space {
                 let next = codes.range(from..).next();
                 for to in from..space {
                     let expected = next.is_some_and(|&next| next <= to);
-                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
+                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
                     assert_eq!(got, expected, "{from}..={to} of {low_bits} low bits, step {step}");
                 }
             }
@@ -269,13 +235,13 @@ mod tests {
     fn lines_with_low_bits_of_their_own_are_answered_as_by_a_sorted_set() {
         // Also lines without low bits between others, and intervals from the start of a line to the end of another.
         for low_bits in [[0, 0, 0], [2, 0, 1], [0, 3, 0], [1, 2, 3]] {
-            let mut writer = LineWriter::per_line();
+            let mut writer = LineWriter::default();
             let mut codes = BTreeSet::new();
             for (line, bits) in (0..).zip(low_bits) {
                 writer.begin_line(bits);
                 for cell in (0..256 << bits).filter(|cell| (cell + line) % 37 == 5 || cell % 301 == 7) {
                     writer.push(line, cell);
-                    codes.insert(Code::new(line, cell, bits));
+                    codes.insert(Code::new(line, cell, bits).position());
                 }
             }
             let written = writer.finish(3).unwrap();
@@ -285,16 +251,15 @@ mod tests {
                 let inner = (0..256 << bits).map(move |cell| Code::new(line, cell, bits));
                 inner.chain([Code::start_of(line), Code::end_of(line)])
             };
-            let bits_of = |code: Code| low_bits[code.line as usize];
             for from in (0..3).flat_map(every) {
-                let next = codes.range(from..).next();
-                assert_eq!(
-                    all.first_from::<Portable>(from, |line| low_bits.get(line as usize).copied().unwrap_or(0)),
-                    next.copied()
-                );
-                for to in (from.line..3).flat_map(every).step_by(3).filter(|to| *to >= from) {
-                    let expected = next.is_some_and(|next| *next <= to);
-                    assert_eq!(all.any_in::<Portable>(from, to, [from, to].map(bits_of)), expected, "{from:?} {to:?}");
+                let next = codes.range(from.position()..).next();
+                let first = all.first_from::<Portable>(from, |line| low_bits.get(line as usize).copied().unwrap_or(0));
+                assert_eq!(first.map(Code::position), next.copied());
+                assert!(first.is_none_or(|code| code.low_bits == low_bits[code.line as usize]));
+                let is_above = |to: &Code| to.position() >= from.position();
+                for to in (from.line..3).flat_map(every).step_by(3).filter(is_above) {
+                    let expected = next.is_some_and(|next| *next <= to.position());
+                    assert_eq!(all.any_in::<Portable>(from, to), expected, "{from:?} {to:?}");
                 }
             }
         }
@@ -323,12 +288,12 @@ mod tests {
                 let low_bits = 10;
                 let codes: BTreeSet<u64> = (0..codes).map(|number| 7_000 + number * spread).collect();
                 let written = write(&codes, low_bits, 2);
-                let all = uniform(&written, low_bits);
+                let all = uniform(&written);
                 for from in (0..300_000).step_by(97).chain(6_990..7_100) {
                     for length in [0, 1, 2, 39, 1_000, 200_000] {
                         let to = from + length;
                         let expected = codes.range(from..=to).next().is_some();
-                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
+                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
                         assert_eq!(got, expected, "{from}..={to}, {} codes of step {spread}", codes.len());
                     }
                 }

@@ -1,6 +1,6 @@
 //! Building ordered codes from keys as they come.
 
-use super::super::lines::{LINE_CODES, LineWriter, WrittenLines};
+use super::super::lines::{LINE_CODES, LineWriter};
 use super::super::params::{
     CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape, SEGMENT_BYTES,
 };
@@ -8,7 +8,7 @@ use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};
 use crate::block::FallbackReason;
 use crate::codec::{put_u32, put_u64};
-use crate::key_head::{common_prefix, head};
+use crate::key_head::{common_prefix, head, partition_point};
 
 /// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than
 /// these bytes, so that the keys before the cut would all fall into a few.
@@ -18,7 +18,7 @@ const SHARP_DROP_BYTES: usize = 2;
 const LEAST_KEYS: usize = LINE_CODES as usize / 4;
 
 /// Builds segment by segment. Only the keys of the current one are kept, and the separators of the others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::range) struct OrderedBuilder {
     plan: OrderedPlan,
     current: Keys,
@@ -33,10 +33,13 @@ pub(in crate::range) struct OrderedBuilder {
     common_bytes: usize,
 }
 
+/// How the keys of a segment become cells.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     shared_bytes: usize,
+    /// Bits of a window that are left out.
     shift: u32,
+    /// Low bits of a code.
     low_bits: u32,
 }
 
@@ -79,26 +82,9 @@ impl Keys {
     }
 }
 
-/// The payload's parts.
-#[derive(Debug)]
-pub(in crate::range) struct WrittenOrdered {
-    pub(in crate::range) lines: WrittenLines,
-    pub(in crate::range) segments: Vec<u8>,
-    pub(in crate::range) tails: Vec<u8>,
-}
-
 impl OrderedBuilder {
     pub(in crate::range) fn new(plan: OrderedPlan) -> Self {
-        Self {
-            plan,
-            current: Keys::default(),
-            before: None,
-            separators: Keys::default(),
-            records: Vec::new(),
-            lines: LineWriter::per_line(),
-            windows: Vec::new(),
-            common_bytes: 0,
-        }
+        Self { plan, ..Self::default() }
     }
 
     /// Adds a key above all before.
@@ -118,14 +104,8 @@ impl OrderedBuilder {
         if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
             return keys;
         }
-        // What the first keys share shrinks as more are taken, so the most that still share enough are found by
-        // bisection.
-        let (mut enough, mut too_many) = (LEAST_KEYS, keys);
-        while too_many - enough > 1 {
-            let middle = enough.midpoint(too_many);
-            if shared(middle) >= sharp { enough = middle } else { too_many = middle }
-        }
-        enough
+        // What the first keys share shrinks as more are taken: the most that still share enough.
+        partition_point(LEAST_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
     }
 
     /// Writes the segment of the first `count` keys.
@@ -135,7 +115,7 @@ impl OrderedBuilder {
         let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
         self.windows.clear();
         self.windows.extend(self.current.iter().take(count).map(window_of));
-        let Cut { low_bits, shift } = finest_cells(&self.windows, self.plan.low_bits);
+        let (low_bits, shift) = finest_cells(&self.windows, self.plan.low_bits);
 
         // The separator's window must have the first key's cell.
         let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
@@ -178,7 +158,7 @@ impl OrderedBuilder {
         mut self,
         keys: u64,
         key_bytes: Option<u32>,
-    ) -> Result<(RangeShape, WrittenOrdered), FallbackReason> {
+    ) -> Result<(RangeShape, [Vec<u8>; 4]), FallbackReason> {
         if self.current.len() > 0 {
             self.close_segment(self.current.len());
         }
@@ -203,28 +183,21 @@ impl OrderedBuilder {
         tails.resize(tails.len().next_multiple_of(8), 0);
         let (map, codes) = (CodeMap::Ordered(map), written.codes);
         let shape = RangeShape { map, low_bits, key_bytes, lines: line_count, codes, keys };
-        Ok((shape, WrittenOrdered { lines: written, segments, tails }))
+        Ok((shape, [written.lines, written.lows, segments, tails]))
     }
 }
 
-/// How windows become cells: the low bits of a code, and the bits of a window that are left out.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    low_bits: u32,
-    shift: u32,
-}
-
-/// The finest cells whose codes take no more low bits, in all, than `low_bits` for each key: where keys share cells,
-/// there are bits left for finer ones.
-fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
-    let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return Cut { low_bits, shift: 0 } };
+/// The low bits of a code, and the bits of a window that are left out, of the finest cells whose codes take no more low
+/// bits, in all, than `low_bits` for each key: where keys share cells, there are bits left for finer ones.
+fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
+    let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return (low_bits, 0) };
     // Neighbours share a cell unless they differ in a bit that is kept. `differing[bit]`: how many differ first there.
     let mut differing = [0_u32; WINDOW_BITS as usize + 1];
     for (one, other) in windows.iter().zip(windows.iter().skip(1)) {
         differing[(one ^ other).leading_zeros() as usize] += 1;
     }
     let budget = windows.len() as u64 * u64::from(low_bits);
-    let mut best = Cut { low_bits, shift: least_shift(first, last, QUOTIENT_BITS + low_bits) };
+    let mut best = (low_bits, least_shift(first, last, QUOTIENT_BITS + low_bits));
     let (mut seen, mut codes) = (0, 1);
     for low_bits in low_bits..=MAX_ORDERED_LOW_BITS {
         let shift = least_shift(first, last, QUOTIENT_BITS + low_bits);
@@ -234,7 +207,7 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
         if u64::from(codes) * u64::from(low_bits) > budget {
             break;
         }
-        best = Cut { low_bits, shift };
+        best = (low_bits, shift);
         if shift == 0 {
             break;
         }

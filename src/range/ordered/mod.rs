@@ -19,8 +19,7 @@
 //! are laid out by the keys of the file makes it adapt to them, and is why a rate cannot be promised beside them.
 
 pub(super) mod build;
-pub(super) mod next;
-pub(super) mod query;
+mod query;
 mod segments;
 
 pub(super) use segments::{Segments, Spread};

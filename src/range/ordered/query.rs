@@ -1,71 +1,31 @@
-//! Whether a range may hold a key, by ordered codes.
+//! Whether a range may hold a key, by ordered codes, and a lower bound of the next key.
 
 use core::ops::Bound;
 
 use super::segments::{Beyond, Segment, Segments};
 use crate::key_head::head;
-use crate::range::key_range::KeyRange;
+use crate::range::key_range::{KeyRange, end};
 use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::QUOTIENT_BITS;
-
-/// Where a bound's codes begin or end.
-#[derive(Clone, Copy, Debug)]
-struct End<'b> {
-    rest: &'b [u8],
-    is_exclusive: bool,
-}
-
-/// The codes of keys in a range, and how many low bits the codes of their lines have.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::range) struct Interval {
-    from: PlacedCode,
-    to: PlacedCode,
-}
-
-impl Interval {
-    /// The line that is read first.
-    pub(in crate::range) fn first_line(&self) -> u64 {
-        self.from.code.line
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PlacedCode {
-    pub(super) code: Code,
-    low_bits: u32,
-}
-
-impl PlacedCode {
-    /// Where a line starts.
-    const fn start_of(line: u64) -> Self {
-        Self { code: Code::start_of(line), low_bits: 0 }
-    }
-
-    /// Where the line before this one ends, if there is one.
-    fn end_before(line: u64) -> Option<Self> {
-        Some(Self { code: Code::end_of(line.checked_sub(1)?), low_bits: 0 })
-    }
-}
 
 impl Segment<'_> {
     /// The code of a cell, which is not below the segment's first one; `None` when it is above every cell.
     #[inline(always)]
-    fn code(&self, line: u64, cell: u128) -> Option<PlacedCode> {
+    fn code(&self, line: u64, cell: u128) -> Option<Code> {
         // Damaged bytes may place the first cell higher.
         let cell = cell.saturating_sub(self.window() >> self.shift);
-        let code = Code::new(line, cell as u64, self.low_bits);
-        (cell >> (QUOTIENT_BITS + self.low_bits) == 0).then_some(PlacedCode { code, low_bits: self.low_bits })
+        (cell >> (QUOTIENT_BITS + self.low_bits) == 0).then_some(Code::new(line, cell as u64, self.low_bits))
     }
 }
 
 impl Segments<'_> {
     /// The first code of keys that are above a bound in this segment.
     #[inline(always)]
-    fn lower_code(&self, number: u64, end: End<'_>) -> PlacedCode {
-        let above = PlacedCode::start_of(number + 1);
+    fn lower_code(&self, number: u64, rest: &[u8], is_exclusive: bool) -> Code {
+        let above = Code::start_of(number + 1);
         let Some(segment) = self.segment(number) else { return above };
-        let Some(rest) = segment.rest_of(end.rest) else { return above };
-        match self.cells(&segment).lower(rest, end.is_exclusive) {
+        let Some(rest) = segment.rest_of(rest) else { return above };
+        match self.cells(&segment).lower(rest, is_exclusive) {
             Some(cell) => segment.code(number, cell).unwrap_or(above),
             None => above,
         }
@@ -73,68 +33,48 @@ impl Segments<'_> {
 
     /// The last code of keys that are below a bound in this segment, or in the one before; `None` when there is none.
     #[inline(always)]
-    fn upper_code(&self, number: u64, end: End<'_>) -> Option<PlacedCode> {
-        let whole = PlacedCode::end_before(number + 1);
+    fn upper_code(&self, number: u64, rest: &[u8], is_exclusive: bool) -> Option<Code> {
+        let whole = Some(Code::end_of(number));
         let Some(segment) = self.segment(number) else { return whole };
-        let Some(rest) = segment.rest_of(end.rest) else { return whole };
-        match self.cells(&segment).upper(rest, end.is_exclusive) {
+        let Some(rest) = segment.rest_of(rest) else { return whole };
+        match self.cells(&segment).upper(rest, is_exclusive) {
             Some(cell) if cell >= segment.window() >> segment.shift => segment.code(number, cell).or(whole),
-            _ => PlacedCode::end_before(number),
+            _ => Some(Code::end_of(number.checked_sub(1)?)),
         }
     }
 
-    /// The codes of keys in a range; `None` when no key of the file can be in it.
+    /// The first and the last code of keys in a range; `None` when no key of the file can be in it.
     #[inline(always)]
-    pub(in crate::range) fn interval(&self, range: KeyRange<'_>, key_bytes: Option<usize>) -> Option<Interval> {
-        let range = Self::cut(range, key_bytes);
-        self.interval_from(&range, self.lower(range.lower)?)
-    }
-
-    /// The codes from the first one on to the range's upper end.
-    #[inline(always)]
-    fn interval_from(&self, range: &KeyRange<'_>, from: PlacedCode) -> Option<Interval> {
-        let to = match range.upper {
-            Bound::Unbounded => PlacedCode::end_before(self.count())?,
-            Bound::Included(upper) => self.upper(upper, false, from.code.line)?,
-            Bound::Excluded(upper) => self.upper(upper, true, from.code.line)?,
-        };
-        (from.code <= to.code).then_some(Interval { from, to })
-    }
-
-    /// The range for keys of this filter: its ends cut to their length, if they have one.
-    #[inline(always)]
-    fn cut(range: KeyRange<'_>, key_bytes: Option<usize>) -> KeyRange<'_> {
-        match key_bytes {
-            Some(bytes) => range.of_keys_with_length(bytes),
-            None => range,
-        }
+    pub(in crate::range) fn interval(&self, range: KeyRange<'_>) -> Option<(Code, Code)> {
+        let range = range.of_keys_with_length(self.key_bytes);
+        let from = self.lower(range.lower)?;
+        let to = self.upper(range.upper, from.line)?;
+        (from.position() <= to.position()).then_some((from, to))
     }
 
     /// The first code of keys in a range with this end; `None` when the end is above every key.
     #[inline(always)]
-    pub(super) fn lower(&self, lower: Bound<&[u8]>) -> Option<PlacedCode> {
-        let (bound, is_exclusive) = match lower {
-            Bound::Included(bound) => (bound, false),
-            Bound::Excluded(bound) => (bound, true),
-            Bound::Unbounded => return Some(PlacedCode::start_of(0)),
-        };
+    fn lower(&self, lower: Bound<&[u8]>) -> Option<Code> {
+        let Some((bound, is_exclusive)) = end(lower) else { return Some(Code::start_of(0)) };
         let rest = match self.rest_of(bound) {
             Ok(rest) => rest,
             Err(Beyond::Above) => return None,
-            Err(Beyond::Below) => return Some(PlacedCode::start_of(0)),
+            Err(Beyond::Below) => return Some(Code::start_of(0)),
         };
         match self.place(rest) {
-            Some(number) => Some(self.lower_code(number, End { rest, is_exclusive })),
-            None => Some(PlacedCode::start_of(0)),
+            Some(number) => Some(self.lower_code(number, rest, is_exclusive)),
+            None => Some(Code::start_of(0)),
         }
     }
 
     /// The last code of keys in a range with this end. `near` is the segment of its other end.
     #[inline(always)]
-    fn upper(&self, bound: &[u8], is_exclusive: bool, near: u64) -> Option<PlacedCode> {
+    fn upper(&self, upper: Bound<&[u8]>, near: u64) -> Option<Code> {
+        let last = Code::end_of(self.count().checked_sub(1)?);
+        let Some((bound, is_exclusive)) = end(upper) else { return Some(last) };
         let rest = match self.rest_of(bound) {
             Ok(rest) => rest,
-            Err(Beyond::Above) => return PlacedCode::end_before(self.count()),
+            Err(Beyond::Above) => return Some(last),
             Err(Beyond::Below) => return None,
         };
         let head = head(rest);
@@ -143,15 +83,27 @@ impl Segments<'_> {
             Ok(near_index) if self.is_last_up_to(near, head) => self.settle(rest, head, near_index),
             _ => self.place(rest),
         };
-        self.upper_code(place?, End { rest, is_exclusive })
+        self.upper_code(place?, rest, is_exclusive)
     }
-}
 
-/// Whether any code is in the interval.
-#[inline(always)]
-pub(in crate::range) fn any_in<S: Select>(lines: &Lines<'_>, interval: Interval) -> bool {
-    let Interval { from, to } = interval;
-    // In one line, an end that is open has no low bits of its own to go by.
-    let from_bits = if from.code.line == to.code.line { from.low_bits.max(to.low_bits) } else { from.low_bits };
-    lines.any_in::<S>(from.code, to.code, [from_bits, to.low_bits])
+    /// A lower bound of the first key from `lower` on; `None` when there is no such key.
+    pub(in crate::range) fn first_at_least<S: Select>(&self, lines: &Lines<'_>, lower: &[u8]) -> Option<Vec<u8>> {
+        let from = self.lower(KeyRange::from(lower..).of_keys_with_length(self.key_bytes).lower)?;
+        let least = self.least_key(lines.first_from::<S>(from, |line| self.low_bits(line))?);
+        Some(if least.as_slice() < lower { lower.to_vec() } else { least })
+    }
+
+    /// The smallest byte string whose code this can be: the bytes that its segment shares, and the first bytes of its
+    /// cell. Zeros at the end are left out, because they may be padding.
+    fn least_key(&self, code: Code) -> Vec<u8> {
+        let Some(segment) = self.segment(code.line) else { return Vec::new() };
+        let mut key = self.common.to_vec();
+        segment.append_shared(&mut key);
+        let cell = u128::from(code.quotient) << segment.low_bits | u128::from(code.low);
+        let cell = (segment.window() >> segment.shift).saturating_add(cell);
+        let bytes = cell.checked_shl(segment.shift).unwrap_or(0).swap_bytes().to_le_bytes();
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        key.extend_from_slice(bytes.get(..end).unwrap_or_default());
+        key
+    }
 }

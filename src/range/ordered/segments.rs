@@ -5,7 +5,7 @@ use core::hint::select_unpredictable;
 
 use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
 use super::super::window::{Cells, window};
-use crate::key_head::head;
+use crate::key_head::{head, partition_point};
 
 /// The segments in the bytes of a payload. Damaged bytes give wrong answers; they never panic.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +13,8 @@ pub(in crate::range) struct Segments<'a> {
     records: &'a [[u8; SEGMENT_BYTES as usize]],
     /// The bytes that all keys have in common, and then the separators' bytes after their heads.
     tails: &'a [u8],
-    common: &'a [u8],
-    key_bytes: Option<usize>,
+    pub(super) common: &'a [u8],
+    pub(super) key_bytes: Option<usize>,
     spread: Spread,
 }
 
@@ -56,10 +56,6 @@ impl<'a> Segments<'a> {
         let common = tails.get(..map.common_bytes as usize).unwrap_or_default();
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
         Self { records: records.as_chunks().0, tails, common, key_bytes, spread }
-    }
-
-    pub(super) fn common(&self) -> &'a [u8] {
-        self.common
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -175,8 +171,8 @@ impl<'a> Segments<'a> {
             self.segment(segment as u64).is_some_and(|segment| segment.cmp_separator(rest) != Ordering::Greater)
         };
         // Heads ascend, so those that tie are neighbours.
-        let first = partition_point(0, last, |segment| self.head(segment) < head);
-        let above = partition_point(first, last + 1, is_up_to);
+        let first = partition_point(0..last, |segment| self.head(segment) < head);
+        let above = partition_point(first..last + 1, is_up_to);
         above.checked_sub(1).map(|segment| segment as u64)
     }
 
@@ -226,19 +222,6 @@ fn first_word(bytes: &[u8]) -> u64 {
         Some(&word) => u64::from_le_bytes(word),
         None => 0,
     }
-}
-
-/// The first number in `first..end` for which `is_before` fails, or `end`.
-fn partition_point(mut first: usize, mut end: usize, is_before: impl Fn(usize) -> bool) -> usize {
-    while first < end {
-        let middle = first.midpoint(end);
-        if is_before(middle) {
-            first = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    first
 }
 
 impl Segment<'_> {

@@ -8,7 +8,7 @@ use super::{check_file, digest, is_regenerating};
 use crate::common::cases;
 use crate::common::ranges::{self, Key, RANGES, RangeCase};
 use crate::vectors::hex;
-use sstfilter::range::{KeyRange, NextKey, RangeFilter, RangeMap};
+use sstfilter::range::{KeyRange, RangeFilter, RangeMap};
 use sstfilter::{BlockError, FilterBlock, LoadContext};
 
 const RECIPE: &str = r#"  "keys": "all keys of the filter, ascending, in hexadecimal",
@@ -26,8 +26,8 @@ fn entry(case: &RangeCase, bytes: &[u8]) -> String {
     let filter = case.load(bytes).unwrap();
     let ends = case.ends();
     let next = |end: &Key| match filter.first_at_least(end) {
-        NextKey::None => "null".to_owned(),
-        NextKey::AtLeast(bound) => format!("\"{}\"", hex(&bound)),
+        None => "null".to_owned(),
+        Some(bound) => format!("\"{}\"", hex(&bound)),
     };
     let next: Vec<String> = ends.iter().map(next).collect();
     format!(
@@ -81,8 +81,8 @@ fn every_key_of_a_stored_range_filter_is_found_in_all_ranges_that_hold_it() {
         for end in &ends {
             let next = keys.range(end.clone()..).next();
             match filter.first_at_least(end) {
-                NextKey::None => assert_eq!(next, None, "{}: {end:?}", case.name),
-                NextKey::AtLeast(bound) => {
+                None => assert_eq!(next, None, "{}: {end:?}", case.name),
+                Some(bound) => {
                     assert!(bound >= *end && next.is_none_or(|next| bound <= *next), "{}: {end:?}", case.name);
                 }
             }

@@ -1,7 +1,7 @@
 //! Our range filters.
 
 use bytes::Bytes;
-use sstfilter::range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::range::{RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher, MatchBitmap};
 
 use super::keys::{Ranges, SortedKeys};
@@ -51,7 +51,7 @@ impl Subject for Ours {
         let mut builder = self.policy.builder(&BuildContext::new(&hasher));
         keys.bytes.iter().for_each(|key| builder.add_key(key));
         let block = builder.finish().block.ok_or("no filter for these keys")?;
-        let filter = RangeFilter::open_unverified(block, &RangeContext::new(&hasher))?;
+        let filter = RangeFilter::open_unverified(block, &hasher)?;
         Ok(Box::new(Loaded { filter, matches: MatchBitmap::default() }))
     }
 
