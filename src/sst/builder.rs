@@ -9,9 +9,10 @@ use super::format::{
     most_contents_bytes,
 };
 use super::io::io_error;
-use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
+use super::{TableError, TableOptions, TablePart, TableProperties};
 use crate::block::FileId;
 use crate::hash::{KeyParts, MAX_EXTRACTORS};
+use crate::ids::unique_id;
 use crate::panics::Interruption;
 use crate::policy::BuildReport;
 use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
@@ -29,7 +30,7 @@ pub struct TableSummary {
     /// The file; `None` when the table went into a sink of the caller's.
     pub path: Option<PathBuf>,
     /// The table's id.
-    pub table_id: TableId,
+    pub table_id: [u8; 16],
     /// Bytes of the whole table.
     pub file_bytes: u64,
     /// Entries, tombstones included.
@@ -104,8 +105,8 @@ impl<W: Write> TableBuilder<W> {
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         check_names(&options.context.key_parts)?;
         options.store.range_extractor().map_or(Ok(()), |extractor| check_name(extractor.name()))?;
-        let table_id = options.table_id.unwrap_or_else(TableId::random);
-        let context = options.context.clone().with_file_id(FileId::from(*table_id.as_bytes()));
+        let table_id = options.table_id.unwrap_or_else(unique_id);
+        let context = options.context.clone().with_file_id(FileId::from(table_id));
         let store = options.store.clone().with_hasher(&context.hasher).with_key_parts(context.key_parts.clone());
         let (_, no_filters) = FilterStore::default().without_filters().builder(&context).finish().seal();
         Ok(Self {
@@ -311,7 +312,7 @@ fn check_name(extractor: &str) -> Result<(), TableError> {
 struct Sink<W> {
     writer: W,
     position: u64,
-    table_id: TableId,
+    table_id: [u8; 16],
 }
 
 impl<W: Write> Sink<W> {
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_block_longer_than_readers_accept_is_not_written() {
-        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: TableId::from_bytes([3; 16]) };
+        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: [3; 16] };
         let max = most_contents_bytes(TablePart::Metaindex);
         // Three varints, here of one, one and two bytes, and a restart point.
         let block = |bytes: u64| {

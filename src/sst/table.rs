@@ -1,6 +1,7 @@
 //! Opening a table and looking keys up.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -14,8 +15,7 @@ use super::io::{TableFile, io_error};
 use super::parts::TableParts;
 use super::source::{FilterBytes, find_sidecar};
 use super::{
-    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TablePart,
-    TableProperties, TableStats,
+    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TablePart, TableProperties, TableStats,
 };
 use crate::block::LookupOutcome;
 use crate::range::KeyRange;
@@ -317,7 +317,7 @@ impl Table {
 
     /// The table's id.
     #[must_use]
-    pub fn table_id(&self) -> &TableId {
+    pub fn table_id(&self) -> &[u8; 16] {
         &self.parts.footer.table_id
     }
 
@@ -375,11 +375,17 @@ impl Table {
         self.file.length
     }
 
-    /// Where everything lies.
+    /// The parts of the table and their bytes, in their order, end to end; those of no bytes are left out.
     #[must_use]
-    pub fn layout(&self) -> TableLayout {
+    pub fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
         let TableParts { footer, handles, properties } = &self.parts;
-        TableLayout::new(handles, footer, properties)
+        super::format::layout(handles, footer, properties)
+    }
+
+    /// The bytes of `part`, if the table has it.
+    #[must_use]
+    pub fn region(&self, part: TablePart) -> Option<Range<u64>> {
+        self.layout().into_iter().find_map(|(other, range)| (other == part).then_some(range))
     }
 
     /// What was looked up and read so far.

@@ -178,12 +178,12 @@ impl Table {
 
     /// The bytes between data, filters and properties are zeros, and no more than they must be.
     fn check_padding(&self, parts: &TableParts) -> Result<(), TableError> {
-        for region in self.layout().regions.iter().filter(|region| region.part == TablePart::Padding) {
-            if region.bytes >= LINE_BYTES as u64 {
-                let at = self.file.location(TablePart::Padding, region.offset);
-                return Err(TableError::corrupt(at, "less than 64 bytes", region.bytes));
+        for (part, range) in self.layout().into_iter().filter(|(part, _)| *part == TablePart::Padding) {
+            let bytes = range.end - range.start;
+            if bytes >= LINE_BYTES as u64 {
+                return Err(TableError::corrupt(self.file.location(part, range.start), "less than 64 bytes", bytes));
             }
-            check_zeros(&self.file, TablePart::Padding, region.offset..region.offset + region.bytes)?;
+            check_zeros(&self.file, part, range)?;
         }
         let last = parts.properties.filters.sections().last();
         let expected = last.map(|last| parts.filters_at().saturating_add(last.offset + last.bytes));
