@@ -15,7 +15,7 @@ use crate::hash::{KeyParts, MAX_EXTRACTORS};
 use crate::ids::unique_id;
 use crate::panics::Interruption;
 use crate::policy::BuildReport;
-use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
+use crate::store::{FileFilterBuilder, FilterStore};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -195,13 +195,8 @@ impl<W: Write> TableBuilder<W> {
         let built = self.filters.finish();
         let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
         let (bytes, metadata) = built.seal();
-        let sizes = [false, true].map(|is_range| {
-            let sections = metadata.sections().iter();
-            sections
-                .filter(|section| (section.part == FilterPart::Ranges) == is_range)
-                .map(|section| section.bytes)
-                .sum()
-        });
+        let [filter_bytes, range_filter_bytes] =
+            [metadata.points(), metadata.ranges()].map(|section| section.map_or(0, |section| section.bytes));
         let missing = range_filter.as_ref().filter(|report| report.used.is_none());
         self.properties.range_filter_missing = missing.map(|report| report.reason.to_string());
         self.properties.filters = metadata.into();
@@ -222,8 +217,8 @@ impl<W: Write> TableBuilder<W> {
             data_blocks: self.properties.data_blocks,
             data_bytes: self.properties.data_bytes,
             index_bytes: index.bytes(),
-            filter_bytes: sizes[0],
-            range_filter_bytes: sizes[1],
+            filter_bytes,
+            range_filter_bytes,
             unstable_extractors: filter.as_ref().map_or_else(Vec::new, |report| report.unstable_extractors.clone()),
             filter,
             range_filter,

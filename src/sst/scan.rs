@@ -1,7 +1,6 @@
 //! The entries of many tables whose keys are in a range.
 
 use core::cmp::Reverse;
-use core::fmt;
 use core::iter::FusedIterator;
 use core::ops::Bound;
 use std::collections::BinaryHeap;
@@ -19,7 +18,7 @@ use crate::store::{ScanCandidate, ScanCandidates};
 /// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
 /// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an
 /// [`Err`] comes [`None`].
-pub struct RangeScan<'a> {
+pub(super) struct RangeScan<'a> {
     /// The newest first.
     tables: Vec<Position<'a>>,
     /// Where each table that has more to give continues, the smallest key on top: a lower bound of its next key, whether
@@ -105,9 +104,3 @@ impl Iterator for RangeScan<'_> {
 }
 
 impl FusedIterator for RangeScan<'_> {}
-
-impl fmt::Debug for RangeScan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RangeScan").field("tables", &self.heads.len()).finish_non_exhaustive()
-    }
-}

@@ -7,7 +7,7 @@ use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableOptions, TablePart};
 use crate::store::TableIdentity;
-use crate::store::{BuiltFilters, FileFilterBuilder, FilterPart, FilterProblem, sidecar_path};
+use crate::store::{BuiltFilters, FileFilterBuilder, FilterProblem, sidecar_path};
 
 impl Table {
     /// What identifies the table to its sidecar.
@@ -48,12 +48,11 @@ impl Table {
             return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
         }
         let built = finish(builder);
-        let ranges = own.sections().iter().find(|section| section.part == FilterPart::Ranges);
         // Alone, it would take the place of the table's filter for lookups.
-        match ranges.filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
+        match own.ranges().filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
             Some(section) => {
-                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own);
-                let block = bytes.read_range(section.offset..section.offset + section.bytes)?;
+                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own.clone());
+                let block = bytes.read_range(section.range())?;
                 Ok(built.with_ranges_of(own, block))
             }
             None => Ok(built),

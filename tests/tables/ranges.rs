@@ -13,8 +13,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::sst::{
-    FilterVerdict, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
-    TableSnapshot, TableSummary,
+    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot,
+    TableSummary,
 };
 use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
@@ -91,7 +91,7 @@ fn newest(tables: &[Entries]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-fn values(scan: RangeScan<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn values(scan: impl Iterator<Item = Result<(Bytes, Bytes), TableError>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     scan.map(Result::unwrap).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

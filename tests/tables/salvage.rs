@@ -172,7 +172,7 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
             without_index[place(&sound, part)].fill(0xa5);
         }
         let table = open(&without_index);
-        assert!(table.salvage().index_problem().is_some());
+        assert!(table.check_index().is_err());
         let all = Salvaged::of(&table);
         assert!(all.entries == entries && all.missing.is_empty(), "{shape}");
         let (report, damage) = table.verify_all();

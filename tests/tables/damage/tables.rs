@@ -187,12 +187,11 @@ fn reads_are_right<'a>(table: &Table, root: &Subject, keys: impl Iterator<Item =
 /// missing. Without an index, a block that an earlier table of the same id had in the same place cannot be told from
 /// its own.
 fn salvage_is_right(table: &Table, root: &Subject, what: &str) {
-    let salvage = table.salvage();
-    if salvage.index_problem().is_some() {
+    if table.check_index().is_err() {
         return;
     }
     let mut left = root.entries.iter().peekable();
-    for next in salvage {
+    for next in table.salvage() {
         match next {
             Ok(entry) => {
                 let (key, value) = left.next().unwrap();
