@@ -61,9 +61,8 @@ pub struct TableSummary {
 /// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
 ///
 /// Blocks go to the sink as they fill up. Memory holds one data block, the index, and what the filter's
-/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::KeyTooLong`],
-/// [`TableError::ValueTooLong`]) leaves the builder as it was. A failed write poisons it: every later call
-/// is [`TableError::Poisoned`].
+/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::TooLong`]) leaves the builder as it
+/// was. A failed write poisons it: every later call is [`TableError::Poisoned`].
 ///
 /// A panic that the caller catches poisons it too, whether in the sink or in code from the options: key extractor,
 /// custom hash, filter builder. It is then unknown how far the entry got, and a key that is in the data but not in the
@@ -255,12 +254,12 @@ impl<W: Write> TableBuilder<W> {
     }
 
     fn check_entry(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
-        let (key_bytes, value_bytes) = (key.len() as u64, value.map_or(0, <[u8]>::len) as u64);
-        if key_bytes > MAX_KEY_BYTES {
-            return Err(TableError::KeyTooLong { max: MAX_KEY_BYTES, got: key_bytes });
-        }
-        if value_bytes > MAX_VALUE_BYTES {
-            return Err(TableError::ValueTooLong { max: MAX_VALUE_BYTES, got: value_bytes });
+        let value = value.unwrap_or_default();
+        for (what, bytes, max) in [("key", key, MAX_KEY_BYTES), ("value", value, MAX_VALUE_BYTES)] {
+            let got = bytes.len() as u64;
+            if got > max {
+                return Err(TableError::TooLong { what, max, got });
+            }
         }
         let previous = self.data.last_key();
         if self.properties.entries > 0 && key <= previous {
