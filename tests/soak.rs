@@ -21,9 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::policies::every_policy;
 use common::random::Random;
-use sstfilter::sst::{
-    BoundedBlockCache, ReadOptions, Table, TableId, TableOptions, TableSet, TableSnapshot, TableWriter,
-};
+use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 use sstfilter::{FilterPolicy, KeyHasher};
 
 const KEYS: usize = 4_000;
@@ -299,7 +297,7 @@ impl Writer {
         self.written += 1;
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.written.to_le_bytes());
-        let options = TableOptions::default().with_table_id(TableId::from_bytes(id)).with_block_bytes(1_024).unwrap();
+        let options = TableOptions::default().with_table_id(id).with_block_bytes(1_024).unwrap();
         let turn = usize::try_from(self.written).unwrap() % self.policies.len();
         let options = match &self.policies[turn] {
             Some(policy) => options.with_policy(policy.clone()),

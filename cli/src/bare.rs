@@ -187,15 +187,15 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let is_whole =
         !table.filters().metadata().sections().iter().any(|section| section.part == FilterPart::PartitionedPoints);
     ensure!(is_whole, "{name} has a filter in partitions, which is no single block: `probe` reads it in place");
-    let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
+    let Some(region) = table.region(TablePart::Filter) else {
         bail!("{name} has no filter");
     };
     if let Some(problem) = table.filter_problem().filter(|problem| !problem.is_foreign_filter()) {
         bail!("{name}: {}", in_options(&problem));
     }
-    let is_inside = region.offset.saturating_add(region.bytes) <= table.file_bytes();
+    let is_inside = region.end <= table.file_bytes();
     ensure!(is_inside, "cannot read the filter block of {name}");
-    let block = RegularFile::open(path)?.read(region.offset, region.bytes)?;
+    let block = RegularFile::open(path)?.read(region.start, region.end - region.start)?;
     checked(block).with_context(|| format!("{name}: the filter block"))
 }
 

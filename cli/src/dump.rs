@@ -169,11 +169,10 @@ const UNSALVAGEABLE: &str =
 impl Dump<'_, '_> {
     /// Prints what is left of a table, and tells what is not, at once: a dump may be long.
     fn salvage(&mut self, table: &Table, name: &str) -> anyhow::Result<()> {
-        let mut entries = table.salvage();
-        if let Some(problem) = entries.index_problem() {
+        if let Err(problem) = table.check_index() {
             note(&format!("{name}: blocks are found by their checksums, because the index cannot be used: {problem}"));
         }
-        for next in entries.by_ref() {
+        for next in table.salvage() {
             match next {
                 Ok(entry) => self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?,
                 Err(missing) => {

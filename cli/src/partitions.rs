@@ -33,7 +33,7 @@ impl<'a> Partitions<'a> {
         let (path, start) = if table.uses_sidecar() {
             (sidecar_path(path), 0)
         } else {
-            (path.to_owned(), table.layout().region(TablePart::Filter)?.offset)
+            (path.to_owned(), table.region(TablePart::Filter)?.start)
         };
         let file = RegularFile::open(&path).map_err(|problem| unreadable(&problem));
         Some(Self::new(index, |range| {

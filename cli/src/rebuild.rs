@@ -7,9 +7,9 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
-use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableOptions};
+use sstfilter::sst::{ReadOptions, Table, TableOptions};
 use sstfilter::store::sidecar_path;
-use sstfilter::{BuildContext, KeyHasher};
+use sstfilter::{BuildContext, BuildReport, KeyHasher};
 
 use crate::args::{FilterArgs, PartitionArgs};
 use crate::build::report::Choice;
@@ -137,7 +137,8 @@ impl<'a> Rebuild<'a> {
         // Reading the keys can be ended at any time; writing the filter is to be completed.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
-        Ok(Rebuilt::new(table.place_sidecar(built, &self.writing)?))
+        let (sidecar, bytes) = table.place_sidecar(&built, &self.writing)?.unwrap_or_default();
+        Ok(Rebuilt::new(&sidecar, bytes, built.points.as_ref()))
     }
 
     /// The table at `path`, if a filter can be built that its readers use.
@@ -175,14 +176,13 @@ impl TableReport {
 }
 
 impl Rebuilt {
-    fn new(summary: SidecarSummary) -> Self {
-        let report = summary.filter.as_ref();
+    fn new(sidecar: &Path, bytes: u64, report: Option<&BuildReport>) -> Self {
         Self {
-            sidecar: path_name(&summary.path.unwrap_or_default()).into_owned(),
-            bytes: summary.file_bytes,
+            sidecar: path_name(sidecar).into_owned(),
+            bytes,
             filter: Choice::of(report),
             keys: report.map_or(0, |report| report.distinct_keys),
-            bits_per_key: report.map_or(0.0, sstfilter::BuildReport::bits_per_key),
+            bits_per_key: report.map_or(0.0, BuildReport::bits_per_key),
             expected_fpr: report.map_or(1.0, |report| report.expected_fpr),
         }
     }

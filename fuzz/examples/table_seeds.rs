@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter::sst::{TableBuilder, TableId, TableOptions};
+use sstfilter::sst::{TableBuilder, TableOptions};
 use sstfilter::{FilterPolicy, FixedPrefix, kind};
 use sstfilter_fuzz::pick;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Failed> {
     std::fs::create_dir_all(&directory)?;
     for (number, policy) in policies().into_iter().enumerate() {
         for entries in [1, 9, 60] {
-            let id = TableId::from_bytes([u8::try_from(number)?; 16]);
+            let id = [u8::try_from(number)?; 16];
             let options = TableOptions::default().with_table_id(id).with_policy(policy.clone());
             let options = options.with_block_bytes(128)?.with_restart_interval(4)?;
             std::fs::write(directory.join(format!("{number}-{entries}.sst")), table(&options, entries)?)?;

@@ -53,12 +53,12 @@ fn shown(error: &TableError) {
 
 fn describe(table: &Table) {
     let layout = table.layout();
-    let end: u128 = layout.regions.iter().map(|region| u128::from(region.bytes)).sum();
+    let end: u128 = layout.iter().map(|(_, range)| u128::from(range.end - range.start)).sum();
     assert!(table.filter_problem().is_some() || end == u128::from(table.file_bytes()), "{layout:?}");
     if let Some(problem) = table.filter_problem() {
         shown(&problem);
     }
-    assert!(!format!("{table:?} {:?} {}", table.stats(), table.table_id()).is_empty());
+    assert!(!format!("{table:?} {:?} {:?}", table.stats(), table.table_id()).is_empty());
 }
 
 /// The first entries, and the error at the end of the walk if there is one.

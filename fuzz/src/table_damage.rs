@@ -4,7 +4,7 @@
 //! searches for: a checksum is no defence against forgers, and a fuzzer is one.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Options, keys_and_neighbours};
@@ -33,7 +33,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn build(contents: &Contents, options: &TableOptions, id: [u8; 16]) -> Vec<u8> {
-    let options = options.clone().with_table_id(TableId::from_bytes(id));
+    let options = options.clone().with_table_id(id);
     let mut builder = TableBuilder::new(Vec::new(), &options).expect("the extractor's name fits");
     for (key, value) in contents {
         let added = match value {

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::sst::{
-    BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet,
+    BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet,
 };
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         if !input.ratio(1, 8)? {
             entries.sort();
         }
-        let options = options.clone().with_table_id(TableId::from_bytes([number; 16]));
+        let options = options.clone().with_table_id([number; 16]);
         let (bytes, contents) = write(&entries, &options);
         assert_eq!(write(&entries, &options).0, bytes, "the same input gives the same bytes");
         let table = entries::open(&bytes, &read).expect("it was just written");

@@ -9,12 +9,13 @@ use super::format::{
     most_contents_bytes,
 };
 use super::io::io_error;
-use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
+use super::{TableError, TableOptions, TablePart, TableProperties};
 use crate::block::FileId;
 use crate::hash::{KeyParts, MAX_EXTRACTORS};
+use crate::ids::unique_id;
 use crate::panics::Interruption;
 use crate::policy::BuildReport;
-use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
+use crate::store::{FileFilterBuilder, FilterStore};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -29,7 +30,7 @@ pub struct TableSummary {
     /// The file; `None` when the table went into a sink of the caller's.
     pub path: Option<PathBuf>,
     /// The table's id.
-    pub table_id: TableId,
+    pub table_id: [u8; 16],
     /// Bytes of the whole table.
     pub file_bytes: u64,
     /// Entries, tombstones included.
@@ -60,9 +61,8 @@ pub struct TableSummary {
 /// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
 ///
 /// Blocks go to the sink as they fill up. Memory holds one data block, the index, and what the filter's
-/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::KeyTooLong`],
-/// [`TableError::ValueTooLong`]) leaves the builder as it was. A failed write poisons it: every later call
-/// is [`TableError::Poisoned`].
+/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::TooLong`]) leaves the builder as it
+/// was. A failed write poisons it: every later call is [`TableError::Poisoned`].
 ///
 /// A panic that the caller catches poisons it too, whether in the sink or in code from the options: key extractor,
 /// custom hash, filter builder. It is then unknown how far the entry got, and a key that is in the data but not in the
@@ -104,8 +104,8 @@ impl<W: Write> TableBuilder<W> {
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         check_names(&options.context.key_parts)?;
         options.store.range_extractor().map_or(Ok(()), |extractor| check_name(extractor.name()))?;
-        let table_id = options.table_id.unwrap_or_else(TableId::random);
-        let context = options.context.clone().with_file_id(FileId::from(*table_id.as_bytes()));
+        let table_id = options.table_id.unwrap_or_else(unique_id);
+        let context = options.context.clone().with_file_id(FileId::from(table_id));
         let store = options.store.clone().with_hasher(&context.hasher).with_key_parts(context.key_parts.clone());
         let (_, no_filters) = FilterStore::default().without_filters().builder(&context).finish().seal();
         Ok(Self {
@@ -194,13 +194,8 @@ impl<W: Write> TableBuilder<W> {
         let built = self.filters.finish();
         let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
         let (bytes, metadata) = built.seal();
-        let sizes = [false, true].map(|is_range| {
-            let sections = metadata.sections().iter();
-            sections
-                .filter(|section| (section.part == FilterPart::Ranges) == is_range)
-                .map(|section| section.bytes)
-                .sum()
-        });
+        let [filter_bytes, range_filter_bytes] =
+            [metadata.points(), metadata.ranges()].map(|section| section.map_or(0, |section| section.bytes));
         let missing = range_filter.as_ref().filter(|report| report.used.is_none());
         self.properties.range_filter_missing = missing.map(|report| report.reason.to_string());
         self.properties.filters = metadata.into();
@@ -221,8 +216,8 @@ impl<W: Write> TableBuilder<W> {
             data_blocks: self.properties.data_blocks,
             data_bytes: self.properties.data_bytes,
             index_bytes: index.bytes(),
-            filter_bytes: sizes[0],
-            range_filter_bytes: sizes[1],
+            filter_bytes,
+            range_filter_bytes,
             unstable_extractors: filter.as_ref().map_or_else(Vec::new, |report| report.unstable_extractors.clone()),
             filter,
             range_filter,
@@ -259,12 +254,12 @@ impl<W: Write> TableBuilder<W> {
     }
 
     fn check_entry(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
-        let (key_bytes, value_bytes) = (key.len() as u64, value.map_or(0, <[u8]>::len) as u64);
-        if key_bytes > MAX_KEY_BYTES {
-            return Err(TableError::KeyTooLong { max: MAX_KEY_BYTES, got: key_bytes });
-        }
-        if value_bytes > MAX_VALUE_BYTES {
-            return Err(TableError::ValueTooLong { max: MAX_VALUE_BYTES, got: value_bytes });
+        let value = value.unwrap_or_default();
+        for (what, bytes, max) in [("key", key, MAX_KEY_BYTES), ("value", value, MAX_VALUE_BYTES)] {
+            let got = bytes.len() as u64;
+            if got > max {
+                return Err(TableError::TooLong { what, max, got });
+            }
         }
         let previous = self.data.last_key();
         if self.properties.entries > 0 && key <= previous {
@@ -311,7 +306,7 @@ fn check_name(extractor: &str) -> Result<(), TableError> {
 struct Sink<W> {
     writer: W,
     position: u64,
-    table_id: TableId,
+    table_id: [u8; 16],
 }
 
 impl<W: Write> Sink<W> {
@@ -364,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_block_longer_than_readers_accept_is_not_written() {
-        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: TableId::from_bytes([3; 16]) };
+        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: [3; 16] };
         let max = most_contents_bytes(TablePart::Metaindex);
         // Three varints, here of one, one and two bytes, and a restart point.
         let block = |bytes: u64| {

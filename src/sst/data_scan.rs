@@ -31,7 +31,6 @@ const HEADER_BYTES: usize = 15;
 const STEPS_PER_BYTE: u64 = 256;
 
 /// Goes through the data of a table once.
-#[derive(Debug)]
 pub(super) struct DataScan<'a> {
     table: &'a Table,
     /// The first byte that has not been gone through.
@@ -51,14 +50,6 @@ pub(super) struct Scanned {
     /// Why reading ended, if it did.
     pub(super) problem: Option<TableError>,
     pub(super) block: Option<(Block, BlockHandle)>,
-}
-
-/// The lengths that an entry begins with.
-struct EntryHeader {
-    shared: u64,
-    suffix: u64,
-    /// First byte behind the entry.
-    end: u64,
 }
 
 impl<'a> DataScan<'a> {
@@ -100,12 +91,12 @@ impl<'a> DataScan<'a> {
         // A writer ends a block at or behind this size.
         while at - start <= properties.block_bytes {
             self.steps_left = self.steps_left.saturating_sub(1);
-            let Some(entry) = self.entry_at(at)? else { return Ok(None) };
+            let Some((shared, suffix, end)) = self.entry_at(at)? else { return Ok(None) };
             let is_whole = entries % interval == 0;
-            if entry.shared > key_bytes || (is_whole && entry.shared > 0) || (entries > 0 && entry.suffix == 0) {
+            if shared > key_bytes || (is_whole && shared > 0) || (entries > 0 && suffix == 0) {
                 return Ok(None);
             }
-            (key_bytes, at, entries) = (entry.shared + entry.suffix, entry.end, entries + 1);
+            (key_bytes, at, entries) = (shared + suffix, end, entries + 1);
             if let Some(found) = self.block_of(start, at, entries.div_ceil(interval))? {
                 return Ok(Some(found));
             }
@@ -113,8 +104,9 @@ impl<'a> DataScan<'a> {
         Ok(None)
     }
 
-    /// The lengths of the entry at `at`, if one may be there.
-    fn entry_at(&self, at: u64) -> Result<Option<EntryHeader>, TableError> {
+    /// If an entry may be at `at`: the bytes its key shares with the one before it, those that follow, and the first
+    /// byte behind the entry.
+    fn entry_at(&self, at: u64) -> Result<Option<(u64, u64, u64)>, TableError> {
         let mut bytes = [0; HEADER_BYTES];
         let bytes = self.read(at, &mut bytes)?;
         let lengths = take_varint(bytes).and_then(|(shared, rest)| {
@@ -129,7 +121,7 @@ impl<'a> DataScan<'a> {
             return Ok(None);
         }
         let end = at + header + suffix + value;
-        Ok((end < self.table.properties().data_bytes).then_some(EntryHeader { shared, suffix, end }))
+        Ok((end < self.table.properties().data_bytes).then_some((shared, suffix, end)))
     }
 
     /// The sound block from `start` on whose entries end at `entries_end`.

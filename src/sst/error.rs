@@ -94,18 +94,13 @@ pub enum TableError {
         /// The key refused.
         got: Vec<u8>,
     },
-    /// A key beyond the limit. It was refused; the writer goes on.
-    KeyTooLong {
-        /// Most bytes of a key.
+    /// A key or a value beyond the limit. It was refused; the writer goes on.
+    TooLong {
+        /// "key" or "value".
+        what: &'static str,
+        /// Most bytes of it.
         max: u64,
-        /// Bytes of the key.
-        got: u64,
-    },
-    /// A value beyond the limit. It was refused; the writer goes on.
-    ValueTooLong {
-        /// Most bytes of a value.
-        max: u64,
-        /// Bytes of the value.
+        /// Bytes that it has.
         got: u64,
     },
     /// A block that cannot hold what the table needs: cut the file earlier.
@@ -235,8 +230,7 @@ impl fmt::Display for TableError {
             Self::KeyOrder { previous, got } => {
                 write!(f, "keys must ascend: expected one after {}, got {}", shown(previous), shown(got))
             }
-            Self::KeyTooLong { max, got } => write!(f, "key too long: expected at most {max} bytes, got {got}"),
-            Self::ValueTooLong { max, got } => write!(f, "value too long: expected at most {max} bytes, got {got}"),
+            Self::TooLong { what, max, got } => write!(f, "{what} too long: expected at most {max} bytes, got {got}"),
             Self::BlockTooLarge { block, max, got } => {
                 write!(f, "{block} block too large: expected at most {max} bytes, got {got}; cut the table earlier")
             }

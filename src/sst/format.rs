@@ -16,67 +16,13 @@
 //!
 //! Magic, checksum and version keep their places in every version.
 
-use core::fmt;
+use core::ops::Range;
 
 use super::TableProperties;
 use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
 use crate::codec::{Fields, checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
-use crate::ids::unique_id;
 use crate::store::FilterPart;
-
-/// 16 bytes that tell one table of a store from every other.
-///
-/// The id enters the checksum of every block, so a block of another table is damage. Each table gets a random id unless
-/// the engine gives one, for instance to get the same bytes for the same input.
-///
-/// An engine that makes ids of file numbers may use a number again, for example after a crash, for a file that its
-/// manifest does not list. It then adds something to the id that never repeats, such as how often the store has been
-/// opened. Without that, single blocks and pages left over from the earlier file are still damage. But if everything
-/// from the filter to the footer is the earlier file's, the table is the earlier file: its filter and its range answer
-/// "absent" for keys of the later one.
-///
-/// ```
-/// use sstfilter::sst::TableId;
-///
-/// let id = TableId::random(); // no other table has it
-/// assert_eq!(TableId::from_bytes(*id.as_bytes()), id);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TableId([u8; 16]);
-
-impl TableId {
-    /// The id of these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The id's bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    /// An id that no other table has. Unique, not secret.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(unique_id())
-    }
-}
-
-impl fmt::Display for TableId {
-    /// 32 hexadecimal digits.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for TableId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TableId({self})")
-    }
-}
 
 /// Bytes of the trailer behind the contents of every block: the bound checksum.
 pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
@@ -87,13 +33,13 @@ pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
 /// misdirected write, a reused disk page, a backup of the wrong file. The table's own filter in another table would
 /// then answer "absent" for keys that are there. With the id and the offset in the sum, the block is damaged instead.
 /// The id and the offset come last, so that a large block can be summed piece by piece and bound afterwards.
-pub(crate) fn bound_checksum(contents: &[u8], table_id: &TableId, offset: u64) -> u32 {
+pub(crate) fn bound_checksum(contents: &[u8], table_id: &[u8; 16], offset: u64) -> u32 {
     bind(checksum(contents), table_id, offset)
 }
 
 /// The bound checksum of contents whose CRC32C is `seen`.
-pub(crate) fn bind(seen: u32, table_id: &TableId, offset: u64) -> u32 {
-    checksum_append(checksum_append(seen, table_id.as_bytes()), &offset.to_le_bytes())
+pub(crate) fn bind(seen: u32, table_id: &[u8; 16], offset: u64) -> u32 {
+    checksum_append(checksum_append(seen, table_id), &offset.to_le_bytes())
 }
 
 /// The most bytes that the contents of this part can have, whatever a handle says.
@@ -171,7 +117,7 @@ const CHECKSUM_AT: usize = 52;
 pub(crate) struct Footer {
     /// Right before the footer, and so it has the length of the file too.
     pub(crate) metaindex: BlockHandle,
-    pub(crate) table_id: TableId,
+    pub(crate) table_id: [u8; 16],
 }
 
 impl Footer {
@@ -189,7 +135,7 @@ impl Footer {
         put_u64(&mut out, self.metaindex.offset);
         put_u64(&mut out, self.metaindex.contents_bytes);
         put_u64(&mut out, self.metaindex.offset + self.metaindex.bytes() + FOOTER_BYTES as u64);
-        out.extend_from_slice(self.table_id.as_bytes());
+        out.extend_from_slice(&self.table_id);
         put_u32(&mut out, TABLE_VERSION);
         put_u32(&mut out, self.metaindex.checksum);
         put_u32(&mut out, 0);
@@ -225,72 +171,41 @@ impl Footer {
             let got = format_args!("{metaindex:?}");
             return Err(TableError::corrupt(at.clone(), "a metaindex right before the footer", got));
         }
-        Ok(Self { metaindex, table_id: TableId::from_bytes(footer.array::<24, 16>()) })
+        Ok(Self { metaindex, table_id: footer.array::<24, 16>() })
     }
 }
 
 /// The filter begins at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: usize = 64;
 
-/// One part of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LayoutRegion {
-    /// Which part it is.
-    pub part: TablePart,
-    /// First byte in the file.
-    pub offset: u64,
-    /// Bytes, checksums included.
-    pub bytes: u64,
-}
-
 /// The parts of a table in their order, end to end; those of no bytes are left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableLayout {
-    /// The parts.
-    pub regions: Vec<LayoutRegion>,
-}
-
-impl TableLayout {
-    /// Where `part` lies, if the table has it.
-    #[must_use]
-    pub fn region(&self, part: TablePart) -> Option<&LayoutRegion> {
-        self.regions.iter().find(|region| region.part == part)
+pub(super) fn layout(
+    handles: &BlockHandles,
+    footer: &Footer,
+    properties: &TableProperties,
+) -> Vec<(TablePart, Range<u64>)> {
+    let mut parts = vec![(TablePart::Data, 0..properties.data_bytes)];
+    let start = aligned(properties.data_bytes).unwrap_or(properties.data_bytes);
+    let pad_to = |parts: &mut Vec<(TablePart, Range<u64>)>, offset| {
+        let end = parts.last().map_or(0, |(_, last)| last.end);
+        parts.push((TablePart::Padding, end..offset));
+    };
+    for section in properties.filters.sections() {
+        let [begin, end] = [section.offset, section.range().end].map(|at| start.saturating_add(at));
+        let index = end - u64::from(section.index_bytes);
+        pad_to(&mut parts, begin);
+        parts.extend([(part_of(section.part), begin..index), (TablePart::FilterIndex, index..end)]);
     }
-
-    pub(super) fn new(handles: &BlockHandles, footer: &Footer, properties: &TableProperties) -> Self {
-        let mut layout = Self { regions: Vec::new() };
-        layout.push(TablePart::Data, 0, properties.data_bytes);
-        let start = aligned(properties.data_bytes).unwrap_or(properties.data_bytes);
-        for section in properties.filters.sections() {
-            layout.pad_to(start.saturating_add(section.offset));
-            let (index, offset) = (u64::from(section.index_bytes), start.saturating_add(section.offset));
-            layout.push(part_of(section.part), offset, section.bytes - index);
-            layout.push(TablePart::FilterIndex, offset.saturating_add(section.bytes - index), index);
-        }
-        layout.pad_to(handles.properties.offset);
-        layout.push_block(TablePart::Properties, handles.properties);
-        layout.push_block(TablePart::Index, handles.index);
-        layout.push_block(TablePart::Metaindex, footer.metaindex);
-        layout.push(TablePart::Footer, footer.metaindex.offset + footer.metaindex.bytes(), FOOTER_BYTES as u64);
-        layout
-    }
-
-    fn push(&mut self, part: TablePart, offset: u64, bytes: u64) {
-        if bytes > 0 {
-            self.regions.push(LayoutRegion { part, offset, bytes });
-        }
-    }
-
-    fn push_block(&mut self, part: TablePart, handle: BlockHandle) {
-        self.push(part, handle.offset, handle.bytes());
-    }
-
-    fn pad_to(&mut self, offset: u64) {
-        let end = self.regions.last().map_or(0, |last| last.offset.saturating_add(last.bytes));
-        self.push(TablePart::Padding, end, offset.saturating_sub(end));
-    }
+    pad_to(&mut parts, handles.properties.offset);
+    let end = footer.metaindex.offset + footer.metaindex.bytes();
+    parts.extend([
+        (TablePart::Properties, handles.properties.offset..handles.index.offset),
+        (TablePart::Index, handles.index.offset..footer.metaindex.offset),
+        (TablePart::Metaindex, footer.metaindex.offset..end),
+        (TablePart::Footer, end..end + FOOTER_BYTES as u64),
+    ]);
+    parts.retain(|(_, range)| !range.is_empty());
+    parts
 }
 
 /// The part of a table that a section of its filters is.
@@ -342,9 +257,6 @@ impl BlockHandles {
 
 #[cfg(test)]
 mod tests {
-    use core::ops::Range;
-    use std::collections::HashSet;
-
     use bytes::Bytes;
 
     use super::*;
@@ -353,19 +265,8 @@ mod tests {
     use crate::store::FilterSection;
 
     #[test]
-    fn random_ids_do_not_repeat() {
-        let ids: HashSet<TableId> = (0..1_000).map(|_| TableId::random()).collect();
-        assert_eq!(ids.len(), 1_000);
-    }
-
-    #[test]
-    fn an_id_shows_as_hexadecimal_digits() {
-        assert_eq!(TableId([0xab; 16]).to_string(), "ab".repeat(16));
-    }
-
-    #[test]
     fn contents_table_and_place_all_matter() {
-        let (one, other) = (TableId::from_bytes([1; 16]), TableId::from_bytes([2; 16]));
+        let (one, other) = ([1; 16], [2; 16]);
         let sum = bound_checksum(b"contents", &one, 64);
         assert_eq!(sum, bound_checksum(b"contents", &one, 64));
         assert_ne!(sum, bound_checksum(b"contenta", &one, 64));
@@ -397,10 +298,7 @@ mod tests {
     }
 
     fn example() -> Footer {
-        Footer {
-            metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: 0xfeed },
-            table_id: TableId::from_bytes([7; 16]),
-        }
+        Footer { metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: 0xfeed }, table_id: [7; 16] }
     }
 
     fn encoded() -> [u8; FOOTER_BYTES] {
@@ -517,9 +415,9 @@ mod tests {
             range_filter_missing: None,
             filters: filters.into(),
         };
-        let footer = Footer { metaindex: METAINDEX, table_id: TableId::from_bytes([0; 16]) };
-        let regions = TableLayout::new(&handles(), &footer, &properties).regions;
-        regions.iter().map(|region| (region.part.name(), region.offset, region.bytes)).collect()
+        let footer = Footer { metaindex: METAINDEX, table_id: [0; 16] };
+        let parts = super::layout(&handles(), &footer, &properties);
+        parts.iter().map(|(part, range)| (part.name(), range.start, range.end - range.start)).collect()
     }
 
     #[test]

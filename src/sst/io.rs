@@ -20,7 +20,7 @@ use tempfile::{NamedTempFile, PersistError};
 use super::block::Block;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
 use super::stats::ReadCounters;
-use super::{TableError, TableId, TableLocation, TablePart};
+use super::{TableError, TableLocation, TablePart};
 use crate::codec::{AlignedBuffer, checksum_append};
 
 /// Bytes that can be read at any offset, by many threads at once.
@@ -401,7 +401,7 @@ impl TableFile {
     }
 
     /// Reads a block of entries.
-    pub(crate) fn read_block(&self, part: TablePart, handle: BlockHandle, id: &TableId) -> Result<Block, TableError> {
+    pub(crate) fn read_block(&self, part: TablePart, handle: BlockHandle, id: &[u8; 16]) -> Result<Block, TableError> {
         Block::open(self.read_contents(part, handle, id)?, self.location(part, handle.offset))
     }
 
@@ -411,7 +411,7 @@ impl TableFile {
         &self,
         part: TablePart,
         handle: BlockHandle,
-        id: &TableId,
+        id: &[u8; 16],
     ) -> Result<Bytes, TableError> {
         let at = self.location(part, handle.offset);
         self.check_length(part, handle, &at)?;
@@ -442,7 +442,7 @@ impl TableFile {
     }
 
     /// Compares the checksum of a block that lies inside the file, and keeps nothing of it.
-    fn check_in_pieces(&self, handle: BlockHandle, id: &TableId, at: &TableLocation) -> Result<(), TableError> {
+    fn check_in_pieces(&self, handle: BlockHandle, id: &[u8; 16], at: &TableLocation) -> Result<(), TableError> {
         let end = handle.offset + handle.contents_bytes;
         let mut stored = [0; BLOCK_TRAILER_BYTES];
         self.read_into(&mut stored, end)?;
@@ -560,7 +560,7 @@ mod tests {
         assert_eq!(renames(u32::MAX, None), (MAX_INTERRUPTIONS + 1, Err(Interrupted)));
     }
 
-    const ID: TableId = TableId::from_bytes([3; 16]);
+    const ID: [u8; 16] = [3; 16];
 
     fn file() -> TableFile {
         let mut bytes = b"......contents".to_vec();
@@ -582,7 +582,7 @@ mod tests {
 
     #[test]
     fn another_table_and_another_place_are_damage() {
-        let foreign = file().read_contents(TablePart::Data, handle(6, 8), &TableId::from_bytes([4; 16]));
+        let foreign = file().read_contents(TablePart::Data, handle(6, 8), &[4; 16]);
         assert!(matches!(foreign, Err(TableError::Checksum { .. })));
         let misplaced = file().read_contents(TablePart::Data, handle(5, 8), &ID);
         assert!(matches!(misplaced, Err(TableError::Checksum { .. })));

@@ -13,13 +13,13 @@ impl Table {
     /// All entries in key order.
     #[must_use]
     pub fn iter(&self) -> TableIter<'_> {
-        self.iter_in_state(State::Start(None))
+        self.iter_within(Bytes::new(), Bound::Unbounded)
     }
 
     /// The entries from `key` on, which need not be there.
     #[must_use]
     pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
-        self.iter_in_state(State::Start(Some(Bytes::copy_from_slice(key))))
+        self.iter_within(Bytes::copy_from_slice(key), Bound::Unbounded)
     }
 
     /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for
@@ -41,7 +41,7 @@ impl Table {
     pub fn range<'a>(&self, range: impl Into<KeyRange<'a>>) -> TableIter<'_> {
         let range = range.into();
         if !self.filters().may_contain_range(range) {
-            return self.iter_in_state(State::Done);
+            return TableIter { state: State::Done, ..self.iter() };
         }
         let start = match range.lower {
             Bound::Included(lower) => Bytes::copy_from_slice(lower),
@@ -53,11 +53,7 @@ impl Table {
 
     /// The entries from `start` up to an end.
     pub(super) fn iter_within(&self, start: Bytes, upper: Bound<Bytes>) -> TableIter<'_> {
-        TableIter { upper, ..self.iter_in_state(State::Start(Some(start))) }
-    }
-
-    fn iter_in_state(&self, state: State) -> TableIter<'_> {
-        TableIter { table: self, state, upper: Bound::Unbounded }
+        TableIter { table: self, state: State::Start(start), upper }
     }
 }
 
@@ -109,7 +105,7 @@ pub struct TableIter<'a> {
 #[derive(Debug)]
 enum State {
     /// Nothing read; the key to begin with.
-    Start(Option<Bytes>),
+    Start(Bytes),
     /// On an entry that has been returned, in the data block at `position`.
     InBlock {
         position: usize,
@@ -124,10 +120,10 @@ impl TableIter<'_> {
         match &mut self.state {
             State::Done => Ok(None),
             // A copy: where a source of the caller's panics and that is caught, the next step begins here again.
-            State::Start(from) => match from.clone() {
-                None => self.enter(0, None),
-                Some(key) => self.enter(self.table.index()?.position_of(&key), Some(&key)),
-            },
+            State::Start(from) => {
+                let from = from.clone();
+                self.enter(self.table.index()?.position_of(&from), &from)
+            }
             State::InBlock { position, cursor } => {
                 if cursor.advance()? {
                     return Ok(Some(entry_at(cursor)));
@@ -137,19 +133,16 @@ impl TableIter<'_> {
                     return Err(cursor.block().ends_before(last_key));
                 }
                 let next = *position + 1;
-                self.enter(next, None)
+                self.enter(next, b"")
             }
         }
     }
 
     /// The first entry of the data block at `position`, or the first whose key is not below `from`.
-    fn enter(&mut self, position: usize, from: Option<&[u8]>) -> Result<Option<Entry>, TableError> {
+    fn enter(&mut self, position: usize, from: &[u8]) -> Result<Option<Entry>, TableError> {
         let Some(place) = self.table.index()?.place(position) else { return Ok(None) };
         let mut cursor = BlockCursor::new(self.table.read_data_block(&place)?);
-        let is_on_entry = match from {
-            None => cursor.advance()?,
-            Some(key) => cursor.seek(key)?,
-        };
+        let is_on_entry = if from.is_empty() { cursor.advance()? } else { cursor.seek(from)? };
         if !is_on_entry {
             return Err(cursor.block().ends_before(place.last_key));
         }
@@ -168,12 +161,9 @@ impl Iterator for TableIter<'_> {
     type Item = Result<Entry, TableError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let is_beyond = |upper: &Bound<Bytes>, key: &Bytes| match upper {
-            Bound::Included(upper) => key > upper,
-            Bound::Excluded(upper) => key >= upper,
-            Bound::Unbounded => false,
-        };
-        let step = self.step().map(|entry| entry.filter(|entry| !is_beyond(&self.upper, &entry.key)));
+        let step = self.step();
+        let within = KeyRange::from((Bound::Unbounded, self.upper.as_ref().map(|upper| &**upper)));
+        let step = step.map(|entry| entry.filter(|entry| within.contains(&entry.key)));
         if !matches!(step, Ok(Some(_))) {
             self.state = State::Done;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
-use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
+use super::{BlockCache, FileSystem, LocalFileSystem};
 use crate::block::KindRegistry;
 use crate::error::ConfigError;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHasher, KeyParts};
@@ -16,7 +16,7 @@ use crate::store::{FilterBudget, FilterStore};
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
 ///
 /// By default: data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of 10 bits
-/// per key, the default [`KeyHasher`], whole keys in the filter, and a random [`TableId`] for each table.
+/// per key, the default [`KeyHasher`], whole keys in the filter, and a random id for each table.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct TableOptions {
     /// How filters are built.
     pub(super) store: FilterStore,
     pub(super) policy_name: Option<String>,
-    pub(super) table_id: Option<TableId>,
+    pub(super) table_id: Option<[u8; 16]>,
     pub(super) context: BuildContext,
     pub(super) files: Arc<dyn FileSystem>,
 }
@@ -208,10 +208,17 @@ impl TableOptions {
         Self { context: self.context.with_key_parts(parts), ..self }
     }
 
-    /// Sets the id of the next table. Each table of a store has an id of its own, so an engine that gives ids sets one
-    /// for each table.
+    /// Sets the id of the next table, which tells it from every other. By default each table gets a random one; an
+    /// engine gives ids, for instance, to get the same bytes for the same input, and then another for each table.
+    ///
+    /// The id enters the checksum of every block, so a block of another table is damage. An engine that makes ids of
+    /// file numbers may use a number again, for example after a crash, for a file that its manifest does not list. It
+    /// then adds something to the id that never repeats, such as how often the store has been opened. Without that,
+    /// single blocks and pages left over from the earlier file are still damage. But if everything from the filter to
+    /// the footer is the earlier file's, the table is the earlier file: its filter and its range answer "absent" for
+    /// keys of the later one.
     #[must_use]
-    pub fn with_table_id(self, table_id: TableId) -> Self {
+    pub fn with_table_id(self, table_id: [u8; 16]) -> Self {
         Self { table_id: Some(table_id), ..self }
     }
 

@@ -38,7 +38,7 @@ impl TableParts {
     pub(super) fn identity(&self) -> TableIdentity {
         let Footer { metaindex, table_id } = self.footer;
         let bytes = metaindex.offset + metaindex.bytes() + FOOTER_BYTES as u64;
-        TableIdentity::new(*table_id.as_bytes(), bytes, self.footer.checksum())
+        TableIdentity::new(table_id, bytes, self.footer.checksum())
     }
 
     /// The first byte of the filters.

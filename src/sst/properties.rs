@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::TableError;
 use super::block::{Block, BlockBuilder, BlockCursor};
-use crate::store::{FilterMetadata, FilterProblem};
+use crate::store::FilterMetadata;
 
 /// The properties of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,24 +166,18 @@ impl NamedValues<'_> {
     }
 
     fn text(&mut self, name: &str) -> Result<Option<String>, TableError> {
-        let Some(bytes) = self.value(name)? else { return Ok(None) };
-        match core::str::from_utf8(bytes) {
-            Ok(text) => Ok(Some(text.to_owned())),
-            Err(_) => Err(self.missing(format!("{name} in UTF-8"))),
-        }
+        let text = self.value(name)?.map(|bytes| core::str::from_utf8(bytes).map(str::to_owned));
+        text.transpose().map_err(|_| self.missing(format!("{name} in UTF-8")))
     }
 
     fn filters(&mut self, name: &str) -> Result<FilterMetadata, TableError> {
         let decoded = self.value(name)?.map(FilterMetadata::decode_covered);
-        let problem = |problem: FilterProblem| self.cursor.block().corrupt(format!("{name}, sound"), problem);
-        match decoded {
-            Some(decoded) => decoded.map_err(problem),
-            None => Err(self.missing(name.to_owned())),
-        }
+        let decoded = decoded.ok_or_else(|| self.missing(name.to_owned()))?;
+        decoded.map_err(|problem| self.cursor.block().corrupt(format!("{name}, sound"), problem))
     }
 
     fn missing(&self, expected: String) -> TableError {
-        let got = self.cursor.value().filter(|_| self.is_on_entry).map(Bytes::copy_from_slice);
+        let got = self.cursor.value().filter(|_| self.is_on_entry);
         let got = got.map_or_else(|| "none".to_owned(), |value| format!("{} bytes", value.len()));
         self.cursor.block().corrupt(expected, got)
     }

@@ -19,7 +19,8 @@ impl Table {
     ///
     /// The filters are not needed, and neither is the index: where it is damaged, blocks are found by their checksums.
     /// Footer, metaindex and properties are: without them the table does not open, and nothing says what its blocks
-    /// are. Nothing of a block whose checksum does not hold is given.
+    /// are. Nothing of a block whose checksum does not hold is given. Each data block is read once, when the walk comes to
+    /// it, past the block cache.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
@@ -36,11 +37,18 @@ impl Table {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn salvage(&self) -> Salvage<'_> {
-        match self.index() {
-            Ok(index) => Salvage::new(self, Some(index)),
-            Err(problem) => Salvage { index_problem: Some(problem), ..Salvage::new(self, None) },
-        }
+    pub fn salvage(&self) -> impl FusedIterator<Item = Result<Entry, Box<MissingData>>> {
+        Salvage::new(self, self.index().ok())
+    }
+
+    /// Reads the index, unless it is in memory: where it is damaged, [`salvage`](Self::salvage) finds blocks by their
+    /// checksums alone.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`], or damage in the index.
+    pub fn check_index(&self) -> Result<(), TableError> {
+        self.index().map(drop)
     }
 }
 
@@ -85,26 +93,20 @@ impl core::error::Error for MissingData {
 }
 
 /// The entries that are left of a table; see [`Table::salvage`].
-///
-/// Each data block is read once, when the walk comes to it, past the block cache.
-#[derive(Debug)]
-pub struct Salvage<'a> {
+pub(super) struct Salvage<'a> {
     table: &'a Table,
     blocks: Blocks<'a>,
     open: Option<OpenBlock>,
     blocks_read: u64,
-    index_problem: Option<TableError>,
 }
 
 /// Where the next block is from.
-#[derive(Debug)]
 enum Blocks<'a> {
     Indexed { index: &'a TableIndex, position: usize },
     Scanned(DataScan<'a>),
 }
 
 /// A block that the walk is in.
-#[derive(Debug)]
 struct OpenBlock {
     handle: BlockHandle,
     cursor: BlockCursor<Block>,
@@ -143,13 +145,7 @@ impl<'a> Salvage<'a> {
             Some(index) => Blocks::Indexed { index, position: 0 },
             None => Blocks::Scanned(DataScan::new(table)),
         };
-        Self { table, blocks, open: None, blocks_read: 0, index_problem: None }
-    }
-
-    /// Why blocks are found by their checksums alone, if they are.
-    #[must_use]
-    pub fn index_problem(&self) -> Option<&TableError> {
-        self.index_problem.as_ref()
+        Self { table, blocks, open: None, blocks_read: 0 }
     }
 
     /// Data blocks whose entries have been given.

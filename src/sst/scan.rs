@@ -1,7 +1,6 @@
 //! The entries of many tables whose keys are in a range.
 
-use core::cmp::{Ordering, Reverse};
-use core::fmt;
+use core::cmp::Reverse;
 use core::iter::FusedIterator;
 use core::ops::Bound;
 use std::collections::BinaryHeap;
@@ -19,80 +18,55 @@ use crate::store::{ScanCandidate, ScanCandidates};
 /// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
 /// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an
 /// [`Err`] comes [`None`].
-pub struct RangeScan<'a> {
-    /// The one with the smallest key is on top.
-    heads: BinaryHeap<Head<'a>>,
+pub(super) struct RangeScan<'a> {
+    /// The newest first.
+    tables: Vec<Position<'a>>,
+    /// Where each table that has more to give continues, the smallest key on top: a lower bound of its next key, whether
+    /// that is the key of an entry, and the table. Of one key, tables that have not been read come first, because the
+    /// newest entry may be theirs, and then the newest.
+    heads: BinaryHeap<Reverse<(Bytes, bool, usize)>>,
     /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
     /// after a panic in a source of the caller's.
     pending: Option<Entry>,
 }
 
 /// Where the scan is in one table.
-struct Head<'a> {
+struct Position<'a> {
     walk: TableIter<'a>,
     /// Where the walk comes from, which wants to know whether there is an entry; until that is known.
     candidate: Option<ScanCandidate<'a, Table>>,
-    /// The entry that the walk has come to; `None` before it has read any.
-    entry: Option<Entry>,
-    /// No key that the walk has still to give sorts before it.
-    lower_bound: Bytes,
-    /// 0 in the newest table.
-    age: usize,
+    /// The value of the entry that the walk has come to; `None` for a tombstone, or before it has read any.
+    value: Option<Bytes>,
 }
-
-impl Head<'_> {
-    fn key(&self) -> &[u8] {
-        self.entry.as_ref().map_or(&self.lower_bound, |entry| &entry.key)
-    }
-
-    /// By key; of one key, tables that have not been read come first, because the newest entry may be theirs, and then
-    /// the newest. Reversed, because the heap's top is the largest.
-    fn rank(&self) -> Reverse<(&[u8], bool, usize)> {
-        Reverse((self.key(), self.entry.is_some(), self.age))
-    }
-}
-
-impl Ord for Head<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Head<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Head<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Head<'_> {}
 
 impl<'a> RangeScan<'a> {
     /// The scan of the candidates, the newest first, up to an end.
     pub(super) fn new(candidates: ScanCandidates<'a, Table>, end: &Bound<Bytes>) -> Self {
-        let head = |(age, candidate): (usize, ScanCandidate<'a, Table>)| {
+        let position = |(age, candidate): (usize, ScanCandidate<'a, Table>)| {
             let lower_bound = candidate.lower_bound.clone();
             let walk = candidate.file.iter_within(lower_bound.clone(), end.clone());
-            Head { walk, candidate: Some(candidate), entry: None, lower_bound, age }
+            (Position { walk, candidate: Some(candidate), value: None }, Reverse((lower_bound, false, age)))
         };
-        Self { heads: candidates.enumerate().map(head).collect(), pending: None }
+        let (tables, heads) = candidates.enumerate().map(position).unzip();
+        Self { tables, heads, pending: None }
     }
 
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>, TableError> {
         loop {
-            if self.pending.is_none() {
-                self.pending = self.newest_of_smallest_key()?;
+            // The entry on top, once the table there has been read.
+            while self.pending.is_none() {
+                let Some(Reverse((key, is_read, table))) = self.heads.peek() else { return Ok(None) };
+                if *is_read {
+                    let value = self.tables.get(*table).and_then(|position| position.value.clone());
+                    self.pending = Some(Entry { key: key.clone(), value });
+                } else {
+                    self.advance()?;
+                }
             }
-            let Some(Entry { key, .. }) = &self.pending else { return Ok(None) };
-            while let Some(head) = self.heads.peek_mut()
-                && head.key() == key
+            while let (Some(Entry { key, .. }), Some(Reverse((next, ..)))) = (&self.pending, self.heads.peek())
+                && next == key
             {
-                advance(head)?;
+                self.advance()?;
             }
             if let Some(Entry { key, value: Some(value) }) = self.pending.take() {
                 return Ok(Some((key, value)));
@@ -100,29 +74,20 @@ impl<'a> RangeScan<'a> {
         }
     }
 
-    /// The entry on top, once the table there has been read.
-    fn newest_of_smallest_key(&mut self) -> Result<Option<Entry>, TableError> {
-        while let Some(head) = self.heads.peek_mut() {
-            if let Some(entry) = &head.entry {
-                return Ok(Some(entry.clone()));
-            }
-            advance(head)?;
+    /// Takes the table on top one entry on, or off the heap if it has no more in the range.
+    fn advance(&mut self) -> Result<(), TableError> {
+        let Some(mut head) = self.heads.peek_mut() else { return Ok(()) };
+        let Some(position) = self.tables.get_mut(head.0.2) else { return Ok(()) };
+        let next = position.walk.next().transpose()?;
+        if let Some(candidate) = position.candidate.take() {
+            candidate.record(next.is_some());
         }
-        Ok(None)
+        match next {
+            Some(Entry { key, value }) => (head.0.0, head.0.1, position.value) = (key, true, value),
+            None => drop(PeekMut::pop(head)),
+        }
+        Ok(())
     }
-}
-
-/// Takes a table one entry on, or off the heap if it has no more in the range.
-fn advance(mut head: PeekMut<'_, Head<'_>>) -> Result<(), TableError> {
-    let next = head.walk.next().transpose()?;
-    if let Some(candidate) = head.candidate.take() {
-        candidate.record(next.is_some());
-    }
-    match next {
-        Some(entry) => head.entry = Some(entry),
-        None => drop(PeekMut::pop(head)),
-    }
-    Ok(())
 }
 
 impl Iterator for RangeScan<'_> {
@@ -139,9 +104,3 @@ impl Iterator for RangeScan<'_> {
 }
 
 impl FusedIterator for RangeScan<'_> {}
-
-impl fmt::Debug for RangeScan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RangeScan").field("tables", &self.heads.len()).finish_non_exhaustive()
-    }
-}

@@ -1,6 +1,7 @@
 //! The tables of a store, which change while they are read.
 
 use core::fmt;
+use core::iter::FusedIterator;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -237,7 +238,9 @@ impl TableSnapshot {
     /// [ordered](crate::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does not
     /// read the tables whose keys come later.
     ///
-    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes.
+    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at a
+    /// time, past the block cache. The first error ends the scan, because whatever else it gave might be outdated: after
+    /// an [`Err`] comes [`None`].
     ///
     /// ```
     /// use bytes::Bytes;
@@ -265,7 +268,10 @@ impl TableSnapshot {
     /// assert!(tables.stats().tables.data_block_reads < 10, "most tables were not read");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> RangeScan<'a> {
+    pub fn range<'a>(
+        &'a self,
+        range: impl Into<KeyRange<'a>>,
+    ) -> impl FusedIterator<Item = Result<(Bytes, Bytes), TableError>> {
         let range = range.into();
         RangeScan::new(self.view.candidates_in_range(range), &range.upper.map(Bytes::copy_from_slice))
     }
@@ -288,7 +294,10 @@ impl TableSnapshot {
     /// # Ok::<(), sstfilter::sst::TableError>(())
     /// ```
     #[must_use]
-    pub fn scan_prefix<'a>(&'a self, prefix: &'a [u8]) -> RangeScan<'a> {
+    pub fn scan_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+    ) -> impl FusedIterator<Item = Result<(Bytes, Bytes), TableError>> {
         let upper = KeyRange::end_of_prefix(prefix);
         RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
     }

@@ -6,23 +6,8 @@ use std::path::PathBuf;
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableOptions, TablePart};
-use crate::policy::BuildReport;
 use crate::store::TableIdentity;
-use crate::store::{BuiltFilters, FileFilterBuilder, FilterPart, FilterProblem, sidecar_path};
-
-/// What was written beside a table.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SidecarSummary {
-    /// The sidecar; `None` where no filter was built, and nothing was written.
-    pub path: Option<PathBuf>,
-    /// Bytes of the whole sidecar; 0 without one.
-    pub file_bytes: u64,
-    /// How the filter was built; `None` without a policy, or where the policy declined.
-    pub filter: Option<BuildReport>,
-    /// How the range filter was built; `None` where it is the one that the table has, or none.
-    pub range_filter: Option<BuildReport>,
-}
+use crate::store::{BuiltFilters, FileFilterBuilder, FilterProblem, sidecar_path};
 
 impl Table {
     /// What identifies the table to its sidecar.
@@ -43,8 +28,11 @@ impl Table {
         if let Some(extractor) = self.store.range_extractor() {
             store = store.with_range_extractor(extractor.clone());
         }
-        let own = &self.properties().filters;
-        let context = options.context.clone().with_expected_keys(self.max_keys()).with_file_id(own.file_id());
+        let properties = self.properties();
+        let own = &properties.filters;
+        // Whatever the properties claim, an entry takes three bytes at least.
+        let max_keys = properties.entries.min(properties.data_bytes / 3);
+        let context = options.context.clone().with_expected_keys(max_keys).with_file_id(own.file_id());
         let mut builder = store.builder(&context);
         let finish = |builder: FileFilterBuilder| builder.finish().of_table(self.identity());
         if builder.builds_nothing() {
@@ -55,18 +43,16 @@ impl Table {
             builder.add_key(&entry?.key);
             entries += 1;
         }
-        let properties = self.properties();
         if entries != properties.entries {
             let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
             return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
         }
         let built = finish(builder);
-        let ranges = own.sections().iter().find(|section| section.part == FilterPart::Ranges);
         // Alone, it would take the place of the table's filter for lookups.
-        match ranges.filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
+        match own.ranges().filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
             Some(section) => {
-                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own);
-                let block = bytes.read_range(section.offset..section.offset + section.bytes)?;
+                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own.clone());
+                let block = bytes.read_range(section.range())?;
                 Ok(built.with_ranges_of(own, block))
             }
             None => Ok(built),
@@ -81,7 +67,8 @@ impl Table {
     /// tables with the new [`ReadOptions`](super::ReadOptions), and write their sidecars.
     ///
     /// All keys are read, and their blocks checked. The sidecar appears whole or not at all, as tables do, and replaces
-    /// one that is there. Without a policy, or where the policy declines, nothing is written.
+    /// one that is there. Without a policy, or where the policy declines, nothing is written, and what is returned has
+    /// no sections.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -111,51 +98,46 @@ impl Table {
     ///
     /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
     /// for each step of writing; an error if another table is at the path by now.
-    pub fn write_sidecar(&self, options: &TableOptions) -> Result<SidecarSummary, TableError> {
+    pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltFilters, TableError> {
         self.place_of_sidecar()?;
-        self.place_sidecar(self.build_sidecar(options)?, options)
+        let built = self.build_sidecar(options)?;
+        self.place_sidecar(&built, options)?;
+        Ok(built)
     }
 
     /// Writes beside the table what [`build_sidecar`](Self::build_sidecar) has built for it: for those who can end the
-    /// long reading of keys at any time, and let the short writing be completed.
+    /// long reading of keys at any time, and let the short writing be completed. Gives the sidecar's path and length;
+    /// `None` where no filter was built, and nothing written.
     ///
     /// # Errors
     ///
     /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the filters
     /// of another table, or of no table.
-    pub fn place_sidecar(&self, built: BuiltFilters, options: &TableOptions) -> Result<SidecarSummary, TableError> {
+    pub fn place_sidecar(
+        &self,
+        built: &BuiltFilters,
+        options: &TableOptions,
+    ) -> Result<Option<(PathBuf, u64)>, TableError> {
         let path = self.place_of_sidecar()?;
-        let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
         let (expected, got) = (self.identity(), built.table().unwrap_or(TableIdentity::new([0; 16], 0, 0)));
         if expected != got {
             return Err(TableError::Sidecar { path, source: FilterProblem::OtherTable { expected, got } });
         }
-        let Some(bytes) = built.seal_as_sidecar(&expected) else {
-            return Ok(SidecarSummary { path: None, file_bytes: 0, filter, range_filter });
-        };
+        let Some(bytes) = built.clone().seal_as_sidecar(&expected) else { return Ok(None) };
         let files = options.files.as_ref();
         self.check_in_place(files)?;
         let (path, mut file) = create_beside(files, &path)?;
         let written = file.write_all(&bytes).and_then(|()| file.flush());
         written.map_err(io_error("writing", Some(&path)))?;
         publish(files, file, &path)?;
-        Ok(SidecarSummary { path: Some(path), file_bytes: bytes.len() as u64, filter, range_filter })
+        Ok(Some((path, bytes.len() as u64)))
     }
 
     fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
-        self.sidecar_path().ok_or_else(|| {
+        self.file.path().map(sidecar_path).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
             TableError::Io { context: "finding the place of a sidecar", path: None, source }
         })
-    }
-
-    /// At most as many keys as the table has, whatever its properties claim: an entry takes three bytes at least.
-    fn max_keys(&self) -> u64 {
-        self.properties().entries.min(self.properties().data_bytes / 3)
-    }
-
-    fn sidecar_path(&self) -> Option<PathBuf> {
-        self.file.path().map(sidecar_path)
     }
 
     /// An error if the table at the path is no longer this one: a sidecar of this one would take the place of its own.

@@ -18,15 +18,12 @@ pub(super) struct FilterBytes {
     pub(super) file: Arc<TableFile>,
     /// Where they begin.
     pub(super) start: u64,
-    /// The ranges that filters fill, each with the checksum of all but its last four bytes.
-    sections: Vec<(Range<u64>, u32)>,
+    pub(super) metadata: Arc<FilterMetadata>,
 }
 
 impl FilterBytes {
-    pub(super) fn new(file: &Arc<TableFile>, start: u64, metadata: &FilterMetadata) -> Self {
-        let whole = metadata.sections().iter().filter(|section| section.index_bytes == 0);
-        let sections = whole.map(|section| (section.offset..section.offset + section.bytes, section.checksum));
-        Self { file: file.clone(), start, sections: sections.collect() }
+    pub(super) fn new(file: &Arc<TableFile>, start: u64, metadata: Arc<FilterMetadata>) -> Self {
+        Self { file: file.clone(), start, metadata }
     }
 
     /// Where a filter is.
@@ -45,12 +42,13 @@ impl FilterBytes {
             return Err(TableError::corrupt(at, expected, format_args!("{length} bytes")));
         }
         if length > WHOLE_BYTES {
-            let section = self.sections.iter().find(|(section, _)| *section == range);
-            let (_, expected) = section.ok_or_else(|| {
+            // A filter in one block, whose checksum is of all but its last four bytes.
+            let mut whole = self.metadata.sections().iter().filter(|section| section.index_bytes == 0);
+            let section = whole.find(|section| section.range() == range).ok_or_else(|| {
                 TableError::corrupt(at.clone(), "a partition of at most 64 MiB", format_args!("{length} bytes"))
             })?;
             let got = self.file.checksum_in_pieces(at.offset..at.offset + length - 4)?;
-            super::format::compare_checksums(*expected, got, &at)?;
+            super::format::compare_checksums(section.checksum, got, &at)?;
         }
         self.file.read_bytes(at.offset, length)
     }
@@ -77,7 +75,7 @@ pub(super) fn find_sidecar(
     table: &Path,
     files: &dyn FileSystem,
     parts: &TableParts,
-) -> Option<Result<(FilterMetadata, FilterBytes), TableError>> {
+) -> Option<Result<FilterBytes, TableError>> {
     let path: Arc<Path> = sidecar_path(table).into();
     if !files.may_exist(&path) {
         return None;
@@ -99,8 +97,7 @@ pub(super) fn find_sidecar(
             let (what, expected) = ("filters of a sidecar", "all keys from the table's smallest to its largest");
             return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added() }));
         }
-        let bytes = FilterBytes::new(&Arc::new(file), 0, &metadata);
-        Ok((metadata, bytes))
+        Ok(FilterBytes::new(&Arc::new(file), 0, metadata.into()))
     }))
 }
 

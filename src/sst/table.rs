@@ -1,6 +1,7 @@
 //! Opening a table and looking keys up.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -14,12 +15,11 @@ use super::io::{TableFile, io_error};
 use super::parts::TableParts;
 use super::source::{FilterBytes, find_sidecar};
 use super::{
-    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TablePart,
-    TableProperties, TableStats,
+    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TablePart, TableProperties, TableStats,
 };
 use crate::block::LookupOutcome;
 use crate::range::KeyRange;
-use crate::store::{FileFilters, FilterMetadata, FilterProblem, FilterSource, FilterStore};
+use crate::store::{FileFilters, FilterProblem, FilterSource, FilterStore};
 
 /// An open table. Threads share it by reference.
 ///
@@ -117,10 +117,10 @@ impl Table {
         let parts = TableParts::read(&file)?;
         let (file, metadata) = (Arc::new(file), &parts.properties.filters);
         let store = options.store_for(metadata.hash_identity());
-        let own = || store.open(metadata.clone(), Arc::new(FilterBytes::new(&file, parts.filters_at(), metadata)));
+        let own = || open_from(&store, FilterBytes::new(&file, parts.filters_at(), metadata.clone()));
         let path = file.path().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
         let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
-        let sidecar = sidecar.map(|found| found.and_then(|(metadata, bytes)| open_sidecar(&store, metadata, bytes)));
+        let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes)));
         let (filters, sidecar) = match sidecar {
             _ if options.ignores_filters => (store.open_unfiltered(bounds_of(&parts.properties)), None),
             None => (own(), None),
@@ -156,7 +156,7 @@ impl Table {
 
     /// Where the filters that are used are read from.
     pub(super) fn filter_bytes(&self) -> FilterBytes {
-        let metadata = self.filters.metadata();
+        let metadata = Arc::new(self.filters.metadata().clone());
         match self.sidecar.as_deref() {
             Some(Ok(file)) => FilterBytes::new(file, 0, metadata),
             _ => FilterBytes::new(&self.file, self.parts.filters_at(), metadata),
@@ -317,7 +317,7 @@ impl Table {
 
     /// The table's id.
     #[must_use]
-    pub fn table_id(&self) -> &TableId {
+    pub fn table_id(&self) -> &[u8; 16] {
         &self.parts.footer.table_id
     }
 
@@ -347,14 +347,11 @@ impl Table {
 
     /// A filter in use that is not used for this reason.
     fn refused(&self, part: TablePart, source: FilterProblem) -> TableError {
-        let sections = self.filters.metadata().sections().iter();
-        let offset =
-            sections.filter(|section| super::format::part_of(section.part) == part).map(|section| section.offset);
         let bytes = self.filter_bytes();
-        TableError::Filter {
-            at: bytes.file.location(part, bytes.start.saturating_add(offset.min().unwrap_or(0))),
-            source,
-        }
+        let metadata = &bytes.metadata;
+        let section = if part == TablePart::RangeFilter { metadata.ranges() } else { metadata.points() };
+        let offset = bytes.start.saturating_add(section.map_or(0, |section| section.offset));
+        TableError::Filter { at: bytes.file.location(part, offset), source }
     }
 
     /// Whether the filters in use are those of a sidecar.
@@ -375,11 +372,17 @@ impl Table {
         self.file.length
     }
 
-    /// Where everything lies.
+    /// The parts of the table and their bytes, in their order, end to end; those of no bytes are left out.
     #[must_use]
-    pub fn layout(&self) -> TableLayout {
+    pub fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
         let TableParts { footer, handles, properties } = &self.parts;
-        TableLayout::new(handles, footer, properties)
+        super::format::layout(handles, footer, properties)
+    }
+
+    /// The bytes of `part`, if the table has it.
+    #[must_use]
+    pub fn region(&self, part: TablePart) -> Option<Range<u64>> {
+        self.layout().into_iter().find_map(|(other, range)| (other == part).then_some(range))
     }
 
     /// What was looked up and read so far.
@@ -394,15 +397,15 @@ impl Table {
     }
 }
 
+fn open_from(store: &FilterStore, bytes: FilterBytes) -> FileFilters {
+    store.open(bytes.metadata.clone(), Arc::new(bytes))
+}
+
 /// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want
 /// of its extractor: the table's own would be of no more use.
-fn open_sidecar(
-    store: &FilterStore,
-    metadata: FilterMetadata,
-    bytes: FilterBytes,
-) -> Result<(FileFilters, Arc<TableFile>), TableError> {
+fn open_sidecar(store: &FilterStore, bytes: FilterBytes) -> Result<(FileFilters, Arc<TableFile>), TableError> {
     let file = bytes.file.clone();
-    let filters = store.open(metadata, Arc::new(bytes));
+    let filters = open_from(store, bytes);
     let of_ranges = || filters.range_problem().filter(|problem| !problem.is_foreign());
     match filters.point_problem().or_else(of_ranges) {
         None => Ok((filters, file)),

@@ -8,17 +8,18 @@ use bytes::Bytes;
 
 use super::io::{TableFile, io_error};
 use super::parts::TableParts;
+use super::salvage::Salvage;
 use super::source::{FilterBytes, find_sidecar};
-use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
-use crate::block::{FilterBlock, LoadContext};
+use super::{Entry, Table, TableError, TableLocation, TablePart, TableProperties};
+use crate::block::{FileId, FilterBlock, LoadContext};
 use crate::codec::{LINE_BYTES, checksum};
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::panics::lock;
 use crate::range::RangeInfo;
 use crate::store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource,
-    PartitionIndex, sidecar_path,
+    FileFilters, FileProbe, FilterBudget, FilterPart, FilterProblem, FilterSection, FilterSource, PartitionIndex,
+    sidecar_path,
 };
 
 /// What a verified table holds.
@@ -106,11 +107,11 @@ impl Table {
             self.parts.clone()
         });
         let index = self.read_index().map_err(|problem| damage.push(problem)).ok();
-        let own = FilterBytes::new(&self.file, parts.filters_at(), &parts.properties.filters);
+        let own = FilterBytes::new(&self.file, parts.filters_at(), parts.properties.filters.clone());
         damage.extend(self.check_padding(&parts).err());
-        let mut filters = vec![Verified::new(self, &parts.properties.filters, own, &mut damage)];
+        let mut filters = vec![Verified::new(self, own, &mut damage)];
         match self.sidecar_now() {
-            Some(Ok((metadata, bytes))) => filters.push(Verified::new(self, &metadata, bytes, &mut damage)),
+            Some(Ok(bytes)) => filters.push(Verified::new(self, bytes, &mut damage)),
             Some(Err(problem)) => {
                 let is_not_probed = matches!(&problem, TableError::Sidecar { source, .. } if source.is_unknown() || source.is_foreign());
                 filters.push(Verified::refused(is_not_probed.then(|| problem.to_string())));
@@ -120,16 +121,26 @@ impl Table {
             }
             None => {}
         }
-        let counted = TableProperties {
+        let mut counted = TableProperties {
             entries: 0,
             tombstones: 0,
             raw_key_bytes: 0,
             raw_value_bytes: 0,
             ..parts.properties.clone()
         };
-        let mut walk = Walk { filters, counted, damage, is_whole: index.is_some() };
-        let data_blocks = walk.run(Salvage::new(self, index.as_ref()));
-        let Walk { mut filters, counted, mut damage, is_whole, .. } = walk;
+        let (mut walk, mut is_whole) = (Salvage::new(self, index.as_ref()), index.is_some());
+        for next in walk.by_ref() {
+            match next {
+                Ok(Entry { key, value }) => {
+                    counted.count(&key, value.as_deref());
+                    filters.iter_mut().for_each(|filters| filters.probe(&key, &mut damage));
+                }
+                Err(missing) => {
+                    is_whole = false;
+                    damage.push(missing.problem);
+                }
+            }
+        }
         filters.iter_mut().for_each(|verified| verified.end(&mut damage));
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
@@ -143,7 +154,7 @@ impl Table {
         let report = VerifyReport {
             entries: counted.entries,
             tombstones: counted.tombstones,
-            data_blocks,
+            data_blocks: walk.blocks_read(),
             file_bytes: self.file.length,
             filter,
             filter_partitions,
@@ -165,7 +176,7 @@ impl Table {
     }
 
     /// The sidecar that is beside the table now, if there was one when the table was opened.
-    fn sidecar_now(&self) -> Option<Result<(FilterMetadata, FilterBytes), TableError>> {
+    fn sidecar_now(&self) -> Option<Result<FilterBytes, TableError>> {
         if !self.uses_sidecar() && self.sidecar_problem().is_none() {
             return None;
         }
@@ -178,12 +189,12 @@ impl Table {
 
     /// The bytes between data, filters and properties are zeros, and no more than they must be.
     fn check_padding(&self, parts: &TableParts) -> Result<(), TableError> {
-        for region in self.layout().regions.iter().filter(|region| region.part == TablePart::Padding) {
-            if region.bytes >= LINE_BYTES as u64 {
-                let at = self.file.location(TablePart::Padding, region.offset);
-                return Err(TableError::corrupt(at, "less than 64 bytes", region.bytes));
+        for (part, range) in self.layout().into_iter().filter(|(part, _)| *part == TablePart::Padding) {
+            let bytes = range.end - range.start;
+            if bytes >= LINE_BYTES as u64 {
+                return Err(TableError::corrupt(self.file.location(part, range.start), "less than 64 bytes", bytes));
             }
-            check_zeros(&self.file, TablePart::Padding, region.offset..region.offset + region.bytes)?;
+            check_zeros(&self.file, part, range)?;
         }
         let last = parts.properties.filters.sections().last();
         let expected = last.map(|last| parts.filters_at().saturating_add(last.offset + last.bytes));
@@ -246,17 +257,18 @@ impl Verified {
         Self { filters: None, at: [None, None], partitions: 0, verdicts: [verdict, FilterVerdict::None] }
     }
 
-    fn new(table: &Table, metadata: &FilterMetadata, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
+    fn new(table: &Table, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
+        let metadata = bytes.metadata.clone();
         let none = [FilterVerdict::None, FilterVerdict::None];
         let mut verified = Self { filters: None, at: [None, None], partitions: 0, verdicts: none };
         let mut found = Vec::new();
         for section in metadata.sections() {
             let before = damage.len();
-            let problem = verified.check_section(table, metadata, section, &bytes, damage);
+            let problem = verified.check_section(table, section, &bytes, damage);
             found.push((section, problem, damage.len() > before));
         }
         let source = Arc::new(CheckedBytes { bytes, failure: Mutex::default() });
-        let filters = open_to_probe(table, metadata.clone(), &source);
+        let filters = open_to_probe(table, &source);
         for (section, problem, is_damaged) in found {
             let is_range = section.part == FilterPart::Ranges;
             let at = source.bytes.location(section);
@@ -300,16 +312,15 @@ impl Verified {
     fn check_section(
         &mut self,
         table: &Table,
-        metadata: &FilterMetadata,
         section: &FilterSection,
         bytes: &FilterBytes,
         damage: &mut Vec<TableError>,
     ) -> Option<FilterProblem> {
         let at = bytes.location(section);
         let checked = match section.part {
-            FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
-            part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
+            FilterPart::PartitionedPoints => self.check_partitions(table, section, bytes, damage),
+            part => bytes.read_range(section.range()).and_then(|block| {
+                let checked = check_block(table, bytes.metadata.file_id(), part, &block).map_err(FilterProblem::from);
                 let checked = written(section, &block, checked);
                 checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
@@ -328,12 +339,12 @@ impl Verified {
     fn check_partitions(
         &mut self,
         table: &Table,
-        metadata: &FilterMetadata,
         section: &FilterSection,
         bytes: &FilterBytes,
         damage: &mut Vec<TableError>,
     ) -> Result<(), TableError> {
-        let (start, end) = (section.offset, section.offset + section.bytes);
+        let Range { start, end } = section.range();
+        let metadata = &bytes.metadata;
         let at = |part, offset| bytes.file.location(part, bytes.start.saturating_add(offset));
         let refused = |part, offset, source: FilterProblem| TableError::Filter { at: at(part, offset), source };
         let index_at = end - u64::from(section.index_bytes);
@@ -387,14 +398,14 @@ impl Verified {
 }
 
 /// The filters to be probed for every key. What that finds out about the hasher holds for it alone.
-fn open_to_probe(table: &Table, metadata: FilterMetadata, source: &Arc<CheckedBytes>) -> FileFilters {
-    let known = metadata.key_bounds().map(|(smallest, _)| Bytes::copy_from_slice(smallest));
+fn open_to_probe(table: &Table, source: &Arc<CheckedBytes>) -> FileFilters {
+    let metadata = source.bytes.metadata.clone();
     let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
-    let filters = store.with_budget(FilterBudget::unlimited()).open(metadata, source.clone());
+    let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), source.clone());
     // Reads what must hold the known keys, and finds out whether it does.
-    if let Some(smallest) = known {
-        let _ = filters.probe(&smallest);
-        let _ = filters.probe_range(&*smallest..=&*smallest);
+    if let Some((smallest, _)) = metadata.key_bounds() {
+        let _ = filters.probe(smallest);
+        let _ = filters.probe_range(smallest..=smallest);
     }
     filters
 }
@@ -409,7 +420,7 @@ fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProb
 }
 
 /// Compares all checksums of a filter in one block.
-fn check_block(table: &Table, metadata: &FilterMetadata, part: FilterPart, block: &Bytes) -> Result<(), BlockError> {
+fn check_block(table: &Table, file: FileId, part: FilterPart, block: &Bytes) -> Result<(), BlockError> {
     if part == FilterPart::Ranges {
         let info = RangeInfo::of_block(block)?;
         let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
@@ -421,36 +432,8 @@ fn check_block(table: &Table, metadata: &FilterMetadata, part: FilterPart, block
     }
     let opened = FilterBlock::open_unverified_with_kinds(block, table.store.kinds())?;
     opened.verify()?;
-    let (expected, got) = (Some(metadata.file_id()), opened.info().file);
+    let (expected, got) = (Some(file), opened.info().file);
     if expected == got { Ok(()) } else { Err(BlockError::FileMismatch { expected, got }) }
-}
-
-/// A walk over all entries that are left, which are counted and compared with the filters.
-struct Walk {
-    filters: Vec<Verified>,
-    counted: TableProperties,
-    damage: Vec<TableError>,
-    /// No entry is missing so far.
-    is_whole: bool,
-}
-
-impl Walk {
-    /// The number of data blocks that were read.
-    fn run(&mut self, mut entries: Salvage<'_>) -> u64 {
-        for next in entries.by_ref() {
-            match next {
-                Ok(Entry { key, value }) => {
-                    self.counted.count(&key, value.as_deref());
-                    self.filters.iter_mut().for_each(|filters| filters.probe(&key, &mut self.damage));
-                }
-                Err(missing) => {
-                    self.is_whole = false;
-                    self.damage.push(missing.problem);
-                }
-            }
-        }
-        entries.blocks_read()
-    }
 }
 
 fn counts(properties: &TableProperties) -> String {
@@ -466,6 +449,7 @@ mod tests {
     use crate::range::RangePolicy;
     use crate::sst::properties::metadata_between;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
+    use crate::store::FilterMetadata;
     use crate::units::FalsePositiveRate;
 
     /// A table whose properties are those that `lie` makes of the true ones, under a checksum that holds.

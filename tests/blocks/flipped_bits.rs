@@ -173,8 +173,7 @@ fn every_table_cut_short_or_prolonged_is_refused_when_it_is_opened() {
 
 fn regions(bytes: &[u8]) -> Vec<(&'static str, Range<usize>)> {
     let layout = open(bytes).unwrap().layout();
-    let range = |offset: u64, bytes: u64| offset as usize..(offset + bytes) as usize;
-    layout.regions.iter().map(|region| (region.part.name(), range(region.offset, region.bytes))).collect()
+    layout.into_iter().map(|(part, region)| (part.name(), region.start as usize..region.end as usize)).collect()
 }
 
 /// Two tables of one shape: the same keys, other values of the same lengths, another id.

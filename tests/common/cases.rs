@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter::sst::{TableBuilder, TableId, TableOptions};
+use sstfilter::sst::{TableBuilder, TableOptions};
 use sstfilter::store::{FilterStore, PartitionCut, PartitionOptions, PartitionedBuilder, TableIdentity};
 use sstfilter::{
     BuildContext, DelimitedPrefix, Domain, FileId, FilterBlock, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
@@ -432,7 +432,7 @@ impl TableCase {
 
     /// The same entries with other values, or under another id.
     pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
-        let options = TableOptions::default().with_table_id(TableId::from_bytes(table_id));
+        let options = TableOptions::default().with_table_id(table_id);
         let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());
         let options = match self.policy {
             Some(policy) => options.with_policy(Arc::new(policy.make())),

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableError, TableOptions};
+use sstfilter::sst::{ReadOptions, Table, TableError, TableOptions};
 use sstfilter::{BitsPerKey, KindPolicy};
 
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED};
@@ -20,13 +20,15 @@ fn options(disk: &Disk, bits: f64) -> TableOptions {
     write_options(disk).with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()))
 }
 
-fn rebuild(disk: &Disk, bits: f64) -> Result<SidecarSummary, TableError> {
-    Table::open(PATH, &read_options(disk).without_sidecars())?.write_sidecar(&options(disk, bits))
+fn rebuild(disk: &Disk, bits: f64) -> Result<u64, TableError> {
+    let (table, options) = (Table::open(PATH, &read_options(disk).without_sidecars())?, options(disk, bits));
+    let written = table.place_sidecar(&table.build_sidecar(&options)?, &options)?;
+    Ok(written.map_or(0, |(_, bytes)| bytes))
 }
 
 fn sidecar_bytes(bits: f64) -> u64 {
     let disk = Disk::with_files(&[(PATH, &bytes_of(&stored()))]);
-    rebuild(&disk, bits).unwrap().file_bytes
+    rebuild(&disk, bits).unwrap()
 }
 
 fn stored() -> Entries {

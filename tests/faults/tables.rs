@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{
-    Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter,
-};
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSummary, TableWriter};
 use sstfilter::store::PartitionOptions;
 
 use super::disk::Disk;
@@ -56,7 +54,7 @@ pub(crate) fn partitioned_bytes_of(entries: &Entries) -> Vec<u8> {
 }
 
 fn bytes_with(options: &TableOptions, entries: &Entries) -> Vec<u8> {
-    let options = options.clone().with_table_id(TableId::from_bytes([9; 16]));
+    let options = options.clone().with_table_id([9; 16]);
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     fill(entries, |key, value| match value {
         Some(value) => builder.add(key, value),

@@ -96,7 +96,7 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
         table.properties().filters.key_parts(),
         case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
         table.filters().partitions().map_or("null".to_owned(), |index| index.partitions().to_string()),
-        table.table_id(),
+        format_args!("{:032x}", u128::from_be_bytes(*table.table_id())),
         table.properties().data_blocks,
         digest(bytes),
         filter.map_or("null".to_owned(), |filter| common::hits(filter, absent).to_string()),
@@ -346,7 +346,7 @@ fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {
     let table = open(bytes);
     let VerifyReport { entries, .. } = table.verify().unwrap();
     assert_eq!(entries, u64::from(case.entries), "{} with {set}", case.name);
-    assert_eq!(table.table_id().as_bytes(), &case.table_id, "{}", case.name);
+    assert_eq!(table.table_id(), &case.table_id, "{}", case.name);
     for number in 0..case.entries {
         let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
         assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{} entry {number} with {set}", case.name);

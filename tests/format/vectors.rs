@@ -10,7 +10,7 @@ use crate::common::container::Container;
 use bytes::Bytes;
 use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::range::{RangePolicy, RangeUnits};
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
 use sstfilter::store::{
     BuiltPartitions, FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
 };
@@ -357,7 +357,7 @@ fn positions_of_standard_bloom_are_the_documented_ones() {
 
 #[test]
 fn three_entries_make_the_documented_table() {
-    let options = TableOptions::default().with_table_id(TableId::from_bytes(*b"store 7, file 42"));
+    let options = TableOptions::default().with_table_id(*b"store 7, file 42");
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     builder.add(b"apple", b"red").unwrap();
     builder.delete(b"banana").unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::range::RangePolicy;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter::{AutoPolicy, BuildContext, FalsePositiveRate, FileId, FilterPolicy, KeyHasher, KindPolicy};
 
@@ -44,7 +44,7 @@ impl Settings {
             read = read.with_filter_budget(budget.clone());
         }
         let open = |(id, keys): (u8, &Vec<Key>)| {
-            let options = write.clone().with_table_id(TableId::from_bytes([id; 16]));
+            let options = write.clone().with_table_id([id; 16]);
             let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
             keys.iter().for_each(|key| builder.add(key, b"").unwrap());
             Table::open_source(Bytes::from(builder.finish().unwrap().0), &read).unwrap()

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::sst::{
-    BoundedBlockCache, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions,
-    TableSet,
+    BoundedBlockCache, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet,
 };
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -245,7 +244,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
 #[test]
 fn a_block_of_another_table_with_the_same_id_is_no_answer() {
     let table = |second: &[u8]| {
-        let options = TableOptions::default().with_table_id(TableId::from_bytes([7; 16])).without_filter();
+        let options = TableOptions::default().with_table_id([7; 16]).without_filter();
         let long = vec![b'x'; 40];
         let entry = |key: &[u8], value: &[u8]| (key.to_vec(), Some(value.to_vec()));
         let entries = [entry(b"aab0", &long), entry(second, &long), entry(b"abc6", b"six"), entry(b"abc7", b"seven")];

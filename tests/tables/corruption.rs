@@ -9,9 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{
-    Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet,
-};
+use sstfilter::sst::{Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
 use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
@@ -35,7 +33,7 @@ fn build(table: &str, id: u8) -> Vec<u8> {
 
 fn build_with(options: TableOptions, table: &str, id: u8) -> Vec<u8> {
     let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
-    let options = options.with_table_id(TableId::from_bytes([id; 16]));
+    let options = options.with_table_id([id; 16]);
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     for number in 0..ENTRIES {
         match value(table, number) {
@@ -88,11 +86,7 @@ fn assert_caught(bytes: &[u8], name: &str, what: &str) {
 /// The parts of a table by name, the data blocks of `build` as one.
 fn regions(bytes: &[u8]) -> Vec<(&'static str, Range<usize>)> {
     let layout = open(bytes).unwrap().layout();
-    layout
-        .regions
-        .iter()
-        .map(|region| (region.part.name(), region.offset as usize..(region.offset + region.bytes) as usize))
-        .collect()
+    layout.into_iter().map(|(part, region)| (part.name(), region.start as usize..region.end as usize)).collect()
 }
 
 fn region(bytes: &[u8], name: &str) -> Range<usize> {

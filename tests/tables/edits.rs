@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet, TableSnapshot};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, TableSnapshot};
 use sstfilter::store::{ViewEdit, ViewError};
 
 use crate::common::random::Random;
@@ -15,9 +15,7 @@ use crate::common::random::Random;
 pub(crate) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 pub(crate) fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
-    let mut builder =
-        TableBuilder::new(Vec::new(), &options.clone().with_table_id(TableId::from_bytes(number.to_le_bytes())))
-            .unwrap();
+    let mut builder = TableBuilder::new(Vec::new(), &options.clone().with_table_id(number.to_le_bytes())).unwrap();
     for (key, value) in entries {
         match value {
             Some(value) => builder.add(key, value).unwrap(),
@@ -41,7 +39,7 @@ pub(crate) fn table(number: u128, keys: &[&str], value: &str) -> Arc<Table> {
 }
 
 pub(crate) fn number_of(table: &Table) -> u128 {
-    u128::from_le_bytes(*table.table_id().as_bytes())
+    u128::from_le_bytes(*table.table_id())
 }
 
 pub(crate) fn numbers(tables: &TableSnapshot, level: u32) -> Vec<u128> {

@@ -144,7 +144,7 @@ fn refused_tables_say_where_and_what() {
     assert_says(opened(&[0; 100]).unwrap_err(), &["not a table", "SSTFLTR"]);
     assert_says(opened(&[&[0], &bytes[..]].concat()).unwrap_err(), &["file length"]);
     let mut damaged = bytes.clone();
-    let properties = table.layout().region(TablePart::Properties).unwrap().offset;
+    let properties = table.region(TablePart::Properties).unwrap().start;
     damaged[usize::try_from(properties).unwrap()] ^= 1;
     assert_says(opened(&damaged).unwrap_err(), &["properties at offset", "checksum"]);
     let missing = Table::open("no such table", &ReadOptions::default()).unwrap_err();

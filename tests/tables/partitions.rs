@@ -3,13 +3,14 @@
 //! leave on the disk; a probe of one key reads the whole filter; a table without memory for its filter loses its keys.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    FilterVerdict, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions,
-    TablePart, TableSet,
+    FilterVerdict, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart,
+    TableSet,
 };
 use sstfilter::store::{FilterBudget, FilterState, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter::{BitsPerKey, BuildContext, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
@@ -27,9 +28,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 fn options(cut: PartitionCut) -> TableOptions {
-    TableOptions::default()
-        .with_table_id(TableId::from_bytes([7; 16]))
-        .with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap())
+    TableOptions::default().with_table_id([7; 16]).with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap())
 }
 
 fn bytes_of(options: &TableOptions) -> Bytes {
@@ -197,12 +196,11 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
         let sound = searched_for_nothing(&open(&bytes, &ReadOptions::default())).len();
-        let layout = open(&bytes, &ReadOptions::default()).layout();
-        let filter = layout.region(TablePart::Filter).unwrap().clone();
+        let filter = open(&bytes, &ReadOptions::default()).region(TablePart::Filter).unwrap();
         let partitions = open(&bytes, &ReadOptions::default()).filters().residency().units as usize;
-        for byte in (0..filter.bytes).step_by(331 * effort::stride(3)) {
+        for byte in (0..filter.end - filter.start).step_by(331 * effort::stride(3)) {
             let mut damaged = bytes.to_vec();
-            damaged[usize::try_from(filter.offset + byte).unwrap()] ^= 1 << (byte % 8);
+            damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
             let table = open(&damaged.into(), &ReadOptions::default());
             assert!(table.filter_problem().is_none(), "opening does not read partitions");
             let searched = searched_for_nothing(&table).len();
@@ -225,9 +223,8 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
 fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_no_more() {
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
-        let layout = open(&bytes, &ReadOptions::default()).layout();
-        let index = layout.region(TablePart::FilterIndex).unwrap().clone();
-        for byte in (index.offset..index.offset + index.bytes).step_by(effort::stride(7)) {
+        let index = open(&bytes, &ReadOptions::default()).region(TablePart::FilterIndex).unwrap();
+        for byte in index.step_by(effort::stride(7)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(byte).unwrap()] ^= 1 << (byte % 8);
             let table = open(&damaged.into(), &ReadOptions::default());
@@ -244,9 +241,8 @@ fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_n
 #[test]
 fn partitions_of_another_table_or_of_another_place_are_damage() {
     let bytes = bytes_of(&options(PartitionCut::KeyRange));
-    let layout = open(&bytes, &ReadOptions::default()).layout();
-    let filter = layout.region(TablePart::Filter).unwrap().clone();
-    let (start, step) = (usize::try_from(filter.offset).unwrap(), 2_048);
+    let filter = open(&bytes, &ReadOptions::default()).region(TablePart::Filter).unwrap();
+    let (start, step) = (usize::try_from(filter.start).unwrap(), 2_048);
     // The first two partitions change places: both are as long as a partition can be.
     let mut swapped = bytes.to_vec();
     swapped[start..start + step].copy_from_slice(&bytes[start + step..start + 2 * step]);
@@ -302,9 +298,9 @@ fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use(
     let bytes = bytes_of(&options(PartitionCut::KeyRange).with_context(BuildContext::new(&one)));
     let read = ReadOptions::default().with_hasher(one);
     let table = open(&bytes, &read);
-    let filter = table.layout().region(TablePart::Filter).unwrap().clone();
-    let (first, last) = (filter.offset + 1_000, filter.offset + filter.bytes - 200);
-    let middle = filter.offset + filter.bytes / 2;
+    let filter = table.region(TablePart::Filter).unwrap();
+    let (first, last) = (filter.start + 1_000, filter.end - 200);
+    let middle = filter.start.midpoint(filter.end);
     for damage in [vec![middle], vec![first], vec![last], vec![first, last]] {
         let mut damaged = bytes.to_vec();
         damage.iter().for_each(|&byte| damaged[usize::try_from(byte).unwrap()] ^= 1);
@@ -316,7 +312,7 @@ fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use(
     let foreign = open(&bytes, &read.with_hasher(other));
     assert!(matches!(foreign.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
     let mut damaged = bytes.to_vec();
-    damaged[usize::try_from(filter.offset + filter.bytes / 2).unwrap()] ^= 1;
+    damaged[usize::try_from(filter.start.midpoint(filter.end)).unwrap()] ^= 1;
     let foreign = open(&damaged.into(), &ReadOptions::default());
     assert!(foreign.filter_problem().is_some() && foreign.verify().is_err(), "checksums need no hash");
 }
@@ -446,17 +442,17 @@ fn the_layout_and_the_summary_count_every_byte_of_the_filter() {
         let estimate = builder.estimated_bytes();
         let (bytes, summary) = builder.finish().unwrap();
         let table = open(&bytes.into(), &ReadOptions::default());
-        let layout = table.layout();
-        let region = |part| layout.region(part).unwrap().clone();
+        let region = |part| table.region(part).unwrap();
         let (filter, index) = (region(TablePart::Filter), region(TablePart::FilterIndex));
-        assert_eq!(filter.offset % 64, 0);
-        assert_eq!(filter.offset + filter.bytes, index.offset);
-        assert_eq!(summary.filter_bytes, filter.bytes + index.bytes);
-        assert_eq!(layout.regions.iter().map(|region| region.bytes).sum::<u64>(), summary.file_bytes);
+        let bytes = |region: &Range<u64>| region.end - region.start;
+        assert_eq!(filter.start % 64, 0);
+        assert_eq!(filter.end, index.start);
+        assert_eq!(summary.filter_bytes, bytes(&filter) + bytes(&index));
+        assert_eq!(table.layout().iter().map(|(_, region)| bytes(region)).sum::<u64>(), summary.file_bytes);
         let report = summary.filter.unwrap();
         assert_eq!(report.block_bytes, summary.filter_bytes);
         assert_eq!(report.distinct_keys, u64::from(ENTRIES));
-        assert!(index.bytes * 25 < filter.bytes, "{} of {}", index.bytes, filter.bytes);
+        assert!(bytes(&index) * 25 < bytes(&filter), "{index:?} of {filter:?}");
         let off = estimate.abs_diff(summary.file_bytes);
         assert!(off * 50 < summary.file_bytes, "estimated {estimate}, has {}", summary.file_bytes);
     }

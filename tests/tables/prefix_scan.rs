@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot,
+    RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot,
 };
 use sstfilter::{DelimitedPrefix, KeyParts};
 
@@ -35,7 +35,7 @@ fn open(source: impl RandomAccess + 'static) -> Table {
     Table::open_source(source, &ReadOptions::default().with_key_parts(parts())).unwrap()
 }
 
-fn texts(scan: RangeScan<'_>) -> Vec<(String, String)> {
+fn texts(scan: impl Iterator<Item = Result<(Bytes, Bytes), TableError>>) -> Vec<(String, String)> {
     let text = |bytes: Bytes| String::from_utf8(bytes.into()).unwrap();
     scan.map(Result::unwrap).map(|(key, value)| (text(key), text(value))).collect()
 }

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::sst::{
-    FilterVerdict, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, TableSet,
-    TableSnapshot, TableSummary,
+    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot,
+    TableSummary,
 };
 use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
@@ -91,7 +91,7 @@ fn newest(tables: &[Entries]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-fn values(scan: RangeScan<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn values(scan: impl Iterator<Item = Result<(Bytes, Bytes), TableError>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     scan.map(Result::unwrap).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
@@ -314,10 +314,9 @@ fn with_range_filter(options: &TableOptions) -> (Entries, Bytes, std::ops::Range
     let held = spread(0..1_000_000, 9_973);
     let (bytes, summary) = build(&held, options);
     let table = Table::open_source(bytes.clone(), &reading()).unwrap();
-    let region = table.layout().region(TablePart::RangeFilter).unwrap().clone();
-    assert_eq!((region.offset % 64, region.bytes), (0, summary.range_filter_bytes));
-    let start = usize::try_from(region.offset).unwrap();
-    (held, bytes, start..start + usize::try_from(region.bytes).unwrap())
+    let region = table.region(TablePart::RangeFilter).unwrap();
+    assert_eq!((region.start % 64, region.end - region.start), (0, summary.range_filter_bytes));
+    (held, bytes, usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap())
 }
 
 #[test]
@@ -334,9 +333,9 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         assert!(table.range_filter_problem().is_none() && table.filter_problem().is_none());
         assert_eq!(table.properties().filters.sections().len() == 2, number != 1);
         let mut end = 0;
-        for region in &table.layout().regions {
-            assert_eq!(region.offset, end, "{region:?}");
-            end += region.bytes;
+        for (part, region) in table.layout() {
+            assert_eq!(region.start, end, "{part}");
+            end = region.end;
         }
         assert_eq!(end, bytes.len() as u64);
         let report = table.verify().unwrap();
@@ -356,7 +355,7 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
 #[test]
 fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
     let held = spread(0..1_000, 7);
-    let id = TableId::from_bytes([7; 16]);
+    let id = [7; 16];
     let (with, summary) = build(&held, &options(ordered()).with_table_id(id));
     let (without, none) = build(&held, &options(None).with_table_id(id));
     assert!(with.len() > without.len() && summary.range_filter.is_some());
@@ -390,7 +389,7 @@ fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
 
 #[test]
 fn the_range_filter_of_another_table_is_refused_in_its_place() {
-    let id = |number| TableId::from_bytes([number; 16]);
+    let id = |number| [number; 16];
     let (held, bytes, place) = with_range_filter(&options(ordered()).with_table_id(id(1)));
     let (_, same, _) = with_range_filter(&options(ordered()).with_table_id(id(1)));
     let (_, others, other_place) = with_range_filter(&options(ordered()).with_table_id(id(2)));
@@ -408,9 +407,8 @@ fn the_range_filter_of_another_table_is_refused_in_its_place() {
     let mut newer = build(&held, &options(bounded()).with_table_id(id(1))).0.to_vec();
     let region = |bytes: &[u8]| {
         let table = Table::open_source(Bytes::copy_from_slice(bytes), &reading()).unwrap();
-        let region = table.layout().region(TablePart::RangeFilter).unwrap().clone();
-        let start = usize::try_from(region.offset).unwrap();
-        start..start + usize::try_from(region.bytes).unwrap()
+        let region = table.region(TablePart::RangeFilter).unwrap();
+        usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
     };
     let place = region(&newer);
     assert_eq!(place, region(&older));
@@ -513,7 +511,7 @@ fn a_table_without_the_range_filter_it_was_to_have_says_why() {
     assert_eq!((report.reason, report.used, summary.range_filter_bytes), (BuildReason::UnstableExtractor, None, 0));
     let table = Table::open_source(bytes, &reading()).unwrap();
     assert_eq!(table.properties().range_filter_missing.as_deref(), Some("unstable key extractor"));
-    assert!(table.filters().range_filter().is_none() && table.layout().region(TablePart::RangeFilter).is_none());
+    assert!(table.filters().range_filter().is_none() && table.region(TablePart::RangeFilter).is_none());
     assert_eq!(table.range(..).count(), held.len());
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
 }

@@ -7,7 +7,7 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, VerifyReport,
+    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, VerifyReport,
 };
 use sstfilter::store::{PartitionCut, PartitionOptions};
 
@@ -19,7 +19,7 @@ type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 const ID: u8 = 7;
 
 fn options(block_bytes: u32, restart_interval: u32) -> TableOptions {
-    let options = TableOptions::default().with_table_id(TableId::from_bytes([ID; 16]));
+    let options = TableOptions::default().with_table_id([ID; 16]);
     options.with_block_bytes(block_bytes).unwrap().with_restart_interval(restart_interval).unwrap()
 }
 
@@ -40,8 +40,8 @@ fn open(bytes: &[u8]) -> Table {
 
 /// Where a part of the table lies.
 fn place(bytes: &[u8], part: TablePart) -> Range<usize> {
-    let region = open(bytes).layout().region(part).unwrap().clone();
-    usize::try_from(region.offset).unwrap()..usize::try_from(region.offset + region.bytes).unwrap()
+    let region = open(bytes).region(part).unwrap();
+    usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
 }
 
 /// Keys, bytes of the file and entries that are missing.
@@ -172,7 +172,7 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
             without_index[place(&sound, part)].fill(0xa5);
         }
         let table = open(&without_index);
-        assert!(table.salvage().index_problem().is_some());
+        assert!(table.check_index().is_err());
         let all = Salvaged::of(&table);
         assert!(all.entries == entries && all.missing.is_empty(), "{shape}");
         let (report, damage) = table.verify_all();
@@ -203,7 +203,7 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
 fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
     let entries = small_entries(700);
     let sound = build(&entries, &options(96, 2));
-    let other = build(&entries, &options(96, 2).with_table_id(TableId::from_bytes([ID + 1; 16])));
+    let other = build(&entries, &options(96, 2).with_table_id([ID + 1; 16]));
     assert_eq!(sound.len(), other.len());
     let blocks = data_blocks(&sound, ID);
     let mut bytes = sound.clone();

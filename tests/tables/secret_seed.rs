@@ -100,10 +100,9 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
 fn a_strict_reader_still_opens_a_table_whose_filter_is_damaged() {
     let hasher = KeyHasher::with_secret_seed(42);
     let bytes = table(&hasher);
-    let filter = open(&bytes, &reading(&hasher)).unwrap().layout();
-    let filter = filter.regions.iter().find(|region| region.part == TablePart::Filter).unwrap();
+    let filter = open(&bytes, &reading(&hasher)).unwrap().region(TablePart::Filter).unwrap();
     let mut damaged = bytes.to_vec();
-    damaged[usize::try_from(filter.offset).unwrap()] ^= 1;
+    damaged[usize::try_from(filter.start).unwrap()] ^= 1;
     let table = open(&Bytes::from(damaged), &reading(&hasher).with_strict_hash()).unwrap();
     let problem = table.filter_problem().unwrap();
     assert!(matches!(&problem, TableError::Filter { .. }) && !problem.is_foreign_filter(), "{problem}");

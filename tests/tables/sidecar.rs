@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sstfilter::range::RangePolicy;
 use sstfilter::sst::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError,
-    TableId, TableOptions, TableSet, TableWriter, WritableFile,
+    TableOptions, TableSet, TableWriter, WritableFile,
 };
 use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
@@ -72,7 +72,7 @@ fn fill<W: io::Write>(mut builder: TableBuilder<W>, keys: u32, value: &[u8]) -> 
 
 /// The table of `keys` keys, with a Bloom filter of its own.
 pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
-    let options = TableOptions::default().with_table_id(TableId::from_bytes([id; 16]));
+    let options = TableOptions::default().with_table_id([id; 16]);
     fill(TableBuilder::new(Vec::new(), &options).unwrap(), keys, value).into()
 }
 
@@ -325,8 +325,8 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     assert!(matches!(table.verify(), Err(TableError::Sidecar { .. })));
 
     let table = open();
-    let summary = table.write_sidecar(&TableOptions::default()).unwrap();
-    assert_eq!(summary.path.as_deref(), Some(&*sidecar_path));
+    table.write_sidecar(&TableOptions::default()).unwrap();
+    assert!(sidecar_path.exists());
     assert_no_key_is_lost(&table, 2_000, "replaced by a good one");
     assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "the one that was loaded");
     table.verify().unwrap();
@@ -499,12 +499,12 @@ fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     let table = Table::open(&path, &ReadOptions::default()).unwrap();
     for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
         let other = Table::open_source(other, &ReadOptions::default()).unwrap();
-        let refused = table.place_sidecar(other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
+        let refused = table.place_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
         let expected = FilterProblem::OtherTable { expected: table.identity(), got: other.identity() };
         assert!(matches!(&refused, TableError::Sidecar { source, .. } if *source == expected), "{refused}");
         assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
     }
-    table.place_sidecar(table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
+    table.place_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
     assert_ne!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
 }
 
@@ -531,8 +531,9 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     let declining = TableOptions::default().with_policy(Arc::new(Unhelpful(None)));
     let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(KindPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
-        let summary = table.write_sidecar(&options).unwrap();
-        assert_eq!((summary.path, summary.file_bytes), (None, 0));
+        let built = table.write_sidecar(&options).unwrap();
+        assert!(built.metadata().sections().is_empty());
+        assert_eq!(table.place_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
@@ -564,11 +565,12 @@ fn local_files_have_their_sidecars_beside_them() {
     let path = directory.path().join("000001.sst");
     std::fs::write(&path, table(1, 100, b"value")).unwrap();
     let options = TableOptions::default().with_file_system(Arc::new(LocalFileSystem));
-    let summary = Table::open(&path, &ReadOptions::default()).unwrap().write_sidecar(&options).unwrap();
-    let sidecar = summary.path.unwrap();
+    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let built = table.write_sidecar(&options).unwrap();
+    let (sidecar, bytes) = table.place_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
-    assert_eq!(summary.file_bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(summary.filter.unwrap().distinct_keys, 100);
+    assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
+    assert_eq!(built.points.unwrap().distinct_keys, 100);
 }
 
 /// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
@@ -601,7 +603,7 @@ fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefi
 #[test]
 fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_right() {
     let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
-    let options = TableOptions::default().with_table_id(TableId::from_bytes([1; 16])).with_range_filter(policy);
+    let options = TableOptions::default().with_table_id([1; 16]).with_range_filter(policy);
     let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 60, b"value").into();
     let sidecar = sidecar_of(&bytes);
     let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());

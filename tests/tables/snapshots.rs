@@ -167,8 +167,8 @@ fn table_with(
     let mut bytes = bytes_of(number, entries, &options).to_vec();
     match filter {
         Filter::Damaged => {
-            let layout = Table::open_source(Bytes::from(bytes.clone()), &read).unwrap().layout();
-            bytes[usize::try_from(layout.region(TablePart::Filter).unwrap().offset).unwrap()] ^= 1;
+            let table = Table::open_source(Bytes::from(bytes.clone()), &read).unwrap();
+            bytes[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
         }
         Filter::Sidecar => {
             let folder = tempfile::tempdir().unwrap();
@@ -229,8 +229,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
             assert_eq!(one, other, "{probes:?}");
         }
         let of_filter = |number: usize| {
-            let counts =
-                singly.iter().filter(|(table, _)| u128::from_le_bytes(*table.as_bytes()) as usize % 9 == number);
+            let counts = singly.iter().filter(|(table, _)| u128::from_le_bytes(*table) as usize % 9 == number);
             counts.map(|(_, stats)| stats.filter).fold(FilterStats::default(), |sum, stats| sum.merged(&stats))
         };
         for number in [0, 1, 3, 4, 5, 6] {

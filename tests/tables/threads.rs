@@ -58,8 +58,8 @@ fn table_bytes() -> Bytes {
 #[test]
 fn a_read_that_takes_long_holds_up_no_other_thread() {
     let bytes = table_bytes();
-    let layout = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap().layout();
-    let index_offset = layout.region(TablePart::Index).unwrap().offset;
+    let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+    let index_offset = table.region(TablePart::Index).unwrap().start;
     for (what, slow_from) in [("first data block", 0), ("index", index_offset)] {
         for options in
             [ReadOptions::default(), ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))]

@@ -78,7 +78,7 @@ fn a_poisoned_builder_refuses_everything() {
 
 #[test]
 fn a_key_out_of_order_or_twice_is_refused_and_the_table_is_as_if_it_had_not_been_offered() {
-    let table_id = sstfilter::sst::TableId::from_bytes([1; 16]);
+    let table_id = [1; 16];
     let build = |is_offered: bool| {
         let mut builder = TableBuilder::new(Vec::new(), &options().with_table_id(table_id)).unwrap();
         builder.add(b"b", b"1").unwrap();

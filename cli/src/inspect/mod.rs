@@ -4,6 +4,7 @@ pub(crate) mod foreign;
 mod overview;
 
 use core::fmt;
+use core::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -12,7 +13,7 @@ use foreign::ForeignFields;
 use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::sst::{LayoutRegion, Table, TableError, TableId};
+use sstfilter::sst::{Table, TableError, TablePart};
 use sstfilter::store::{FilterPart, sidecar_path};
 use sstfilter::{BlockInfo, FilterBlock};
 
@@ -20,7 +21,7 @@ use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading, Sidecar};
-use crate::output::{Outcome, Text, explained, in_options};
+use crate::output::{Outcome, Text, explained, hex, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::parts::HeldParts;
 use crate::probe::{BoundsArgs, FileProbes, KeyBatch, Times, probe_file};
@@ -352,7 +353,7 @@ impl SidecarFields {
         let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;
         let whole_keys = parts.whole_keys.then(String::new);
         Ok(Self {
-            table_id: TableId::from_bytes(table.id).to_string(),
+            table_id: hex(&table.id),
             table_bytes: table.bytes,
             table_checksum: format!("{:#010x}", table.checksum),
             key_parts: whole_keys.into_iter().chain(parts.extractors.iter().cloned()).collect(),
@@ -408,14 +409,18 @@ struct RegionFields {
 
 impl TableFields {
     fn new(path: &Path, table: &Table) -> Self {
-        let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
+        let region = |(part, at): (TablePart, Range<u64>)| RegionFields {
+            name: part.name(),
+            offset: at.start,
+            bytes: at.end - at.start,
+        };
         let (filters, names) = (table.filters(), &table.properties().filters.key_parts().extractors);
         let mut partitions = Partitions::of_table(table, path).as_ref().map(PartitionFields::new);
         partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names));
         Self {
-            table_id: table.table_id().to_string(),
+            table_id: hex(table.table_id()),
             properties: Properties::new(table),
-            layout: table.layout().regions.into_iter().map(region).collect(),
+            layout: table.layout().into_iter().map(region).collect(),
             filter: filters.block().map(|block| FilterFields::new(block).with_names(names)),
             partitions,
             filter_problem: table.filter_problem().as_ref().map(in_options),

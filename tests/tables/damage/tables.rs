@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::FilterPolicy;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TablePart};
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions, TablePart};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -25,7 +25,7 @@ impl Subject {
     /// policy and count have the same shape whatever their letter and id.
     fn new(policy: Option<&Arc<dyn FilterPolicy>>, count: u32, letter: char, id: u8) -> Self {
         let options = TableOptions::default().with_block_bytes(192).unwrap().with_restart_interval(4).unwrap();
-        let options = options.with_table_id(TableId::from_bytes([id; 16]));
+        let options = options.with_table_id([id; 16]);
         let options = match policy {
             Some(policy) => options.with_policy(policy.clone()),
             None => options.without_filter(),
@@ -68,8 +68,8 @@ fn parts(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
     let table = open(bytes.to_vec()).unwrap();
     let place = |offset: u64| usize::try_from(offset).unwrap();
     let mut parts = data_blocks(bytes, id);
-    let others = table.layout().regions.into_iter().filter(|region| region.part != TablePart::Data);
-    parts.extend(others.map(|region| place(region.offset)..place(region.offset + region.bytes)));
+    let others = table.layout().into_iter().filter(|(part, _)| *part != TablePart::Data);
+    parts.extend(others.map(|(_, region)| place(region.start)..place(region.end)));
     parts
 }
 
@@ -187,12 +187,11 @@ fn reads_are_right<'a>(table: &Table, root: &Subject, keys: impl Iterator<Item =
 /// missing. Without an index, a block that an earlier table of the same id had in the same place cannot be told from
 /// its own.
 fn salvage_is_right(table: &Table, root: &Subject, what: &str) {
-    let salvage = table.salvage();
-    if salvage.index_problem().is_some() {
+    if table.check_index().is_err() {
         return;
     }
     let mut left = root.entries.iter().peekable();
-    for next in salvage {
+    for next in table.salvage() {
         match next {
             Ok(entry) => {
                 let (key, value) = left.next().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSummary, TableWriter};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSummary, TableWriter};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
@@ -100,7 +100,7 @@ impl File {
         let probing = if random.one_in(6) { Probing::any(random) } else { probing.clone() };
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.to_le_bytes());
-        let options = options(&probing, entries.len(), random).with_table_id(TableId::from_bytes(id));
+        let options = options(&probing, entries.len(), random).with_table_id(id);
         let (place, summary) = match directory {
             None => {
                 let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
