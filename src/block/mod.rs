@@ -26,7 +26,7 @@ mod unopened;
 pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
 pub use bitmap::MatchBitmap;
-pub use dynamic::{DynamicFilter, RemoveKeys};
+pub use dynamic::DynamicFilter;
 pub(crate) use group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
 pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, encode_parts};
 pub use identity::LoadContext;
