@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BlockError, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FileId, FilterBlock, FilterError,
-    FilterKind, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts,
-    LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
+    FilterKind, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
+    LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::block_forge;

@@ -73,8 +73,7 @@ pub fn some_policy(entry: &KindEntry) -> KindPolicy {
 /// Any policy of the library with any options; `None` for those that it refuses.
 pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
     let is_checked = input.arbitrary()?;
-    let checked =
-        |policy: KindPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
+    let checked = |policy: KindPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
     let (kinds, number) = (kind::all(), input.int_in_range(0..=kind::all().len() + 2)?);
     Ok(match kinds.get(number) {
         Some(entry) => {

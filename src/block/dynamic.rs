@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::trailer::Trailer;
-use super::{FallbackReason, FilterBlock, LoadContext, MatchBitmap};
-use crate::codec::{AlignedBuffer, checksum};
+use super::{FilterBlock, LoadContext, MatchBitmap};
+use crate::codec::AlignedBuffer;
 use crate::error::FilterError;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
@@ -124,17 +124,7 @@ pub trait DynamicFilter: Dynamic {
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
-        let trailer = Trailer {
-            kind: self.block_kind(),
-            requested: self.block_kind(),
-            reason: FallbackReason::None,
-            identity: contents.hash_identity().into(),
-            shape,
-            payload_checksum: checksum(payload.as_slice()),
-            is_partition: false,
-            parts_bytes: 0,
-            has_whole_keys: true,
-        };
+        let trailer = Trailer::new(self.block_kind(), contents.hash_identity().into(), shape, &payload);
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 use super::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterBuilder};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
-use crate::codec::checksum;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
     BuildLimits, BuiltPayload, FilterKind, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
@@ -393,15 +392,11 @@ impl<K: Kind> Job<K> {
         }
         let held = HeldParts::of_field(&self.held);
         let trailer = Trailer {
-            kind: self.kind.id(),
             requested: self.requested,
             reason: self.reason,
-            identity: self.identity,
-            shape: shape.encode(keys),
-            payload_checksum: checksum(payload.as_slice()),
-            is_partition: false,
             parts_bytes: held.field_bytes(),
             has_whole_keys: held.has_whole_keys(),
+            ..Trailer::new(self.kind.id(), self.identity, shape.encode(keys), &payload)
         };
         let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;

@@ -9,7 +9,7 @@ use super::plan::MapPlan;
 use crate::block::BlockIdentity;
 use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
-use crate::codec::{AlignedBuffer, checksum};
+use crate::codec::AlignedBuffer;
 use crate::filter::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
 use crate::panics::Interruption;
@@ -226,16 +226,6 @@ impl RangeBuilder {
 }
 
 fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> Result<bytes::Bytes, BuildReason> {
-    let trailer = Trailer {
-        kind: FilterKind::RANGE,
-        requested: FilterKind::RANGE,
-        reason: FallbackReason::None,
-        identity,
-        shape: shape.encode(),
-        payload_checksum: checksum(payload.as_slice()),
-        is_partition: false,
-        parts_bytes: 0,
-        has_whole_keys: true,
-    };
+    let trailer = Trailer::new(FilterKind::RANGE, identity, shape.encode(), &payload);
     trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
 }

@@ -4,8 +4,9 @@ mod health;
 mod striped;
 
 pub use health::FilterHealth;
+use std::sync::Arc;
 use striped::CounterSlot;
-pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
+pub(crate) use striped::{StripedCounters, ThreadCounters};
 
 /// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
 /// that count for one filter write no common cache line.
@@ -33,10 +34,11 @@ enum Count {
 /// filter's positives.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
-    /// Probes of each filter.
-    pub(crate) probes: SharedCounter,
-    /// Those that this filter answered with "may be present".
-    pub(crate) positives: SharedCounter,
+    pub(crate) counters: Arc<StripedCounters>,
+    /// The counter of the probes of each filter.
+    pub(crate) probes: usize,
+    /// That of those that this filter answered with "may be present".
+    pub(crate) positives: usize,
 }
 
 impl FilterCounters {
@@ -100,10 +102,10 @@ impl FilterCounters {
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
-        if let Some(CountedBySet { probes, positives }) = self.in_set.as_deref() {
+        if let Some(CountedBySet { counters, probes, positives }) = self.in_set.as_deref() {
             // The part before the whole; see `StripedCounters::sum`.
-            let positives = positives.get();
-            let probes = probes.get();
+            let positives = counters.sum(*positives);
+            let probes = counters.sum(*probes);
             if is_usable {
                 stats.positives += positives;
                 stats.negatives += probes.saturating_sub(positives);
