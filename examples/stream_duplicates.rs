@@ -10,15 +10,14 @@
 
 use std::error::Error;
 
-use sstfilter::{
-    DynamicFilter, FalsePositiveRate, FilterError, HashIdentity, HealthLimits, KeyHash, KeyHasher, StandardBloom,
-};
+use sstfilter::{DynamicFilter, FalsePositiveRate, FilterError, HashIdentity, KeyHash, KeyHasher, StandardBloom};
 
 const PLANNED: u64 = 10_000;
 const EVENTS: u64 = 200_000;
 
 /// Tighter than the usual limits: several filters are probed, and their rates add up.
-const LIMITS: HealthLimits = HealthLimits::new(0.55, 0.02);
+const MAX_FILL_RATIO: f64 = 0.55;
+const MAX_FPR: f64 = 0.02;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let hasher = KeyHasher::default();
@@ -67,10 +66,10 @@ impl Seen {
         let was_seen = older.iter().any(|filter| filter.contains(event)) || !current.insert(event);
         // Reading the fill costs a pass over the filter: once in a while is enough.
         if number.is_multiple_of(1_000) {
-            let alarms = LIMITS.alarms(&current.health());
-            if !alarms.is_empty() {
+            let health = current.health();
+            if health.fill_ratio > MAX_FILL_RATIO || health.expected_fpr > MAX_FPR {
                 self.planned *= 2;
-                println!("at event {number}: {alarms:?}; the next filter is for {} events", self.planned);
+                println!("at event {number}: {health:?}; the next filter is for {} events", self.planned);
                 self.filters.push(StandardBloom::for_rate(
                     HashIdentity::default(),
                     self.planned,

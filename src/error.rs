@@ -6,6 +6,19 @@ use crate::hash::{HashId, HashIdentity};
 use crate::ids::{FileId, FilterKind};
 use crate::simd::InstructionSet;
 
+/// The message of each variant. A variant with several messages has a line for each case.
+macro_rules! messages {
+    ($error:ident { $($case:pat => $($message:expr),+;)+ }) => {
+        impl fmt::Display for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $($case => write!(f, $($message),+),)+
+                }
+            }
+        }
+    };
+}
+
 /// An invalid option, rejected when it is set, before any file is written.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -56,34 +69,21 @@ pub enum ConfigError {
     },
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BitsPerKey { got } => {
-                write!(f, "bits per key: expected a number from 1 to 100, got {got}")
-            }
-            Self::FalsePositiveRate { got } => {
-                write!(f, "false positive rate: expected a number between 0 and 1, both excluded, got {got}")
-            }
-            Self::RateOutOfRange { kind, least, most, got } => write!(
-                f,
-                "false positive rate of {kind} filters: expected {least:.3e} to {most}, got {got:e}; take another \
-                 kind"
-            ),
-            Self::SizeOutOfRange { kind, least, got } => {
-                write!(f, "size of {kind} filters: expected at least {least} bits per key, got {got}")
-            }
-            Self::InstructionSet { got } => {
-                let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
-                write!(
-                    f,
-                    "instruction set: expected one that this CPU and this build have ({}), got {got}",
-                    sets.join(", ")
-                )
-            }
-            Self::OutOfRange { option, expected, got } => write!(f, "{option}: expected {expected}, got {got}"),
-        }
-    }
+messages! { ConfigError {
+    Self::BitsPerKey { got } => "bits per key: expected a number from 1 to 100, got {got}";
+    Self::FalsePositiveRate { got } =>
+        "false positive rate: expected a number between 0 and 1, both excluded, got {got}";
+    Self::RateOutOfRange { kind, least, most, got } =>
+        "false positive rate of {kind} filters: expected {least:.3e} to {most}, got {got:e}; take another kind";
+    Self::SizeOutOfRange { kind, least, got } =>
+        "size of {kind} filters: expected at least {least} bits per key, got {got}";
+    Self::InstructionSet { got } =>
+        "instruction set: expected one that this CPU and this build have ({}), got {got}", instruction_sets();
+    Self::OutOfRange { option, expected, got } => "{option}: expected {expected}, got {got}";
+} }
+
+fn instruction_sets() -> String {
+    InstructionSet::available().map(InstructionSet::name).collect::<Vec<_>>().join(", ")
 }
 
 impl core::error::Error for ConfigError {}
@@ -254,162 +254,84 @@ pub enum BlockError {
     },
 }
 
-impl fmt::Display for BlockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooShort { expected, got } => {
-                write!(f, "filter block too short: expected at least {expected} bytes, got {got}")
-            }
-            Self::Magic { got } => {
-                write!(f, "not a filter block: expected the magic number 0x4653 at its end, got {got:#06x}")
-            }
-            Self::Version { expected, got } => {
-                write!(f, "filter block version: expected 1 to {expected}, got {got}; read it with a newer release")
-            }
-            Self::TrailerChecksum { expected, got } => {
-                write!(f, "filter block trailer is damaged: expected checksum {expected:#010x}, got {got:#010x}")
-            }
-            Self::PayloadChecksum { expected, got } => {
-                write!(f, "filter block payload is damaged: expected checksum {expected:#010x}, got {got:#010x}")
-            }
-            Self::Length { expected, got } => {
-                write!(f, "filter block length: expected {expected} bytes by its trailer, got {got}")
-            }
-            Self::UnknownKind { got } => {
-                write!(f, "filter kind: expected one that this release knows, got {got}")
-            }
-            Self::Kind { expected, got } => write!(f, "filter kind: expected {expected}, got {got}"),
-            Self::UnknownHash { got } => {
-                write!(f, "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release")
-            }
-            Self::Field { field, expected, got } => {
-                write!(f, "filter block field {field}: expected {expected}, got {got}")
-            }
-            Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
-            Self::FileMismatch { expected, got } => write_file_mismatch(f, *expected, *got),
-            Self::KnownKeyAbsent { hash } => write_known_key_absent(f, hash),
-            Self::ExtractorMismatch { expected, got } => {
-                write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
-            }
-            Self::PartNotHeld => f.write_str(
-                "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
-                     reader that names it (LoadContext::with_key_parts) and has a known key with one, if any, got another",
-            ),
-            Self::KnownKeysUnchecked { partition } => {
-                write!(
-                    f,
-                    "known keys: expected all partitions that must hold one to be read first \
-                     (PartitionIndex::check_known_keys), got partition {partition} unread"
-                )
-            }
-            Self::RangeFilter => write!(
-                f,
-                "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
-                 `range::RangeFilter`"
-            ),
-            Self::RangeExtractor { expected, got } => write_range_extractor(f, *expected, *got),
-            Self::Partition => write!(
-                f,
-                "filter block of one partition: expected a block of all of its file's keys; open it through its \
-                 container's top index"
-            ),
-            Self::Partitioned => {
-                write!(f, "filter of a file: expected one block, got a filter in partitions; probe it by key and hash")
-            }
-            Self::NotAPartition => {
-                write!(f, "filter block in the place of a partition: expected one that is marked as a partition")
-            }
-            Self::NotPartitioned { got } => {
-                write!(f, "not a partitioned filter: expected the magic number 0x5053 at its end, got {got:#06x}")
-            }
-            Self::IndexChecksum { expected, got } => {
-                write!(f, "top index of a partitioned filter: expected checksum {expected:#010x}, got {got:#010x}")
-            }
-            Self::PartitionChecksum { number, expected, got } => write!(
-                f,
-                "partition {number} of a filter is damaged or foreign: expected checksum {expected:#010x} by the top \
-                 index, got {got:#010x}"
-            ),
-            Self::PartitionLength { number, expected, got } => {
-                write!(f, "partition {number} of a filter: expected {expected} bytes by the top index, got {got}")
-            }
-            Self::PartitionWithoutFilter => write!(f, "no filter to probe: the partition was written without one"),
-            Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
-        }
-    }
-}
-
-/// A secret seed or a function of the caller's may have changed; the default hash cannot.
-fn write_known_key_absent(f: &mut fmt::Formatter<'_>, hash: &HashIdentity) -> fmt::Result {
-    if hash.id == HashId::Xxh3 {
-        return write!(
-            f,
-            "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
-             known to have, got \"absent\""
-        );
-    }
-    write!(
-        f,
+messages! { BlockError {
+    Self::TooShort { expected, got } => "filter block too short: expected at least {expected} bytes, got {got}";
+    Self::Magic { got } => "not a filter block: expected the magic number 0x4653 at its end, got {got:#06x}";
+    Self::Version { expected, got } =>
+        "filter block version: expected 1 to {expected}, got {got}; read it with a newer release";
+    Self::TrailerChecksum { expected, got } =>
+        "filter block trailer is damaged: expected checksum {expected:#010x}, got {got:#010x}";
+    Self::PayloadChecksum { expected, got } =>
+        "filter block payload is damaged: expected checksum {expected:#010x}, got {got:#010x}";
+    Self::Length { expected, got } => "filter block length: expected {expected} bytes by its trailer, got {got}";
+    Self::UnknownKind { got } => "filter kind: expected one that this release knows, got {got}";
+    Self::Kind { expected, got } => "filter kind: expected {expected}, got {got}";
+    Self::UnknownHash { got } =>
+        "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release";
+    Self::Field { field, expected, got } => "filter block field {field}: expected {expected}, got {got}";
+    // Fingerprints tell secret seeds apart.
+    Self::HashMismatch { expected: HashIdentity { id: HashId::Xxh3Secret, seed: own }, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
+        "filter block built with another secret seed (fingerprint {seed:#010x}, the reader's is {own:#010x})";
+    Self::HashMismatch { expected, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
+        "filter block built with a secret seed (fingerprint {seed:#010x}), which the reader was not given: its hash is \
+         {expected}; open with the hasher of that seed";
+    Self::HashMismatch { expected, got } =>
+        "filter block built with another hash: expected {expected}, got {got}";
+    Self::FileMismatch { expected: Some(expected), got: Some(got) } =>
+        "filter block of another file: expected one bound to the file of {expected}, got {got}";
+    Self::FileMismatch { expected: Some(expected), got: None } =>
+        "filter block of an unknown file: expected one bound to the file of {expected}, got one that is bound to \
+         none; give its builder the file id";
+    Self::FileMismatch { expected: None, got: Some(got) } =>
+        "filter block of a file: expected one that is bound to none, got one bound to the file of {got}; load it \
+         with the file id";
+    // Never constructed: two missing ids do not mismatch.
+    Self::FileMismatch { expected: None, got: None } =>
+        "filter block of another file: expected one that is bound to none, got the same";
+    // A secret seed or a function of the caller's may have changed; the default hash cannot.
+    Self::KnownKeyAbsent { hash: hash @ HashIdentity { id: HashId::Xxh3, .. } } =>
+        "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
+         known to have, got \"absent\"";
+    Self::KnownKeyAbsent { hash } =>
         "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
          its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
-         changed, or a function without its tag"
-    )
-}
-
-/// Says so when the reader has no extractor.
-fn write_range_extractor(f: &mut fmt::Formatter<'_>, expected: Option<u32>, got: u32) -> fmt::Result {
-    match expected {
-        Some(expected) => write!(
-            f,
-            "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
-             {got:#010x}"
-        ),
-        None => write!(
-            f,
-            "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
-             too; open it with that extractor"
-        ),
-    }
-}
-
-/// Distinguishes secret seeds by their fingerprints, and says so when the reader has none.
-fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got: &HashIdentity) -> fmt::Result {
-    match (expected.id, got.id) {
-        (HashId::Xxh3Secret, HashId::Xxh3Secret) => write!(
-            f,
-            "filter block built with another secret seed (fingerprint {:#010x}, the reader's is {:#010x})",
-            got.seed, expected.seed
-        ),
-        (_, HashId::Xxh3Secret) => write!(
-            f,
-            "filter block built with a secret seed (fingerprint {:#010x}), which the reader was not given: its hash is \
-             {expected}; open with the hasher of that seed",
-            got.seed
-        ),
-        _ => write!(f, "filter block built with another hash: expected {expected}, got {got}"),
-    }
-}
-
-/// Names the file that the filter belongs to, and what to do when an id is missing.
-fn write_file_mismatch(f: &mut fmt::Formatter<'_>, expected: Option<FileId>, got: Option<FileId>) -> fmt::Result {
-    match (expected, got) {
-        (Some(expected), Some(got)) => {
-            write!(f, "filter block of another file: expected one bound to the file of {expected}, got {got}")
-        }
-        (Some(expected), None) => write!(
-            f,
-            "filter block of an unknown file: expected one bound to the file of {expected}, got one that is bound to \
-             none; give its builder the file id"
-        ),
-        (None, Some(got)) => write!(
-            f,
-            "filter block of a file: expected one that is bound to none, got one bound to the file of {got}; load it \
-             with the file id"
-        ),
-        // Never constructed: two missing ids do not mismatch.
-        (None, None) => write!(f, "filter block of another file: expected one that is bound to none, got the same"),
-    }
-}
+         changed, or a function without its tag";
+    Self::ExtractorMismatch { expected, got } =>
+        "filter block built with other key extractors: expected one of {expected}, got {got}";
+    Self::PartNotHeld =>
+        "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
+         reader that names it (LoadContext::with_key_parts) and has a known key with one, if any, got another";
+    Self::KnownKeysUnchecked { partition } =>
+        "known keys: expected all partitions that must hold one to be read first \
+         (PartitionIndex::check_known_keys), got partition {partition} unread";
+    Self::RangeFilter =>
+        "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
+         `range::RangeFilter`";
+    Self::RangeExtractor { expected: Some(expected), got } =>
+        "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
+         {got:#010x}";
+    Self::RangeExtractor { expected: None, got } =>
+        "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
+         too; open it with that extractor";
+    Self::Partition =>
+        "filter block of one partition: expected a block of all of its file's keys; open it through its \
+         container's top index";
+    Self::Partitioned =>
+        "filter of a file: expected one block, got a filter in partitions; probe it by key and hash";
+    Self::NotAPartition =>
+        "filter block in the place of a partition: expected one that is marked as a partition";
+    Self::NotPartitioned { got } =>
+        "not a partitioned filter: expected the magic number 0x5053 at its end, got {got:#06x}";
+    Self::IndexChecksum { expected, got } =>
+        "top index of a partitioned filter: expected checksum {expected:#010x}, got {got:#010x}";
+    Self::PartitionChecksum { number, expected, got } =>
+        "partition {number} of a filter is damaged or foreign: expected checksum {expected:#010x} by the top \
+         index, got {got:#010x}";
+    Self::PartitionLength { number, expected, got } =>
+        "partition {number} of a filter: expected {expected} bytes by the top index, got {got}";
+    Self::PartitionWithoutFilter => "no filter to probe: the partition was written without one";
+    Self::Unreadable { reason } => "filter block could not be read: {reason}";
+} }
 
 impl core::error::Error for BlockError {}
 
@@ -441,10 +363,10 @@ pub enum FilterError {
     NotPresent,
     /// Two filters to be merged differ in size.
     ShapeMismatch {
-        /// The size of the filter merged into.
-        expected: BloomSize,
-        /// The size of the other.
-        got: BloomSize,
+        /// Bits of the filter merged into, and bits of each of its keys.
+        expected: (u64, u8),
+        /// Those of the other.
+        got: (u64, u8),
     },
     /// Two filters to be merged hold keys of different hashes.
     HashMismatch {
@@ -490,44 +412,29 @@ impl From<BlockError> for FilterError {
     }
 }
 
-impl fmt::Display for FilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoMemory { bytes } => write!(f, "allocation of {bytes} bytes for a filter failed"),
-            Self::TooLarge { most_bytes, got } => {
-                write!(f, "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys")
-            }
-            Self::Full { keys, places } => write!(
-                f,
-                "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one"
-            ),
-            Self::NotPresent => {
-                write!(f, "key to be removed: expected one that is in the filter, got one that is absent")
-            }
-            Self::ShapeMismatch { expected, got } => {
-                write!(f, "filters to be merged: expected the same size ({expected}), got {got}")
-            }
-            Self::HashMismatch { expected, got } => {
-                write!(f, "filters to be merged: expected keys of the same hash ({expected}), got {got}")
-            }
-            Self::PassesDiffer => write!(
-                f,
-                "keys that are read several times: expected the same ones each time, got others; read them from what does \
-                 not change"
-            ),
-            Self::CannotShrink { kind, block_bytes, most_bytes, least_bytes } => write!(
-                f,
-                "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {least_bytes} bytes, the \
-                 smallest size worth having, got {most_bytes}; drop the filter instead"
-            ),
-            Self::ConstructionFailed { salts } => {
-                write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())
-            }
-            Self::Block(error) => write!(f, "stored filter: {error}"),
-            Self::Config(error) => error.fmt(f),
-        }
-    }
-}
+messages! { FilterError {
+    Self::NoMemory { bytes } => "allocation of {bytes} bytes for a filter failed";
+    Self::TooLarge { most_bytes, got } =>
+        "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys";
+    Self::Full { keys, places } =>
+        "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one";
+    Self::NotPresent => "key to be removed: expected one that is in the filter, got one that is absent";
+    Self::ShapeMismatch { expected: (bits, per_key), got: (got_bits, got_per_key) } =>
+        "filters to be merged: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \
+         {got_per_key} for each key";
+    Self::HashMismatch { expected, got } =>
+        "filters to be merged: expected keys of the same hash ({expected}), got {got}";
+    Self::PassesDiffer =>
+        "keys that are read several times: expected the same ones each time, got others; read them from what does \
+         not change";
+    Self::CannotShrink { kind, block_bytes, most_bytes, least_bytes } =>
+        "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {least_bytes} bytes, the \
+         smallest size worth having, got {most_bytes}; drop the filter instead";
+    Self::ConstructionFailed { salts } =>
+        "filter construction failed in {} attempts, with salts {salts:?}", salts.len();
+    Self::Block(error) => "stored filter: {error}";
+    Self::Config(error) => "{error}";
+} }
 
 impl core::error::Error for FilterError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
@@ -536,21 +443,5 @@ impl core::error::Error for FilterError {
             Self::Config(error) => error.source(),
             _ => None,
         }
-    }
-}
-
-/// The size of a Bloom filter. Two filters can be merged only if their sizes are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BloomSize {
-    /// Bits of the filter.
-    pub bits: u64,
-    /// Bits of each key.
-    pub bits_per_key: u8,
-}
-
-impl fmt::Display for BloomSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bits, {} for each key", self.bits, self.bits_per_key)
     }
 }

@@ -64,9 +64,9 @@
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
 //! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
-//! | remove them, too | [`RemoveKeys`]: [`CountingBloom`], [`CuckooFilter`] |
+//! | remove them, too | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
 //! | let scans skip files | [`range`]: [`RangePolicy`](range::RangePolicy), [`RangeReader`](range::RangeReader) |
-//! | watch rates | [`FilterStats`], [`FilterHealth`], [`HealthLimits`] |
+//! | watch rates | [`FilterStats`], [`FilterHealth`] |
 //!
 //! # Modules
 //!
@@ -154,9 +154,9 @@ mod units;
 
 pub use block::{
     BlockInfo, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys,
+    LookupOutcome, MatchBitmap, MatchMatrix, Probe,
 };
-pub use error::{BlockError, BloomSize, ConfigError, FilterError};
+pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::binary_fuse::shape::FuseArity;
 pub use filter::counting_bloom::filter::CountingBloom;
 pub use filter::cuckoo::filter::CuckooFilter;
@@ -170,9 +170,9 @@ pub use hash::{
 pub use ids::FilterKind;
 pub use policy::{
     AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    KindPolicy, SelfCheck,
+    KindPolicy,
 };
-pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
+pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Compiles and runs the README's examples.

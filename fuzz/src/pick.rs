@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use sstfilter::kind::{self, KindEntry, RibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix,
-    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, SelfCheck, Sizing,
+    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, Sizing,
 };
 
 /// A size from 1 to 100 bits per key.
@@ -72,25 +72,26 @@ pub fn some_policy(entry: &KindEntry) -> KindPolicy {
 
 /// Any policy of the library with any options; `None` for those that it refuses.
 pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
-    let check = if input.arbitrary()? { SelfCheck::On } else { SelfCheck::Off };
+    let is_checked = input.arbitrary()?;
+    let checked = |policy: KindPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
     let (kinds, number) = (kind::all(), input.int_in_range(0..=kind::all().len() + 2)?);
     Ok(match kinds.get(number) {
         Some(entry) => {
             let policy = entry.configure(sizing(input)?);
             let (min_keys, max_keys) = (input.int_in_range(0..=1_100)?, input.arbitrary::<u32>()?.into());
             let policy = policy.map(|policy| policy.with_min_keys(min_keys).with_max_keys(max_keys));
-            policy.ok().map(|policy| Policy::Kind(policy.with_self_check(check), entry.has_exact_size))
+            policy.ok().map(|policy| Policy::Kind(checked(policy), entry.has_exact_size))
         }
         None if number == kinds.len() => AutoPolicy::new(sizing(input)?).ok().map(Policy::Auto),
         None if number == kinds.len() + 1 => KindPolicy::ribbon(rate(input)?).ok().map(|ribbon| {
-            let ribbon = ribbon.with_min_keys(0).with_self_check(check);
+            let ribbon = checked(ribbon.with_min_keys(0));
             Policy::Auto(AutoPolicy::from_parts(KindPolicy::default(), ribbon))
         }),
         None => {
             let ribbon = RibbonKind::same_rate_as_bloom(size(input)?);
             let attempts = input.int_in_range(0..=70)?;
             let ribbon = ribbon.and_then(|ribbon| ribbon.with_max_attempts(attempts));
-            ribbon.ok().map(|ribbon| Policy::Kind(KindPolicy::from(ribbon).with_self_check(check), false))
+            ribbon.ok().map(|ribbon| Policy::Kind(checked(KindPolicy::from(ribbon)), false))
         }
     })
 }

@@ -1,4 +1,6 @@
-//! The answers of one filter for many keys, or of many filters for one.
+//! The answers of one filter for many keys, of many filters for one, and of many filters for many keys.
+
+use super::group::{GROUP, bits_of};
 
 /// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for
 /// one key (bit `i` is set when filter `i` may contain it).
@@ -24,13 +26,9 @@ impl MatchBitmap {
     }
 
     /// Resets to `length` clear bits and returns the words for the caller to fill.
-    pub(super) fn cleared(&mut self, length: usize) -> &mut [u64] {
+    pub(crate) fn cleared(&mut self, length: usize) -> &mut [u64] {
         self.reset(length);
         &mut self.words
-    }
-
-    pub(crate) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        self.words.iter_mut()
     }
 
     /// Whether key `index` may be present.
@@ -63,5 +61,74 @@ impl MatchBitmap {
     /// The positions of the keys that may be present, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.length).filter(|&index| self.may_contain(index))
+    }
+}
+
+/// The answers of a set of filters for a batch of keys: one row per key, one bit per filter, set when the key may be
+/// present.
+///
+/// ```
+/// use sstfilter::MatchMatrix;
+///
+/// let matches = MatchMatrix::default();
+/// assert_eq!((matches.keys(), matches.filters(), matches.count()), (0, 0, 0));
+/// assert_eq!(matches.row(0).count(), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatchMatrix {
+    /// Row by row; each row starts at a word.
+    words: Vec<u64>,
+    keys: usize,
+    filters: usize,
+}
+
+impl MatchMatrix {
+    /// Clears all bits and makes `keys` rows of `filters` bits; the memory is reused.
+    pub(crate) fn reset(&mut self, keys: usize, filters: usize) {
+        self.words.clear();
+        self.words.resize(keys.saturating_mul(filters.div_ceil(GROUP)), 0);
+        (self.keys, self.filters) = (keys, filters);
+    }
+
+    /// The rows, each as words of 64 filters; none when there are no filters.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        self.words.chunks_mut(self.filters.div_ceil(GROUP).max(1))
+    }
+
+    fn row_words(&self, key: usize) -> &[u64] {
+        self.words.chunks(self.filters.div_ceil(GROUP).max(1)).nth(key).unwrap_or_default()
+    }
+
+    /// Whether the file of filter `filter` may contain key `key`.
+    ///
+    /// An index beyond the ends is a caller's bug, but a read path should not panic over it. It answers `true`, "may be
+    /// present", which costs a search and never loses a key.
+    #[must_use]
+    pub fn may_contain(&self, key: usize, filter: usize) -> bool {
+        let word = self.row_words(key).get(filter / GROUP).filter(|_| filter < self.filters);
+        word.is_none_or(|word| word >> (filter % GROUP) & 1 == 1)
+    }
+
+    /// The positions of the filters that may contain key `key`, ascending; none beyond the last key.
+    pub fn row(&self, key: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..).zip(self.row_words(key)).flat_map(|(group, &word)| bits_of(word).map(move |bit| group * GROUP + bit))
+    }
+
+    /// Number of keys.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Number of filters.
+    #[must_use]
+    pub fn filters(&self) -> usize {
+        self.filters
+    }
+
+    /// Number of pairs of a key and a filter that may contain it.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::trailer::Trailer;
-use super::{FallbackReason, FilterBlock, LoadContext, MatchBitmap};
-use crate::codec::{AlignedBuffer, checksum};
+use super::{FilterBlock, LoadContext, MatchBitmap};
+use crate::codec::AlignedBuffer;
 use crate::error::FilterError;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
@@ -13,7 +13,7 @@ use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
 use crate::filter::{FilterKind, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
-use crate::stats::{FilterHealth, HealthLimits};
+use crate::stats::FilterHealth;
 
 /// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
 /// [`CuckooFilter`].
@@ -22,8 +22,8 @@ use crate::stats::{FilterHealth, HealthLimits};
 /// health. Each type also has inherent `insert`, `insert_all` and `contains`, so plain use needs no trait. Their
 /// signatures differ: a Bloom filter always accepts a key and tells whether it was new, a cuckoo filter can be full,
 /// and many threads insert into a [`RegisterBlockedBloom`] through a shared reference. Generic code uses
-/// [`try_insert`](Self::try_insert) instead. Two kinds also remove keys: [`RemoveKeys`]. Two kinds merge filters with
-/// an inherent `union`.
+/// [`try_insert`](Self::try_insert) instead. Two kinds also remove keys, with an inherent `remove`: [`CountingBloom`]
+/// and [`CuckooFilter`]. Two kinds merge filters with an inherent `union`.
 ///
 /// Only this crate implements the trait.
 ///
@@ -35,7 +35,7 @@ use crate::stats::{FilterHealth, HealthLimits};
 ///     for key in 0..500_u32 {
 ///         filter.try_insert(hasher.hash(&key.to_le_bytes()))?;
 ///     }
-///     assert!(filter.health_limits().alarms(&filter.health()).is_empty());
+///     assert!(!filter.health().is_overfull());
 ///     filter.to_block()
 /// }
 ///
@@ -103,11 +103,6 @@ pub trait DynamicFilter: Dynamic {
         self.measure_health()
     }
 
-    /// The default limits for its kind.
-    fn health_limits(&self) -> HealthLimits {
-        if self.kind() == FilterKind::CUCKOO { HealthLimits::CUCKOO } else { HealthLimits::BLOOM }
-    }
-
     /// The expected false positive rate once the filter has `keys` distinct keys.
     fn expected_fpr(&self, keys: u64) -> f64 {
         self.contents().expected_fpr(keys)
@@ -129,17 +124,7 @@ pub trait DynamicFilter: Dynamic {
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
-        let trailer = Trailer {
-            kind: self.block_kind(),
-            requested: self.block_kind(),
-            reason: FallbackReason::None,
-            identity: contents.hash_identity().into(),
-            shape,
-            payload_checksum: checksum(payload.as_slice()),
-            is_partition: false,
-            parts_bytes: 0,
-            has_whole_keys: true,
-        };
+        let trailer = Trailer::new(self.block_kind(), contents.hash_identity().into(), shape, &payload);
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
@@ -163,35 +148,10 @@ pub trait DynamicFilter: Dynamic {
     }
 }
 
-/// A filter that also removes keys.
-pub trait RemoveKeys: DynamicFilter {
-    /// Removes a key, once.
-    ///
-    /// **Never remove a key that was not inserted.** If it is a false positive, its removal makes the filter answer
-    /// "absent" for keys that are present.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::NotPresent`] when the key is certainly absent; the filter is then unchanged.
-    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError>;
-}
-
 impl DynamicFilter for StandardBloom {}
 impl DynamicFilter for CountingBloom {}
 impl DynamicFilter for RegisterBlockedBloom {}
 impl DynamicFilter for CuckooFilter {}
-
-impl RemoveKeys for CountingBloom {
-    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.remove(hash)
-    }
-}
-
-impl RemoveKeys for CuckooFilter {
-    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.remove(hash)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::bitmap::MatchBitmap;
 use super::held::{HeldParts, PART_NOT_HELD};
 use super::identity::{BlockIdentity, LoadContext};
-use super::info::BlockInfo;
-use super::probe::Probe;
-use super::trailer::Trailer;
+use super::reader::Probe;
+use super::reason::FallbackReason;
+use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
-use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, batch};
+use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, ShapeFields, batch};
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
@@ -114,6 +114,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if trailer.is_partition {
             return Err(BlockError::Partition);
         }
+        Self::with_trailer(data, trailer, kinds)
+    }
+
+    fn with_trailer(data: D, trailer: Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
         let shape = open_shape(&trailer, any);
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
@@ -159,10 +163,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if trailer.identity.hash != hash {
             return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
         }
-        let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
-        let shape = open_shape(&trailer, any);
-        let block = Self { data, is_verified: true, trailer, shape, answered: u64::MAX };
-        block.verify()?;
+        let block = Self::with_trailer(data, trailer, kinds)?.verified()?;
         let sum = block.checksum_without_last();
         Ok((block.trailer, block.shape, sum))
     }
@@ -344,6 +345,72 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// must answer "may be present" then.
     pub(super) fn payload(&self) -> &[u8] {
         self.shape.payload(self.data.as_ref()).unwrap_or_default()
+    }
+}
+
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BlockInfo {
+    /// Version of the format.
+    pub format_version: u8,
+    /// Kind of the filter.
+    pub kind: FilterKind,
+    /// Kind that the policy requested.
+    pub requested: FilterKind,
+    /// Why `kind` is not `requested`.
+    pub reason: FallbackReason,
+    /// The hash it is probed with.
+    pub hash: HashIdentity,
+    /// The file that the block is bound to; `None` in an unbound block.
+    pub file: Option<FileId>,
+    /// Whether whole keys are in it, as in every block but those of extracted parts alone.
+    pub whole_keys: bool,
+    /// The domains of the extractors whose parts are in it: [`Domain::new`] of their names.
+    pub extractors: Vec<Domain>,
+    /// The salt with which the build succeeded.
+    pub salt: u8,
+    /// Distinct keys. A Bloom filter counts repeated keys again unless they were adjacent; a register-blocked Bloom
+    /// filter estimates.
+    pub keys: u64,
+    /// Bytes of the whole block.
+    pub block_bytes: u64,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// CRC32C of the payload, as stored.
+    pub payload_checksum: u32,
+    /// The kind's parameters by name: probes and lines, or columns, layers and slots.
+    pub shape: ShapeFields,
+    /// Expected false positive rate, from 0 to 1.
+    pub expected_fpr: f64,
+}
+
+impl BlockInfo {
+    pub(super) fn new(trailer: &Trailer, held: HeldParts<'_>, shape: &AnyShape) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            kind: trailer.kind,
+            requested: trailer.requested,
+            reason: trailer.reason,
+            hash: trailer.identity.hash,
+            file: trailer.identity.file,
+            whole_keys: held.has_whole_keys(),
+            extractors: held.domains().collect(),
+            salt: trailer.shape.salt,
+            keys: trailer.shape.keys,
+            block_bytes: trailer.block_bytes(),
+            payload_bytes: trailer.shape.payload_bytes,
+            payload_checksum: trailer.payload_checksum,
+            shape: shape.describe(),
+            expected_fpr: shape.expected_fpr(trailer.shape.keys),
+        }
+    }
+
+    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.block_bytes as f64 * 8.0 / self.keys as f64
     }
 }
 

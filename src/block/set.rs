@@ -3,13 +3,12 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::bitmap::MatchBitmap;
+use super::bitmap::{MatchBitmap, MatchMatrix};
 use super::group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of};
-use super::matrix::MatchMatrix;
 use super::reader::FilterReader;
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
-use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
+use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
 
 /// The filters of many files, in an order of the owner's choice, probed together for a key.
 ///
@@ -77,9 +76,8 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
         let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.for_hash(hash)).collect();
         let counters = Arc::new(StripedCounters::new(positives_of(filters.len())));
         for (index, filter) in filters.iter_mut().enumerate() {
-            let probes = SharedCounter::new(&counters, PROBES);
-            let positives = SharedCounter::new(&counters, positives_of(index));
-            filter.enter_set(CountedBySet { probes, positives });
+            let (counters, probes, positives) = (counters.clone(), PROBES, positives_of(index));
+            filter.enter_set(CountedBySet { counters, probes, positives });
             FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
         }
         let residency = CacheResidency::of(&groups);
@@ -90,12 +88,12 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
 impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it.
     pub fn matches(&self, hash: KeyHash, matches: &mut MatchBitmap) {
-        matches.reset(self.filters.len());
+        let words = matches.cleared(self.filters.len());
         let counters = self.counters.of_thread();
         counters.add(PROBES, 1);
         let mut key = PreparedKey::new(hash);
         self.prefetch_from_memory(0, hash);
-        for (index, (word, group)) in matches.words_mut().zip(&self.groups).enumerate() {
+        for (index, (word, group)) in words.iter_mut().zip(&self.groups).enumerate() {
             self.prefetch_from_memory(index + 1, hash);
             *word = group.probe(&mut key, group.all());
             count_positives(counters, index, *word);
@@ -105,8 +103,8 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
     /// have such a key. A file whose filter answers for no part of the prefix may.
     pub fn matches_prefix(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
-        matches.reset(self.filters.len());
-        for (word, filters) in matches.words_mut().zip(self.filters.chunks(GROUP)) {
+        let words = matches.cleared(self.filters.len());
+        for (word, filters) in words.iter_mut().zip(self.filters.chunks(GROUP)) {
             for (bit, filter) in filters.iter().enumerate() {
                 *word |= u64::from(!filter.probe_prefix(prefix).is_absent()) << bit;
             }

@@ -74,6 +74,21 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
+    /// The trailer of an ordinary block: of whole keys, and of the kind that was requested.
+    pub(crate) fn new(kind: FilterKind, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
+        Self {
+            kind,
+            requested: kind,
+            reason: FallbackReason::None,
+            identity,
+            shape,
+            payload_checksum: checksum(payload.as_slice()),
+            is_partition: false,
+            parts_bytes: 0,
+            has_whole_keys: true,
+        }
+    }
+
     /// Bytes after the payload of an unbound block with `param_words` parameter words.
     pub(crate) const fn tail_bytes(param_words: u8) -> usize {
         TRAILER_BYTES + param_words as usize * 4

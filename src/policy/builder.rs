@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use super::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
+use super::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterBuilder};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
-use crate::codec::checksum;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
     BuildLimits, BuiltPayload, FilterKind, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
@@ -20,7 +19,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 /// What a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    pub(super) self_check: SelfCheck,
+    pub(super) is_self_checked: bool,
     pub(super) min_keys: u64,
     pub(super) max_keys: u64,
     pub(super) fallback_size: BitsPerKey,
@@ -30,7 +29,7 @@ impl Rules {
     /// The default rules for a kind.
     pub(super) fn of<K: Kind>(kind: &K) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
-        Self { self_check: SelfCheck::Off, min_keys: K::DEFAULT_MIN_KEYS, max_keys: MAX_KEYS, fallback_size }
+        Self { is_self_checked: false, min_keys: K::DEFAULT_MIN_KEYS, max_keys: MAX_KEYS, fallback_size }
     }
 
     /// The plan of a filter of `keys` keys, or the reason to fall back to blocked Bloom. The order of the checks is
@@ -121,7 +120,7 @@ impl<K: Kind> Job<K> {
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end.
-        let plan = plan.filter(|_| self.rules.self_check == SelfCheck::Off);
+        let plan = plan.filter(|_| !self.rules.is_self_checked);
         let state = match plan.and_then(|plan| Some((self.kind.stream(&plan, self.limits)?, plan))) {
             Some((stream, plan)) => State::Streaming { plan, stream, last: None, distinct: 0 },
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
@@ -378,7 +377,7 @@ impl<K: Kind> Job<K> {
             return Err(FallbackReason::NotSmaller);
         }
         let contains_all = |block: &[u8]| contains_all(block, &shape, hashes);
-        if self.rules.self_check == SelfCheck::On && !built.block.as_deref().is_some_and(contains_all) {
+        if self.rules.is_self_checked && !built.block.as_deref().is_some_and(contains_all) {
             return Err(FallbackReason::SelfCheckFailed);
         }
         Ok(built)
@@ -393,15 +392,11 @@ impl<K: Kind> Job<K> {
         }
         let held = HeldParts::of_field(&self.held);
         let trailer = Trailer {
-            kind: self.kind.id(),
             requested: self.requested,
             reason: self.reason,
-            identity: self.identity,
-            shape: shape.encode(keys),
-            payload_checksum: checksum(payload.as_slice()),
-            is_partition: false,
             parts_bytes: held.field_bytes(),
             has_whole_keys: held.has_whole_keys(),
+            ..Trailer::new(self.kind.id(), self.identity, shape.encode(keys), &payload)
         };
         let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;

@@ -1,7 +1,7 @@
 //! The policy that gives every file the same kind.
 
 use super::builder::{Job, Rules, thread_bytes};
-use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
+use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::shape::FuseArity;
@@ -185,7 +185,7 @@ impl KindPolicy {
     /// [`ConfigError::OutOfRange`] where the kind has a number below 128, which is the library's.
     pub fn user_defined(kind: impl UserKind) -> Result<Self, ConfigError> {
         // The library's kinds are covered by its tests, a user's kind is not: one probe per key finds a lost key.
-        Ok(Self::new(AnyKind::User(GuardedKind::new(kind)?)).with_self_check(SelfCheck::On))
+        Ok(Self::new(AnyKind::User(GuardedKind::new(kind)?)).with_self_check())
     }
 
     fn new(kind: AnyKind) -> Self {
@@ -193,10 +193,20 @@ impl KindPolicy {
         Self { kind, rules }
     }
 
-    /// Sets whether finished filters are probed for all of their keys.
+    /// Probes finished filters for all of their keys. A filter that answers "absent" for one is not used. By default,
+    /// only [user-defined](Self::user_defined) kinds are checked.
+    ///
+    /// It costs one probe per key, and makes Bloom builders buffer their hashes.
     #[must_use]
-    pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
-        self.rules.self_check = self_check;
+    pub fn with_self_check(mut self) -> Self {
+        self.rules.is_self_checked = true;
+        self
+    }
+
+    /// Returns finished filters without probing them for their keys.
+    #[must_use]
+    pub fn without_self_check(mut self) -> Self {
+        self.rules.is_self_checked = false;
         self
     }
 

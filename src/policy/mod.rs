@@ -228,16 +228,3 @@ pub enum BuildPurpose {
     /// A file is built outside the engine and ingested whole.
     Ingest,
 }
-
-/// Whether a finished filter is probed for each of its keys before it is returned.
-///
-/// It costs one probe per key, and makes Bloom builders buffer their hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SelfCheck {
-    /// No self-check.
-    #[default]
-    Off,
-    /// Probe for every key; a filter that answers "absent" for one is not used.
-    On,
-}

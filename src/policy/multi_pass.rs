@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::builder::Job;
 use super::kind_policy::AnyKind;
-use super::{BuiltFilter, KindPolicy, SelfCheck};
+use super::{BuiltFilter, KindPolicy};
 use crate::block::FallbackReason;
 use crate::block::FilterBlock;
 use crate::error::FilterError;
@@ -94,7 +94,7 @@ impl Job<BinaryFuseKind> {
             BuildFailure::AttemptsExhausted | BuildFailure::NotSmaller => construction_failed(),
         })?;
         let mut built = self.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
-        if self.rules.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
+        if self.rules.is_self_checked && !contains_each(built.block.as_deref(), read()) {
             return Err(construction_failed());
         }
         if passes.have_differed.get() {

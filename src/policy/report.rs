@@ -27,28 +27,19 @@ impl BuiltFilter {
         Self { block, report }
     }
 
-    /// The filter if it holds these parts of keys, but for those of unstable extractors; otherwise none. A builder of
-    /// the engine's own may hash whole keys, or call [`add_hash`](super::FilterBuilder::add_hash), whatever its context
-    /// says.
-    pub(crate) fn with_parts(self, parts: &KeyParts) -> Self {
-        let expected = encode_parts(&parts.without(&self.report.unstable_extractors));
-        let holds = |block: &Bytes| match Trailer::decode(block) {
-            Ok(trailer) => trailer.held_parts(block).field() == expected,
-            // Whoever reads it refuses it.
-            Err(_) => true,
+    /// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to
+    /// this file; otherwise none. A builder of the engine's own may hash whole keys, or call
+    /// [`add_hash`](super::FilterBuilder::add_hash), whatever its context says.
+    pub(crate) fn checked(self, parts: &KeyParts, hash: HashIdentity, file: FileId) -> Self {
+        let identity = BlockIdentity { hash, file: Some(file) };
+        let held = encode_parts(&parts.without(&self.report.unstable_extractors));
+        let is_as_requested = |block: &Bytes| {
+            let trailer = Trailer::decode(block);
+            trailer.is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held)
         };
-        if self.block.as_ref().is_none_or(holds) { self } else { self.refused() }
-    }
-
-    /// The filter if its block is bound to this file, and of this hash; otherwise none.
-    pub(crate) fn bound_as(self, hash: HashIdentity, file: FileId) -> Self {
-        let expected = BlockIdentity { hash, file: Some(file) };
-        let is_bound = |block: &Bytes| Trailer::decode(block).is_ok_and(|trailer| trailer.identity == expected);
-        if self.block.as_ref().is_none_or(is_bound) { self } else { self.refused() }
-    }
-
-    /// There is no filter, because its builder has not built what its context says.
-    fn refused(self) -> Self {
+        if self.block.as_ref().is_none_or(is_as_requested) {
+            return self;
+        }
         let reason = FallbackReason::ConstructionFailed.into();
         let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
         Self { block: None, report }

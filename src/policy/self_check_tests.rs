@@ -2,7 +2,7 @@
 //! nothing, or whose finding is ignored, so that a filter with a false negative is returned.
 
 use super::builder::{Job, Rules};
-use super::{BuildContext, BuiltFilter, SelfCheck};
+use super::{BuildContext, BuiltFilter};
 use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
 use crate::filter::binary_fuse::shape::FuseArity;
@@ -14,13 +14,16 @@ use crate::units::Sizing;
 
 const KEYS: u64 = 1_000;
 
+const CHECKED: bool = true;
+const UNCHECKED: bool = false;
+
 fn hashes() -> impl Iterator<Item = KeyHash> {
     (0..KEYS).map(KeyHash::mix)
 }
 
-fn build_with(kind: &impl Kind, self_check: SelfCheck) -> BuiltFilter {
+fn build_with(kind: &impl Kind, is_self_checked: bool) -> BuiltFilter {
     let context = BuildContext::new(&KeyHasher::default());
-    let rules = Rules { self_check, ..Rules::of(kind) };
+    let rules = Rules { is_self_checked, ..Rules::of(kind) };
     let identity = BlockIdentity::from(context.hasher.identity());
     let mut builder = Job::new(kind, rules, identity, BuildLimits::default()).builder(&context);
     builder.add_hashes(&hashes().collect::<Vec<_>>());
@@ -48,9 +51,9 @@ struct DamagedFuse {
     only_single_attempts: bool,
 }
 
-fn build_damaged_fuse(self_check: SelfCheck, only_single_attempts: bool) -> BuiltFilter {
+fn build_damaged_fuse(is_self_checked: bool, only_single_attempts: bool) -> BuiltFilter {
     let sound = BinaryFuseKind::new(FuseArity::Three, Sizing::FingerprintBits(8)).unwrap();
-    build_with(&DamagedFuse { sound, only_single_attempts }, self_check)
+    build_with(&DamagedFuse { sound, only_single_attempts }, is_self_checked)
 }
 
 impl Kind for DamagedFuse {
@@ -96,22 +99,22 @@ impl Kind for DamagedFuse {
 
 #[test]
 fn a_filter_that_fails_its_self_check_gives_bloom() {
-    let built = build_damaged_fuse(SelfCheck::On, false);
+    let built = build_damaged_fuse(CHECKED, false);
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);
     assert_eq!((built.report.requested, built.report.used), (FilterKind::BINARY_FUSE, Some(FilterKind::BLOCKED_BLOOM)));
     assert_eq!(denied(&built), 0);
     let info = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
     assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::SelfCheckFailed));
     // That the damage is one, and that the check is what finds it.
-    assert!(denied(&build_damaged_fuse(SelfCheck::Off, false)) > 0);
+    assert!(denied(&build_damaged_fuse(UNCHECKED, false)) > 0);
 }
 
 #[test]
 fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
-    let built = build_damaged_fuse(SelfCheck::On, true);
+    let built = build_damaged_fuse(CHECKED, true);
     assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None.into()));
     assert_eq!(denied(&built), 0);
-    assert!(denied(&build_damaged_fuse(SelfCheck::Off, true)) > 0);
+    assert!(denied(&build_damaged_fuse(UNCHECKED, true)) > 0);
 }
 
 /// Blocked Bloom filters that lose a bit at the end.
@@ -159,9 +162,9 @@ impl StreamedPayload for DamagedBits {
 
 #[test]
 fn a_bloom_filter_that_fails_its_self_check_is_left_out() {
-    let build = |self_check| build_with(&DamagedBloom(BlockedBloomKind::default()), self_check);
-    let built = build(SelfCheck::On);
+    let build = |is_self_checked| build_with(&DamagedBloom(BlockedBloomKind::default()), is_self_checked);
+    let built = build(CHECKED);
     assert_eq!((built.block, built.report.used), (None, None));
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);
-    assert!(denied(&build(SelfCheck::Off)) > 0);
+    assert!(denied(&build(UNCHECKED)) > 0);
 }

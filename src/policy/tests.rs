@@ -1,6 +1,6 @@
 //! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
 
-use super::{BuildContext, BuildReason, BuiltFilter, KindPolicy, SelfCheck};
+use super::{BuildContext, BuildReason, BuiltFilter, KindPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
@@ -88,7 +88,7 @@ fn an_absurd_expectation_does_not_allocate_it() {
 
 #[test]
 fn a_self_check_asks_the_finished_filter_for_every_key() {
-    let policy = KindPolicy::default().with_self_check(SelfCheck::On);
+    let policy = KindPolicy::default().with_self_check();
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(3);
     let mut builder = policy.builder(&context);
     (0..3).for_each(|key| builder.add_hash(KeyHash::mix(key)));
@@ -149,7 +149,7 @@ fn a_rate_that_only_a_huge_register_blocked_filter_has_gets_bloom() {
 fn a_self_check_passes_and_says_nothing() {
     for entry in crate::kind::all() {
         let policy = some_policy(entry).with_min_keys(0);
-        let policy = policy.with_self_check(SelfCheck::On);
+        let policy = policy.with_self_check();
         let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_expected_keys(1_500));
         (0..1_500).for_each(|key| builder.add_hash(KeyHash::mix(key)));
         let report = builder.finish().report;
@@ -214,7 +214,7 @@ fn outcome(policy: &KindPolicy, keys: u64, memory_budget: u64) -> (Option<Filter
 #[test]
 fn a_memory_budget_that_is_too_small_leads_to_bloom() {
     for entry in crate::kind::all() {
-        let policy = some_policy(entry).with_self_check(SelfCheck::On);
+        let policy = some_policy(entry).with_self_check();
         let needed = policy.plan(10_000, None).unwrap().build_bytes;
         assert_eq!(outcome(&policy, 10_000, needed), (Some(entry.id), FallbackReason::None), "{}", entry.name);
         if let Some(too_little) = needed.checked_sub(1) {

@@ -131,9 +131,9 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 
     /// Probes for many ranges at once; `matches` then holds the answers in their order.
     pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
-        matches.reset(ranges.len());
+        let words = matches.cleared(ranges.len());
         let view = self.view();
-        for (ranges, word) in ranges.chunks(64).zip(matches.words_mut()) {
+        for (ranges, word) in ranges.chunks(64).zip(words) {
             *word = match view {
                 Some(view) => simd::may_hold_each(view, ranges),
                 None => u64::MAX >> (64 - ranges.len()),

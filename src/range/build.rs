@@ -9,7 +9,7 @@ use super::ordered::build::OrderedBuilder;
 use super::plan::MapPlan;
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason};
-use crate::codec::{AlignedBuffer, checksum};
+use crate::codec::AlignedBuffer;
 use crate::filter::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
 use crate::panics::Interruption;
@@ -190,17 +190,7 @@ impl RangeBuilder {
         }
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
-        let trailer = Trailer {
-            kind: FilterKind::RANGE,
-            requested: FilterKind::RANGE,
-            reason: FallbackReason::None,
-            identity: self.identity,
-            shape: shape.encode(),
-            payload_checksum: checksum(payload.as_slice()),
-            is_partition: false,
-            parts_bytes: 0,
-            has_whole_keys: true,
-        };
+        let trailer = Trailer::new(FilterKind::RANGE, self.identity, shape.encode(), &payload);
         trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
     }
 }

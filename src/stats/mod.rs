@@ -3,9 +3,10 @@
 mod health;
 mod striped;
 
-pub use health::{FilterHealth, HealthAlarm, HealthLimits};
+pub use health::FilterHealth;
+use std::sync::Arc;
 use striped::CounterSlot;
-pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
+pub(crate) use striped::{StripedCounters, ThreadCounters};
 
 /// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
 /// that count for one filter write no common cache line.
@@ -33,10 +34,11 @@ enum Count {
 /// filter's positives.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
-    /// Probes of each filter.
-    pub(crate) probes: SharedCounter,
-    /// Those that this filter answered with "may be present".
-    pub(crate) positives: SharedCounter,
+    pub(crate) counters: Arc<StripedCounters>,
+    /// The counter of the probes of each filter.
+    pub(crate) probes: usize,
+    /// That of those that this filter answered with "may be present".
+    pub(crate) positives: usize,
 }
 
 impl FilterCounters {
@@ -100,10 +102,10 @@ impl FilterCounters {
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
-        if let Some(CountedBySet { probes, positives }) = self.in_set.as_deref() {
+        if let Some(CountedBySet { counters, probes, positives }) = self.in_set.as_deref() {
             // The part before the whole; see `StripedCounters::sum`.
-            let positives = positives.get();
-            let probes = probes.get();
+            let positives = counters.sum(*positives);
+            let probes = counters.sum(*probes);
             if is_usable {
                 stats.positives += positives;
                 stats.negatives += probes.saturating_sub(positives);
@@ -193,14 +195,15 @@ impl FilterStats {
         Some((low, high))
     }
 
-    /// An alarm when chance no longer explains the observed rate: the expected rate lies outside the
-    /// interval of four standard errors.
+    /// The observed rate, when chance no longer explains it: the expected rate lies outside the interval of four
+    /// standard errors.
+    ///
+    /// A rate above the expected one means an overfull filter, badly mixed or hostile hashes, or the same false
+    /// positive queried repeatedly; one below it, the same negative keys queried repeatedly.
     #[must_use]
-    pub fn alarm(&self, expected_fpr: f64) -> Option<FprAlarm> {
+    pub fn alarm(&self, expected_fpr: f64) -> Option<f64> {
         let (low, high) = self.fpr_interval(ALARM_SIGMAS)?;
-        let observed = self.observed_fpr()?;
-        let is_unlikely = expected_fpr < low || expected_fpr > high;
-        is_unlikely.then_some(FprAlarm { observed, expected: expected_fpr })
+        self.observed_fpr().filter(|_| expected_fpr < low || expected_fpr > high)
     }
 
     /// The counts of both.
@@ -243,25 +246,6 @@ fn wilson_interval(hits: u64, misses: u64, sigmas: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// An observed false positive rate that chance does not explain.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct FprAlarm {
-    /// The observed share of false positives.
-    pub observed: f64,
-    /// The expected share.
-    pub expected: f64,
-}
-
-impl FprAlarm {
-    /// Whether there are too many false positives: an overfull filter, badly mixed or hostile hashes, or the same false
-    /// positive queried repeatedly. There are too few where the same negative keys are queried repeatedly.
-    #[must_use]
-    pub fn is_above_expected(&self) -> bool {
-        self.observed > self.expected
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,12 +282,12 @@ mod tests {
         // A filter of 1 % whose positives nobody looked up, because a newer file had the keys.
         let open = FilterStats { negatives: 9_900, positives: 100, ..FilterStats::default() };
         assert_eq!((open.observed_fpr(), open.alarm(0.01)), (Some(0.0), None));
-        assert_eq!(open.alarm(0.1).map(|alarm| alarm.is_above_expected()), Some(false));
+        assert_eq!(open.alarm(0.1).map(|rate| rate > 0.1), Some(false));
         let looked_up = FilterStats { true_positives: 100, ..open };
-        assert_eq!(looked_up.alarm(0.01).map(|alarm| alarm.is_above_expected()), Some(false));
+        assert_eq!(looked_up.alarm(0.01).map(|rate| rate > 0.01), Some(false));
         // Nor to find it high enough: false ones among a few are enough for that.
         let high = FilterStats { negatives: 900, positives: 200, false_positives: 100, ..FilterStats::default() };
-        assert_eq!(high.alarm(0.01).map(|alarm| alarm.is_above_expected()), Some(true));
+        assert_eq!(high.alarm(0.01).map(|rate| rate > 0.01), Some(true));
     }
 
     #[test]
@@ -320,8 +304,8 @@ mod tests {
 
     #[test]
     fn alarms_name_the_direction() {
-        assert!(stats(900, 100).alarm(0.01).unwrap().is_above_expected());
-        assert!(!stats(100_000, 1).alarm(0.01).unwrap().is_above_expected());
+        assert!(stats(900, 100).alarm(0.01).is_some_and(|rate| rate > 0.01));
+        assert!(stats(100_000, 1).alarm(0.01).is_some_and(|rate| rate < 0.01));
         assert_eq!(stats(5, 1).alarm(0.01), None);
     }
 

@@ -7,7 +7,6 @@
 //! a gain that a whole lookup shows.
 
 use core::cell::Cell;
-use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -138,28 +137,6 @@ fn add(counter: &AtomicU64, more: u64, is_owned: bool) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
     } else {
         counter.fetch_add(more, Ordering::Release);
-    }
-}
-
-/// One counter of a set, or the sum of several.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedCounter {
-    counters: Arc<StripedCounters>,
-    indices: Range<usize>,
-}
-
-impl SharedCounter {
-    pub(crate) fn new(counters: &Arc<StripedCounters>, index: usize) -> Self {
-        Self::sum_of(counters, index..index + 1)
-    }
-
-    /// The sum of the counters at `indices`.
-    pub(crate) fn sum_of(counters: &Arc<StripedCounters>, indices: Range<usize>) -> Self {
-        Self { counters: counters.clone(), indices }
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.indices.clone().map(|index| self.counters.sum(index)).sum()
     }
 }
 

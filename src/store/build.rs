@@ -275,7 +275,7 @@ impl FileFilterBuilder {
         let (block, report) = match self.points {
             Points::None => (None, None),
             Points::Whole(builder) => {
-                let filter = builder.finish().with_parts(&self.parts).bound_as(self.hash, self.file);
+                let filter = builder.finish().checked(&self.parts, self.hash, self.file);
                 (filter.block.map(|block| (FilterPart::Points, block, 0)), Some(filter.report))
             }
             Points::Partitioned(builder) => {

@@ -8,7 +8,6 @@ use sstfilter::kind::{BuildFailure, EncodedShape, ShapeFields, UserKind};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
     FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
-    SelfCheck,
 };
 
 use crate::common::cases::BLOCKS;
@@ -144,16 +143,21 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
 /// As many as make payloads of whole words at any size.
 const KEYS: u32 = 320;
 
+// Kinds of users are checked by default.
+const CHECKED: bool = true;
+const UNCHECKED: bool = false;
+
 fn keys() -> Vec<KeyHash> {
     common::key_set(1, KEYS).collect()
 }
 
-fn build(kind: impl UserKind, self_check: SelfCheck) -> BuiltFilter {
-    build_in(&BuildContext::new(&KeyHasher::default()).with_expected_keys(KEYS.into()), kind, self_check)
+fn build(kind: impl UserKind, is_checked: bool) -> BuiltFilter {
+    build_in(&BuildContext::new(&KeyHasher::default()).with_expected_keys(KEYS.into()), kind, is_checked)
 }
 
-fn build_in(context: &BuildContext, kind: impl UserKind, self_check: SelfCheck) -> BuiltFilter {
-    let policy = KindPolicy::user_defined(kind).unwrap().with_self_check(self_check);
+fn build_in(context: &BuildContext, kind: impl UserKind, is_checked: bool) -> BuiltFilter {
+    let policy = KindPolicy::user_defined(kind).unwrap();
+    let policy = if is_checked { policy } else { policy.without_self_check() };
     let mut builder = policy.builder(context);
     keys().into_iter().for_each(|hash| builder.add_hash(hash));
     assert!(builder.estimated_bytes() > 0);
@@ -162,7 +166,7 @@ fn build_in(context: &BuildContext, kind: impl UserKind, self_check: SelfCheck) 
 
 /// A block of a kind, built as if nothing were wrong with it.
 fn block<const ID: u8, const WRONG: u8>() -> Vec<u8> {
-    build(Hashes::<ID, WRONG>, SelfCheck::Off).block.unwrap().to_vec()
+    build(Hashes::<ID, WRONG>, UNCHECKED).block.unwrap().to_vec()
 }
 
 fn registry(kind: impl UserKind) -> KindRegistry {
@@ -171,7 +175,7 @@ fn registry(kind: impl UserKind) -> KindRegistry {
 
 #[test]
 fn blocks_of_a_registered_kind_are_read_like_all_others() {
-    let built = build(Hashes::<200, NOTHING>, SelfCheck::On);
+    let built = build(Hashes::<200, NOTHING>, CHECKED);
     assert_eq!(
         (built.report.used, built.report.reason),
         (Some(FilterKind::from_code(200)), FallbackReason::None.into())
@@ -220,7 +224,7 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
 
 /// The key sets that a set answers for when a faulty filter stands beside a sound one.
 fn assert_lets_through<const ID: u8, const WRONG: u8>() {
-    let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, SelfCheck::On).block.unwrap());
+    let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, CHECKED).block.unwrap());
     let kinds = registry(Hashes::<ID, WRONG>).with_kind(Hashes::<220, NOTHING>).unwrap();
     let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let load = || [&faulty[..], &sound[..]].map(|block| FilterReader::load(block, context));
@@ -251,13 +255,13 @@ fn a_kind_that_panics_or_reads_too_far_lets_its_own_keys_through_and_no_others()
 #[test]
 fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
     let built = [
-        (build(Hashes::<213, LOSES_KEYS>, SelfCheck::On), FallbackReason::SelfCheckFailed),
-        (build(Hashes::<221, LOSES_KEYS_PROBED_ONE_BY_ONE>, SelfCheck::On), FallbackReason::SelfCheckFailed),
-        (build(Hashes::<222, SETS_BITS_BEHIND_THE_LAST>, SelfCheck::On), FallbackReason::SelfCheckFailed),
-        (build(Hashes::<214, PANICS_WHEN_BUILT>, SelfCheck::Off), FallbackReason::ConstructionFailed),
-        (build(Hashes::<215, CLAIMS_MORE_BYTES>, SelfCheck::Off), FallbackReason::ConstructionFailed),
-        (build(Hashes::<216, PANICS_WHEN_PROBED>, SelfCheck::On), FallbackReason::SelfCheckFailed),
-        (build(Hashes::<217, PANICS_WHEN_DECODED>, SelfCheck::On), FallbackReason::ConstructionFailed),
+        (build(Hashes::<213, LOSES_KEYS>, CHECKED), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<221, LOSES_KEYS_PROBED_ONE_BY_ONE>, CHECKED), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<222, SETS_BITS_BEHIND_THE_LAST>, CHECKED), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<214, PANICS_WHEN_BUILT>, UNCHECKED), FallbackReason::ConstructionFailed),
+        (build(Hashes::<215, CLAIMS_MORE_BYTES>, UNCHECKED), FallbackReason::ConstructionFailed),
+        (build(Hashes::<216, PANICS_WHEN_PROBED>, CHECKED), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<217, PANICS_WHEN_DECODED>, CHECKED), FallbackReason::ConstructionFailed),
     ];
     for (built, reason) in built {
         assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BLOCKED_BLOOM), reason.into()));

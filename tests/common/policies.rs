@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::kind;
-use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, FilterBuilder, FilterPolicy, KindPolicy, SelfCheck, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, FilterBuilder, FilterPolicy, KindPolicy, Sizing};
 
 /// Wants no filter for any file.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
     let bloom = |size| KindPolicy::bloom(bits(size)).unwrap();
     let mut policies: Vec<Arc<dyn FilterPolicy>> = vec![
         Arc::new(Declining),
-        Arc::new(bloom(10.0).with_self_check(SelfCheck::On)),
+        Arc::new(bloom(10.0).with_self_check()),
         Arc::new(AutoPolicy::default()),
         Arc::new(super::ribbon(0.3)),
     ];

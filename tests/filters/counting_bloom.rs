@@ -10,7 +10,7 @@ use crate::common;
 use proptest::prelude::*;
 use sstfilter::{
     BitsPerKey, BlockError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterKind,
-    HashIdentity, HealthLimits, KeyHash, KeyHasher, MatchBitmap, StandardBloom,
+    HashIdentity, KeyHash, KeyHasher, MatchBitmap, StandardBloom,
 };
 
 /// A step of work on a few keys, so that they meet often.
@@ -192,7 +192,7 @@ fn overfull_and_absurd_filters_deny_none_and_are_refused() {
     filter.insert_all(&hashes(8, 50_000));
     assert!(hashes(8, 50_000).into_iter().all(|hash| filter.contains(hash)));
     assert_eq!((filter.saturated(), filter.health().expected_fpr), (filter.counters(), 1.0));
-    assert_eq!(HealthLimits::BLOOM.alarms(&filter.health()).len(), 2);
+    assert!(filter.health().fill_ratio > filter.health().max_fill_ratio);
     hashes(8, 50_000).into_iter().for_each(|hash| filter.remove(hash).unwrap());
     assert_eq!(filter.keys(), 0);
     for keys in [1 << 34, u64::MAX] {

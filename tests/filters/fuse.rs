@@ -9,7 +9,7 @@ use crate::common;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
     BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy,
-    FuseArity, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
+    FuseArity, KeyHash, KeyHasher, KindPolicy, Sizing,
 };
 
 const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
@@ -107,7 +107,7 @@ fn filters_of_readings_are_those_of_the_builder_byte_for_byte_whatever_comes_aga
     for arity in ARITIES {
         for keys in [0_u32, 1, 2, 100, 3_551, 40_000] {
             for bits in [7, 8, 16, 17, 25, 26, 31, 32] {
-                let policy = fuse(arity, bits).with_self_check(SelfCheck::On);
+                let policy = fuse(arity, bits).with_self_check();
                 let hashes: Vec<KeyHash> = common::key_set(7, keys).collect();
                 let mut sorted = hashes.clone();
                 sorted.sort_unstable();
@@ -136,7 +136,7 @@ fn hashes_whose_high_bits_are_alike_take_another_salt_however_they_are_read() {
     let identity = KeyHasher::default().identity();
     for arity in ARITIES {
         for repeats in [1, 2] {
-            let policy = fuse(arity, 8).with_self_check(SelfCheck::On);
+            let policy = fuse(arity, 8).with_self_check();
             let once = common::key_set(7, 10_000).map(|hash| KeyHash::from_well_mixed(hash.get() >> 24));
             let hashes: Vec<KeyHash> = (0..repeats).flat_map(|_| once.clone()).collect();
             let expected = common::build(&policy, &hashes);
@@ -178,7 +178,7 @@ fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
         for count in [2, 1_000, 200_000] {
             let hashes: Vec<KeyHash> = (0..count).map(|number| KeyHash::from_well_mixed(make(number))).collect();
             for arity in ARITIES {
-                let policy = fuse(arity, 8).with_self_check(SelfCheck::On);
+                let policy = fuse(arity, 8).with_self_check();
                 let built = common::build(&policy, &hashes);
                 println!("{arity:?}, {what}, {count}: {:?}, {} attempts", built.report.used, built.report.attempts);
                 assert!(is_fuse(&built) || built.report.reason == FallbackReason::ConstructionFailed);
@@ -211,14 +211,15 @@ fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_ra
 #[test]
 fn readings_that_differ_are_an_error_and_never_a_filter_without_a_key() {
     // Every key twice, and not one after the other, so that they are read again; a hundred are gone by then.
-    for (keys, self_check) in [(1_000, SelfCheck::Off), (50_000, SelfCheck::Off), (50_000, SelfCheck::On)] {
+    for (keys, is_checked) in [(1_000, false), (50_000, false), (50_000, true)] {
         let hashes: Vec<KeyHash> = common::key_set(3, keys).collect();
         let readings = std::cell::Cell::new(0);
         let read = || {
             let gone = if readings.replace(readings.get() + 1) == 0 { 0 } else { 100 };
             hashes[gone..].iter().chain(&hashes[gone..]).copied()
         };
-        let policy = fuse(FuseArity::Three, 8).with_self_check(self_check);
+        let policy = fuse(FuseArity::Three, 8);
+        let policy = if is_checked { policy.with_self_check() } else { policy };
         let refused = policy.build_multi_pass(read, keys.into(), KeyHasher::default().identity());
         assert!(matches!(refused, Err(FilterError::PassesDiffer)), "{keys} keys, {} readings", readings.get());
         assert!(readings.get() > 1);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet,
-    FuseArity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, SelfCheck, Sizing,
+    FuseArity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 
 fn bloom(millibits: u32) -> KindPolicy {
@@ -240,7 +240,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
 fn bloom_filters_of_hostile_hashes_deny_none() {
     for hashes in [vec![0; 10], (0..5_000).collect(), (0..5_000).map(|hash| hash << 32).collect::<Vec<u64>>()] {
         let hashes: Vec<KeyHash> = hashes.into_iter().map(KeyHash::from_well_mixed).collect();
-        let policy = KindPolicy::default().with_self_check(SelfCheck::On);
+        let policy = KindPolicy::default().with_self_check();
         let filter = FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap()).unwrap();
         assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
     }

@@ -6,7 +6,7 @@ use crate::allocator::alone;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterBlock, FilterError,
-    FilterKind, FilterPolicy, FuseArity, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
+    FilterKind, FilterPolicy, FuseArity, KeyHash, KeyHasher, KindPolicy, Sizing,
 };
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
@@ -122,7 +122,7 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
     let bloom = KindPolicy::bloom(BitsPerKey::TEN).unwrap();
     vec![
         (Box::new(bloom.clone()), Flush, true),
-        (Box::new(bloom.with_self_check(SelfCheck::On)), Flush, false),
+        (Box::new(bloom.with_self_check()), Flush, false),
         (Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()), Flush, true),
         (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Flush, true),
         (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Compaction, false),

@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
 use sstfilter::{
-    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterKind, HashIdentity, HealthAlarm,
+    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, FilterKind, HashIdentity,
     RegisterBlockedBloom, StandardBloom,
 };
 
@@ -79,7 +79,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
             fill_ratio: health.fill_ratio,
             expected_fpr: health.expected_fpr,
             observed_fpr: filters::observed_fpr(&block, effort.most_probes / 10),
-            alarms: filter.health_limits().alarms(&health).iter().map(name).collect(),
+            alarms: alarms(&health),
         });
         stages.inc(1);
     }
@@ -109,10 +109,8 @@ pub(super) fn first_of_each(
     first
 }
 
-fn name(alarm: &HealthAlarm) -> &'static str {
-    match alarm {
-        HealthAlarm::Fill { .. } => "fill",
-        HealthAlarm::FalsePositiveRate { .. } => "rate",
-        _ => "other",
-    }
+/// The limits that the filter exceeds.
+fn alarms(health: &FilterHealth) -> Vec<&'static str> {
+    let fill = (health.fill_ratio > health.max_fill_ratio).then_some("fill");
+    fill.into_iter().chain((health.expected_fpr > FilterHealth::MAX_FPR).then_some("rate")).collect()
 }

@@ -183,7 +183,7 @@ impl Dynamic for CuckooFilter {
     fn measure_health(&self) -> FilterHealth {
         let InMemory { shape, keys, .. } = &self.contents;
         let fill_ratio = *keys as f64 / shape.places() as f64;
-        FilterHealth { keys: *keys, fill_ratio, expected_fpr: shape.expected_fpr(*keys) }
+        FilterHealth::of_cuckoo(*keys, fill_ratio, shape.expected_fpr(*keys))
     }
 
     /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the

@@ -6,7 +6,7 @@ use super::layout::{self, WordLayout, for_layout, mask, word_index};
 use super::rate::{self, Fill};
 use super::shape::RegisterBlockedShape;
 use super::sync::{AtomicU64, Ordering, with_mut};
-use crate::error::{BloomSize, FilterError};
+use crate::error::FilterError;
 use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
@@ -206,8 +206,8 @@ impl RegisterBlockedBloom {
         Ok(())
     }
 
-    fn size(&self) -> BloomSize {
-        BloomSize { bits: self.shape.bits(), bits_per_key: self.layout().bits_per_key() }
+    fn size(&self) -> (u64, u8) {
+        (self.shape.bits(), self.layout().bits_per_key())
     }
 
     /// Counts the set bits. Reads the whole filter.
@@ -294,7 +294,7 @@ impl Dynamic for RegisterBlockedBloom {
     fn measure_health(&self) -> FilterHealth {
         let fill = self.fill();
         let fill_ratio = fill.ones as f64 / self.shape.bits() as f64;
-        FilterHealth { keys: self.keys_of(fill), fill_ratio, expected_fpr: fill.rate }
+        FilterHealth::of_bloom(self.keys_of(fill), fill_ratio, fill.rate)
     }
 
     /// Every payload of the right length is valid: a writer could have produced it.

@@ -3,7 +3,7 @@
 use super::build;
 use super::params::{BloomParams, size_for_rate};
 use super::shape::StandardBloomShape;
-use crate::error::{BloomSize, FilterError};
+use crate::error::FilterError;
 use crate::filter::FilterKind;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
 use crate::hash::{HashIdentity, KeyHash};
@@ -149,8 +149,8 @@ impl StandardBloom {
         self.contents.shape.params
     }
 
-    fn size(&self) -> BloomSize {
-        BloomSize { bits: self.bits(), bits_per_key: self.probes() }
+    fn size(&self) -> (u64, u8) {
+        (self.bits(), self.probes())
     }
 }
 

@@ -172,7 +172,7 @@ impl<C: Cell> InMemory<ArrayShape<C>> {
     /// Computed from the actual fill: reads the whole filter.
     pub(crate) fn measure_health(&self) -> FilterHealth {
         let fill_ratio = self.shape.fill_of(self.bytes());
-        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: power(fill_ratio, self.shape.params.probes) }
+        FilterHealth::of_bloom(self.keys, fill_ratio, power(fill_ratio, self.shape.params.probes))
     }
 
     /// Restores a stored filter and clears the positions after the last, which no writer sets.
