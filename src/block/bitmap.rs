@@ -1,6 +1,47 @@
-//! The answers of one filter for many keys, of many filters for one, and of many filters for many keys.
+//! Answers: of one filter for one key or for many, and of many filters for one key or for many.
 
-use super::group::{GROUP, bits_of};
+use crate::error::BlockError;
+
+/// Filters in a group: the answers of a group fit one word.
+pub(crate) const GROUP: usize = 64;
+
+/// A filter's answer for one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe<'a> {
+    /// The key is certainly not in the file: skip it.
+    Absent,
+    /// The key may be in the file.
+    MaybePresent,
+    /// The filter is unusable for this reason, so the key may be in the file.
+    Unusable(&'a BlockError),
+}
+
+impl Probe<'_> {
+    /// Whether the file can be skipped.
+    #[must_use]
+    pub const fn is_absent(self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// The first `count` bits of a word.
+pub(crate) const fn first_bits(count: usize) -> u64 {
+    match count {
+        0 => 0,
+        1..GROUP => (1 << count) - 1,
+        _ => u64::MAX,
+    }
+}
+
+/// The positions of the set bits of `word`, ascending.
+#[inline]
+pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
 
 /// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for
 /// one key (bit `i` is set when filter `i` may contain it).

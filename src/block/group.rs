@@ -1,12 +1,10 @@
 //! Up to 64 filters, laid out to be probed for one key together.
 
+use super::bitmap::{GROUP, bits_of, first_bits};
 use super::open::FilterBlock;
 use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch_line;
-
-/// Filters in a group: the answers of a group fit one word.
-pub(crate) const GROUP: usize = 64;
 
 /// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
 #[derive(Clone, Debug)]
@@ -255,23 +253,4 @@ fn spread(mut answers: u64, places: u64) -> u64 {
         answers >>= 1;
     }
     spread
-}
-
-/// The first `count` bits of a word.
-pub(crate) const fn first_bits(count: usize) -> u64 {
-    match count {
-        0 => 0,
-        1..GROUP => (1 << count) - 1,
-        _ => u64::MAX,
-    }
-}
-
-/// The positions of the set bits of `word`, ascending.
-#[inline]
-pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
-        word &= word - 1;
-        Some(bit)
-    })
 }

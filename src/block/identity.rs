@@ -35,8 +35,8 @@ pub(crate) const FILE_BYTES: usize = 8;
 /// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys
 /// that the file is known to hold.
 ///
-/// The counterpart of [`BuildContext`](crate::BuildContext), for filters of keys and of ranges. Where whole keys are probed for, without a file id and
-/// known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
+/// The counterpart of [`BuildContext`](crate::BuildContext), for filters of keys and of ranges. Where whole keys are
+/// probed for, without a file id and known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
 ///
 /// ```
 /// use sstfilter::{FileId, KeyHasher, LoadContext};
@@ -129,11 +129,11 @@ impl<'a> LoadContext<'a> {
     }
 
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
-    /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
-    /// If all files begin or end with the same keys (sentinels), add one from the middle. Add one inside the domain of
-    /// each extractor that has neither: a prefix probe by an extractor of which no known key has a part answers "may be
-    /// present", because nothing has confirmed it. A range filter with an extractor needs such a key, too: otherwise it is
-    /// not used ([`BlockError::PartNotHeld`]).
+    /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks
+    /// nothing. If all files begin or end with the same keys (sentinels), add one from the middle. Add one inside the
+    /// domain of each extractor that has neither: a prefix probe by an extractor of which no known key has a part
+    /// answers "may be present", because nothing has confirmed it. A range filter with an extractor needs such a key,
+    /// too: otherwise it is not used ([`BlockError::PartNotHeld`]).
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
     /// such filters. Only this check detects a custom hash that changed while its tag did not. No partition of a filter

@@ -22,13 +22,14 @@ mod unopened;
 
 pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
-pub use bitmap::{MatchBitmap, MatchMatrix};
+pub(crate) use bitmap::{GROUP, bits_of, first_bits};
+pub use bitmap::{MatchBitmap, MatchMatrix, Probe};
 pub use dynamic::DynamicFilter;
-pub(crate) use group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
+pub(crate) use group::{CacheResidency, FilterGroup, PreparedKey};
 pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, encode_parts};
 pub use identity::LoadContext;
 pub(crate) use identity::{BlockIdentity, FILE_BYTES, KnownHash};
 pub use open::{BlockInfo, FilterBlock};
-pub use reader::{FilterReader, LookupOutcome, Probe};
+pub use reader::{FilterReader, LookupOutcome};
 pub use reason::FallbackReason;
 pub use set::FilterSet;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::bitmap::MatchBitmap;
+use super::bitmap::{MatchBitmap, Probe};
 use super::held::PART_NOT_HELD;
 use super::identity::LoadContext;
 use super::open::FilterBlock;
@@ -10,25 +10,6 @@ use crate::error::BlockError;
 use crate::filter::batch;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
-
-/// A filter's answer for one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe<'a> {
-    /// The key is certainly not in the file: skip it.
-    Absent,
-    /// The key may be in the file.
-    MaybePresent,
-    /// The filter is unusable for this reason, so the key may be in the file.
-    Unusable(&'a BlockError),
-}
-
-impl Probe<'_> {
-    /// Whether the file can be skipped.
-    #[must_use]
-    pub const fn is_absent(self) -> bool {
-        matches!(self, Self::Absent)
-    }
-}
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///

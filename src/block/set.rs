@@ -3,8 +3,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::bitmap::{MatchBitmap, MatchMatrix};
-use super::group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of};
+use super::bitmap::{GROUP, MatchBitmap, MatchMatrix, bits_of};
+use super::group::{CacheResidency, FilterGroup, PreparedKey};
 use super::reader::FilterReader;
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};

@@ -48,9 +48,9 @@ pub struct RangeFilter<D> {
 }
 
 impl<D: AsRef<[u8]>> RangeFilter<D> {
-    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once. Hashed codes
-    /// must have the context's hash and extractor of ranges; ordered codes have neither. The context's parts of keys and
-    /// kinds are those of point filters.
+    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once. Hashed
+    /// codes must have the context's hash and extractor of ranges; ordered codes have neither. The context's parts of
+    /// keys and kinds are those of point filters.
     ///
     /// # Errors
     ///
@@ -141,8 +141,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file has
-    /// no such key.
+    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file
+    /// has no such key.
     ///
     /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
     /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,

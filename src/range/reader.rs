@@ -54,8 +54,8 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable, `None`
-    /// if the file has no such key. Counted as a probe only in the last case.
+    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable,
+    /// `None` if the file has no such key. Counted as a probe only in the last case.
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
         let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };

@@ -19,8 +19,8 @@ impl Table {
     ///
     /// The filters are not needed, and neither is the index: where it is damaged, blocks are found by their checksums.
     /// Footer, metaindex and properties are: without them the table does not open, and nothing says what its blocks
-    /// are. Nothing of a block whose checksum does not hold is given. Each data block is read once, when the walk comes to
-    /// it, past the block cache.
+    /// are. Nothing of a block whose checksum does not hold is given. Each data block is read once, when the walk
+    /// comes to it, past the block cache.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};

@@ -238,9 +238,9 @@ impl TableSnapshot {
     /// [ordered](crate::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does not
     /// read the tables whose keys come later.
     ///
-    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at a
-    /// time, past the block cache. The first error ends the scan, because whatever else it gave might be outdated: after
-    /// an [`Err`] comes [`None`].
+    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at
+    /// a time, past the block cache. The first error ends the scan, because whatever else it gave might be outdated:
+    /// after an [`Err`] comes [`None`].
     ///
     /// ```
     /// use bytes::Bytes;

@@ -9,8 +9,8 @@ const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
 /// Writes ascending codes as lines, low bits and overflow.
 #[derive(Debug, Default)]
 pub(in crate::range) struct LineWriter {
-    /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own number
-    /// of low bits.
+    /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own
+    /// number of low bits.
     low_byte: Option<u64>,
     lines: Vec<u8>,
     low_bits: u32,
