@@ -347,6 +347,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 }
 
+/// Every field of a block's trailer, with the values derived from them.
+///
+/// ```
+/// use sstfilter::{KindPolicy, BuildContext, FallbackReason, FilterBlock, FilterKind, KeyHasher};
+///
+/// let hasher = KeyHasher::default();
+/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+/// (0..1_000_u32).for_each(|key| builder.add_hash(hasher.hash(&key.to_le_bytes())));
+/// let bytes = builder.finish().block.expect("it fits");
+///
+/// let info = FilterBlock::load(&bytes, &hasher)?.info();
+/// assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::None));
+/// assert_eq!((info.keys, info.block_bytes), (1_000, bytes.len() as u64));
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -40,6 +40,7 @@ fn sample(universe: &[Key], share: u64, case: u64) -> BTreeSet<Key> {
     (0..).zip(universe).filter(is_in).map(|(_, key)| key.clone()).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "most callers make the extractor where they pass it")]
 fn filter_of(
     plan: MapPlan,
     keys: &BTreeSet<Key>,

@@ -55,7 +55,7 @@ impl RangeBlock {
     /// The filter, to be probed: with its own hash if that is not secret, and the prefixes of the command line.
     pub(crate) fn load(&self, reading: Reading<'_>) -> Result<RangeFilter<Bytes>, BlockError> {
         let hasher = hasher_of(self.info.hash, reading.secret);
-        let extractor = reading.range_prefix.map(|prefix| prefix.extractor());
+        let extractor = reading.range_prefix.map(RangePrefix::extractor);
         let context = LoadContext::new(&hasher).with_range_extractor(extractor.as_ref());
         let context = match self.info.file {
             Some(file) => context.with_file_id(file),
