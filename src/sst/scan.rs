@@ -82,9 +82,12 @@ impl<'a> RangeScan<'a> {
         if let Some(candidate) = position.candidate.take() {
             candidate.record(next.is_some());
         }
-        match next {
-            Some(Entry { key, value }) => (head.0.0, head.0.1, position.value) = (key, true, value),
-            None => drop(PeekMut::pop(head)),
+        if let Some(Entry { key, value }) = next {
+            (head.0.0, head.0.1, position.value) = (key, true, value);
+        } else {
+            // It shares the memory of its data block.
+            position.value = None;
+            drop(PeekMut::pop(head));
         }
         Ok(())
     }
@@ -97,6 +100,7 @@ impl Iterator for RangeScan<'_> {
         let step = self.step();
         if step.is_err() {
             self.heads.clear();
+            self.tables.clear();
             self.pending = None;
         }
         step.transpose()

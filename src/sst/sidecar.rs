@@ -123,7 +123,14 @@ impl Table {
         if expected != got {
             return Err(TableError::Sidecar { path, source: FilterProblem::OtherTable { expected, got } });
         }
-        let Some(bytes) = built.clone().seal_as_sidecar(&expected) else { return Ok(None) };
+        if built.metadata().sections().is_empty() {
+            return Ok(None);
+        }
+        let bytes = built.clone().seal_as_sidecar(&expected).ok_or_else(|| {
+            let problem = "expected a description of filters of at most 256 MiB, got a longer one";
+            let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
+            TableError::Io { context: "writing", path: Some(path.clone()), source }
+        })?;
         let files = options.files.as_ref();
         self.check_in_place(files)?;
         let (path, mut file) = create_beside(files, &path)?;

@@ -156,7 +156,7 @@ impl Table {
 
     /// Where the filters that are used are read from.
     pub(super) fn filter_bytes(&self) -> FilterBytes {
-        let metadata = Arc::new(self.filters.metadata().clone());
+        let metadata = self.filters.metadata().clone();
         match self.sidecar.as_deref() {
             Some(Ok(file)) => FilterBytes::new(file, 0, metadata),
             _ => FilterBytes::new(&self.file, self.parts.filters_at(), metadata),

@@ -7,7 +7,7 @@
 ///
 /// let mut filter = StandardBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN)?;
 /// assert!(!filter.health().is_overfull());
-/// (0..3_000).for_each(|key| _ = filter.insert(KeyHash::new(key * 0x9e37_79b9_7f4a_7c15)));
+/// (0..3_000).for_each(|key| _ = filter.insert(KeyHash::mix(key)));
 /// assert!(filter.health().is_overfull(), "three times the planned keys: time for a larger filter");
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```

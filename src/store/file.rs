@@ -63,7 +63,7 @@ impl FileFilters {
 
     /// What the filters are, as it was opened.
     #[must_use]
-    pub fn metadata(&self) -> &FilterMetadata {
+    pub fn metadata(&self) -> &Arc<FilterMetadata> {
         &self.state.metadata
     }
 

@@ -96,7 +96,7 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
         table.properties().filters.key_parts(),
         case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
         table.filters().partitions().map_or("null".to_owned(), |index| index.partitions().to_string()),
-        format_args!("{:032x}", u128::from_be_bytes(*table.table_id())),
+        crate::vectors::hex(table.table_id()),
         table.properties().data_blocks,
         digest(bytes),
         filter.map_or("null".to_owned(), |filter| common::hits(filter, absent).to_string()),

@@ -91,7 +91,7 @@ fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
     let store = FilterStore::default();
     let opened = unfiltered(&store, numbered(0..3), ..);
     let kept = FilterMetadata::decode(&opened.filters.metadata().encode()).unwrap();
-    assert_eq!(&kept, opened.filters.metadata());
+    assert_eq!(&kept, &**opened.filters.metadata());
     let filters = store.open(kept, Arc::new(Bytes::new()));
     let again = Arc::new(File::new(opened.keys.clone(), Disk::new(Bytes::new()), filters));
     for level in [0, 3] {
