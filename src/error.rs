@@ -270,7 +270,10 @@ messages! { BlockError {
         "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release";
     Self::Field { field, expected, got } => "filter block field {field}: expected {expected}, got {got}";
     // Fingerprints tell secret seeds apart.
-    Self::HashMismatch { expected: HashIdentity { id: HashId::Xxh3Secret, seed: own }, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
+    Self::HashMismatch {
+        expected: HashIdentity { id: HashId::Xxh3Secret, seed: own },
+        got: HashIdentity { id: HashId::Xxh3Secret, seed },
+    } =>
         "filter block built with another secret seed (fingerprint {seed:#010x}, the reader's is {own:#010x})";
     Self::HashMismatch { expected, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
         "filter block built with a secret seed (fingerprint {seed:#010x}), which the reader was not given: its hash is \
