@@ -6,9 +6,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::allocator::{alone, held};
+use crate::allocator::{alone, held, measure};
 use bytes::Bytes;
-use sstfilter::sst::{FileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, WritableFile};
+use sstfilter::sst::{
+    FileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TableSet, WritableFile,
+};
 use sstfilter::store::{FilterBudget, PartitionOptions};
 
 const TABLES: usize = 100_000;
@@ -85,4 +87,19 @@ fn a_hundred_thousand_open_tables_take_a_kibibyte_and_a_half_each_beyond_their_f
     assert!(in_partitions <= 1_600, "{in_partitions} bytes each");
     // The block with its padding, and the filter as it is probed, with counters of two threads.
     assert!(filtered as u64 <= bare as u64 + block_bytes + 1_024, "{filtered} bytes each");
+}
+
+#[test]
+fn a_scan_holds_blocks_of_the_tables_it_is_in_and_not_of_those_it_has_passed() {
+    const VALUE_BYTES: usize = 256 << 10;
+    let _alone = alone();
+    let table = |number| {
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap();
+        builder.add(&key(number), &[7; VALUE_BYTES]).unwrap();
+        Table::open_source(Bytes::from(builder.finish().unwrap().0), &ReadOptions::default()).unwrap()
+    };
+    let snapshot = TableSet::new((0..40).map(table).collect()).snapshot();
+    let (entries, peak) = measure(|| snapshot.range(..).filter(Result::is_ok).count());
+    assert_eq!(entries, 40);
+    assert!(peak < 4 * VALUE_BYTES, "{peak} bytes for a scan of values of {VALUE_BYTES}");
 }
