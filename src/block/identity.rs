@@ -140,7 +140,7 @@ impl<'a> LoadContext<'a> {
     /// opens before all that must hold these keys were read and found to hold them; if one cannot be read, none does.
     ///
     /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known
-    /// keys.
+    /// keys, except a range filter of ordered codes, which has no hash.
     #[must_use]
     pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
