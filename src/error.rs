@@ -368,7 +368,7 @@ pub enum FilterError {
     ShapeMismatch {
         /// Bits of the filter merged into, and bits of each of its keys.
         expected: (u64, u8),
-        /// Those of the other.
+        /// Bits of the filter to be merged, and bits of each of its keys.
         got: (u64, u8),
     },
     /// Two filters to be merged hold keys of different hashes.

@@ -31,7 +31,7 @@ fn build_with(kind: &impl Kind, is_self_checked: bool) -> BuiltFilter {
 }
 
 /// The number of false negatives.
-fn denied(built: &BuiltFilter) -> usize {
+fn lost_keys(built: &BuiltFilter) -> usize {
     let filter = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap();
     hashes().filter(|&hash| !filter.may_contain(hash)).count()
 }
@@ -102,19 +102,19 @@ fn a_filter_that_fails_its_self_check_gives_bloom() {
     let built = build_damaged_fuse(CHECKED, false);
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);
     assert_eq!((built.report.requested, built.report.used), (FilterKind::BINARY_FUSE, Some(FilterKind::BLOCKED_BLOOM)));
-    assert_eq!(denied(&built), 0);
+    assert_eq!(lost_keys(&built), 0);
     let info = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
     assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::SelfCheckFailed));
     // That the damage is one, and that the check is what finds it.
-    assert!(denied(&build_damaged_fuse(UNCHECKED, false)) > 0);
+    assert!(lost_keys(&build_damaged_fuse(UNCHECKED, false)) > 0);
 }
 
 #[test]
 fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
     let built = build_damaged_fuse(CHECKED, true);
     assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None.into()));
-    assert_eq!(denied(&built), 0);
-    assert!(denied(&build_damaged_fuse(UNCHECKED, true)) > 0);
+    assert_eq!(lost_keys(&built), 0);
+    assert!(lost_keys(&build_damaged_fuse(UNCHECKED, true)) > 0);
 }
 
 /// Blocked Bloom filters that lose a bit at the end.
@@ -166,5 +166,5 @@ fn a_bloom_filter_that_fails_its_self_check_is_left_out() {
     let built = build(CHECKED);
     assert_eq!((built.block, built.report.used), (None, None));
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);
-    assert!(denied(&build(UNCHECKED)) > 0);
+    assert!(lost_keys(&build(UNCHECKED)) > 0);
 }

@@ -166,6 +166,13 @@ impl RangeShape {
         require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
         let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
         require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
+        // Every other key has a code. With keys and no codes, the filter would rule out all ranges.
+        let keys_outside = match self.map {
+            CodeMap::Hashed(map) if map.keys_outside == u32::MAX => u64::MAX,
+            CodeMap::Hashed(map) => map.keys_outside.into(),
+            CodeMap::Ordered(_) => 0,
+        };
+        require(self.codes > 0 || self.keys <= keys_outside, "codes", "one for keys in the domain", self.codes)?;
         match self.map {
             CodeMap::Hashed(map) => {
                 require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
@@ -188,5 +195,32 @@ impl RangeShape {
         let expected = self.payload_bytes();
         let lengths = "the sum of lines, low bits and what follows them";
         require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_without_a_code_are_refused_unless_they_are_outside_the_domain() {
+        let ordered = CodeMap::Ordered(OrderedMap { common_bytes: 0, tails_bytes: 0, low_words: 0 });
+        let hashed = |extractor_checksum, keys_outside| {
+            let (unit_shift, chunk_bits, overflow_words) = (0, 0, 0);
+            CodeMap::Hashed(HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside })
+        };
+        for (map, keys, is_sound) in [
+            (ordered, 0, true),
+            (ordered, 1, false),
+            (hashed(None, 0), 0, true),
+            (hashed(None, 0), 1, false),
+            (hashed(Some(7), 2), 2, true),
+            (hashed(Some(7), 2), 3, false),
+            (hashed(Some(7), u32::MAX), u64::from(u32::MAX) + 1, true),
+        ] {
+            let shape = RangeShape { map, low_bits: 3, key_bytes: None, lines: 0, codes: 0, keys };
+            let decoded = RangeShape::decode(&shape.encode());
+            assert_eq!(decoded.ok(), is_sound.then_some(shape), "{map:?}, {keys} keys");
+        }
     }
 }

@@ -208,8 +208,8 @@ impl TableOptions {
         Self { context: self.context.with_key_parts(parts), ..self }
     }
 
-    /// Sets the id of the next table, which tells it from every other. By default each table gets a random one; an
-    /// engine gives ids, for instance, to get the same bytes for the same input, and then another for each table.
+    /// Sets the id of the next table. By default each table gets a random id. Give ids, for instance, to get the same
+    /// bytes for the same input, and give each table of a store another one.
     ///
     /// The id enters the checksum of every block, so a block of another table is damage. An engine that makes ids of
     /// file numbers may use a number again, for example after a crash, for a file that its manifest does not list. It

@@ -22,8 +22,8 @@ pub(super) struct RangeScan<'a> {
     /// The newest first.
     tables: Vec<Position<'a>>,
     /// Where each table that has more to give continues, the smallest key on top: a lower bound of its next key,
-    /// whether that is the key of an entry, and the table. Of one key, tables that have not been read come first,
-    /// because the newest entry may be theirs, and then the newest.
+    /// whether that is the key of an entry, and the table. Tables with the same key come in this order: first those
+    /// that have not been read, because the newest entry may be theirs, then the newest.
     heads: BinaryHeap<Reverse<(Bytes, bool, usize)>>,
     /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
     /// after a panic in a source of the caller's.

@@ -77,7 +77,7 @@ impl Code {
 /// Where the low bits of codes are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lows {
-    /// Those of all codes have one length, and lie one after the other: a line's rank tells where its own begin.
+    /// All codes have low bits of one length, one after the other: a line's rank tells where its own begin.
     Uniform { codes: u64 },
     /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
     PerLine,

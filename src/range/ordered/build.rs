@@ -104,7 +104,7 @@ impl OrderedBuilder {
         if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
             return keys;
         }
-        // What the first keys share shrinks as more are taken: the most that still share enough.
+        // The more keys are taken, the less they share. This finds the most that still share enough.
         partition_point(LEAST_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
     }
 
