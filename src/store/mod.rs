@@ -50,6 +50,7 @@ mod partition;
 mod probe;
 mod read;
 pub(crate) mod reader;
+mod scan;
 mod sidecar;
 mod source;
 mod state;
@@ -63,12 +64,13 @@ pub use file::FileFilters;
 pub use filter_store::FilterStore;
 pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
-pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
+pub use lookup::{BatchCandidates, Candidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
 pub use partition::{
     BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
 };
 pub use read::FilterRead;
+pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
 pub use state::FileProbe;
