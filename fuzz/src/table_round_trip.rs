@@ -2,9 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::sst::{
-    BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet,
-};
+use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
