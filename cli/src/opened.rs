@@ -138,7 +138,7 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
-    let has_whole_keys = sidecar.metadata.key_parts().whole_keys;
+    let has_whole_keys = sidecar.metadata.has_whole_keys();
     ensure!(has_whole_keys, "{}: holds parts of keys, whose extractor the program does not have", context());
     if let Some(container) = container {
         return Ok(Opened::Partitions(Box::new(container)));

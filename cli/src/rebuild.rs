@@ -153,7 +153,7 @@ impl<'a> Rebuild<'a> {
         let table = Table::open(path, &self.reading)?;
         let filters = &table.properties().filters;
         let (described, parts) = (filters.hash_identity(), filters.key_parts());
-        let is_whole = parts.extractors.is_empty();
+        let is_whole = filters.extractors().len() == 0;
         ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
         let is_known = self.secret.is_some() || table.store().hasher().identity() == described;
         ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");

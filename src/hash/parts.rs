@@ -144,10 +144,15 @@ impl DomainExtractor {
 impl fmt::Display for KeyParts {
     /// `whole keys, 'fixed-prefix:4'`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.whole_keys.then(|| "whole keys".to_owned());
-        let parts = self.extractors().map(|extractor| format!("'{}'", extractor.name()));
-        f.write_str(&whole.into_iter().chain(parts).collect::<Vec<_>>().join(", "))
+        f.write_str(&named_parts(self.whole_keys, self.extractors().map(|extractor| extractor.name())))
     }
+}
+
+/// Parts of keys, for people: `whole keys, 'fixed-prefix:4'`, or `none`.
+pub(crate) fn named_parts<'a>(whole_keys: bool, extractors: impl Iterator<Item = &'a str>) -> String {
+    let whole = whole_keys.then(|| "whole keys".to_owned());
+    let parts: Vec<_> = whole.into_iter().chain(extractors.map(|name| format!("'{name}'"))).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
 impl Default for KeyParts {

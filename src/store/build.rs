@@ -7,13 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::identity::TableIdentity;
-use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyChecks, KeyPartNames, KeySpan};
+use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
 use super::sidecar;
 use crate::block::{FallbackReason, LoadContext};
 use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
@@ -28,18 +28,15 @@ use crate::range::{RangeBuilder, RangePolicy};
 /// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
 /// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
-    file: FileId,
-    hash: HashIdentity,
+    /// What is known of the file so far.
+    metadata: FilterMetadata,
+    hasher: KeyHasher,
     parts: KeyParts,
     points: Points,
-    range_extractor: Option<String>,
     ranges: Option<Box<RangeBuilder>>,
-    bounds: FileBounds,
-    keys_added: u64,
-    range_tombstones: Option<KeySpan>,
     /// For each extractor, and last for that of ranges, the first key that has a part.
     witnesses: Vec<Witness>,
-    hasher: KeyHasher,
+    has_range_extractor: bool,
     /// The hashes of the smallest and the largest key, where the engine has given them.
     given: [Option<KeyHash>; 2],
     interruption: Interruption,
@@ -91,22 +88,19 @@ impl FileFilterBuilder {
         // A description cannot have longer names, and a range filter is not used without.
         let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
         let ranges = ranges.filter(has_short_name);
-        let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
-        let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
+        let range_extractor = ranges.and_then(RangePolicy::extractor);
+        let extractors = context.key_parts.extractors().chain(range_extractor);
         let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
+        let metadata = FilterMetadata::without_filters(context.hasher.identity(), KeyBounds::Empty);
         Self {
-            witnesses,
-            file,
-            hash: context.hasher.identity(),
-            hasher: context.hasher.clone(),
-            given: [None; 2],
+            metadata: FilterMetadata { file, ..metadata },
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
-            range_extractor: extractor,
+            witnesses,
+            has_range_extractor: range_extractor.is_some(),
+            hasher: context.hasher,
             parts: context.key_parts,
-            bounds: FileBounds::Empty,
-            keys_added: 0,
-            range_tombstones: None,
+            given: [None; 2],
             interruption: Interruption::default(),
         }
     }
@@ -117,18 +111,7 @@ impl FileFilterBuilder {
     ///
     /// If the engine's hash, extractor or policy does. No filter is built then.
     pub fn add_key(&mut self, key: &[u8]) {
-        self.note_key(key, None);
-        self.interruption.enter();
-        self.find_witnesses(key);
-        match &mut self.points {
-            Points::None => {}
-            Points::Whole(builder) => builder.add_key(key),
-            Points::Partitioned(builder) => builder.add_key(key),
-        }
-        if let Some(ranges) = &mut self.ranges {
-            ranges.add_key(key);
-        }
-        self.interruption.leave();
+        self.add(key, None);
     }
 
     /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
@@ -138,14 +121,27 @@ impl FileFilterBuilder {
     ///
     /// As for [`add_key`](Self::add_key).
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
-        self.note_key(key, Some(hash));
         self.parts = KeyParts::whole_keys();
+        self.add(key, Some(hash));
+    }
+
+    #[inline]
+    fn add(&mut self, key: &[u8], hash: Option<KeyHash>) {
+        self.metadata.keys_added += 1;
+        let is_end = self.metadata.bounds.include(key);
+        for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
+            *given = hash;
+        }
         self.interruption.enter();
-        self.find_witnesses(key);
-        match &mut self.points {
-            Points::None => {}
-            Points::Whole(builder) => builder.add_hash(hash),
-            Points::Partitioned(builder) => builder.add_hash(key, hash),
+        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
+            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
+        }
+        match (&mut self.points, hash) {
+            (Points::None, _) => {}
+            (Points::Whole(builder), None) => builder.add_key(key),
+            (Points::Whole(builder), Some(hash)) => builder.add_hash(hash),
+            (Points::Partitioned(builder), None) => builder.add_key(key),
+            (Points::Partitioned(builder), Some(hash)) => builder.add_hash(key, hash),
         }
         if let Some(ranges) = &mut self.ranges {
             ranges.add_key(key);
@@ -163,38 +159,14 @@ impl FileFilterBuilder {
         if let Some(ranges) = &mut self.ranges {
             ranges.add_range_tombstone();
         }
-        match &mut self.range_tombstones {
-            Some(span) => {
-                span.include(start);
-                span.include(end);
-            }
-            None => self.range_tombstones = Some(KeySpan::new(start.min(end), start.max(end))),
-        }
-    }
-
-    fn find_witnesses(&mut self, key: &[u8]) {
-        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
-            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
-        }
-    }
-
-    fn note_key(&mut self, key: &[u8], hash: Option<KeyHash>) {
-        self.keys_added += 1;
-        let FileBounds::Keys(span) = &mut self.bounds else {
-            (self.bounds, self.given) = (FileBounds::Keys(KeySpan::new(key, key)), [hash; 2]);
-            return;
-        };
-        let is_end = [key < &span.smallest[..], key > &span.largest[..]];
-        span.include(key);
-        for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
-            *given = hash;
-        }
+        self.metadata.range_tombstones.include(start);
+        self.metadata.range_tombstones.include(end);
     }
 
     /// The id that the filters are bound to.
     #[must_use]
     pub const fn file_id(&self) -> FileId {
-        self.file
+        self.metadata.file
     }
 
     /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone. Add
@@ -219,70 +191,54 @@ impl FileFilterBuilder {
 
     /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
-        let is_known =
-            |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
+        let ends = self.metadata.bounds.keys().unwrap_or_default();
         let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
-        keys.retain(|key| !is_known(key));
+        keys.retain(|key| !ends.contains(&&**key));
         keys.dedup();
         keys
     }
 
     /// What the hash and each extractor, by name, make of the known keys.
-    fn checks(&self, known: &[&[u8]]) -> (u32, Vec<(String, u32)>) {
+    fn checks(&self) -> (u32, Vec<(String, u32)>) {
+        let known = self.metadata.known_keys();
         let given = self.given.into_iter().chain(core::iter::repeat(None));
         let hashes = known.iter().zip(given).map(|(key, given)| given.unwrap_or_else(|| self.hasher.hash(key)));
-        let extractors = self.witnesses.iter().map(|Witness { extractor, .. }| {
-            (extractor.name().to_owned(), KeyChecks::of_extractor(&**extractor, known))
-        });
-        (KeyChecks::of_hashes(hashes), extractors.collect())
+        let extractors = self
+            .witnesses
+            .iter()
+            .map(|Witness { extractor, .. }| (extractor.name().to_owned(), check_of_extractor(&**extractor, &known)));
+        (check_of_hashes(hashes), extractors.collect())
     }
 
     /// Builds the filters.
     #[must_use]
-    pub fn finish(self) -> BuiltFilters {
-        // No key had to be added, so the file may have some.
-        let are_bounds_unknown = self.builds_nothing() && self.keys_added == 0;
-        let witnesses = self.witnesses();
-        let ends = self.bounds.keys().map(|span| [&*span.smallest, &*span.largest]).into_iter().flatten();
-        let known: Vec<&[u8]> = ends.chain(witnesses.iter().map(AsRef::as_ref)).collect();
+    pub fn finish(mut self) -> BuiltFilters {
+        if self.builds_nothing() && self.metadata.keys_added == 0 {
+            // No key had to be added, so the file may have some.
+            self.metadata.bounds = KeyBounds::Unknown;
+        }
+        self.metadata.witnesses = self.witnesses();
         // The hash or an extractor may panic only now.
-        let checks = if self.interruption.has_happened() {
-            None
-        } else {
-            catch_unwind(AssertUnwindSafe(|| self.checks(&known))).ok()
-        };
+        let is_whole = !self.interruption.has_happened();
+        let checks = is_whole.then(|| catch_unwind(AssertUnwindSafe(|| self.checks())).ok()).flatten();
         let mut is_sound = checks.is_some();
-        let (hash_check, named_checks) = checks.unwrap_or_default();
-        let check_of = |name: &str| named_checks.iter().find(|(other, _)| other == name).map_or(0, |&(_, check)| check);
-        let mut built = BuiltFilters {
-            points: None,
-            ranges: None,
-            metadata: FilterMetadata {
-                file: self.file,
-                hash: self.hash,
-                parts: KeyPartNames::NONE,
-                range_extractor: None,
-                checks: KeyChecks { hash: hash_check, extractors: Vec::new() },
-                bounds: if are_bounds_unknown { FileBounds::Unknown } else { self.bounds },
-                keys_added: self.keys_added,
-                range_tombstones: self.range_tombstones,
-                witnesses,
-                sections: Vec::new(),
-            },
-            filters: Vec::new(),
-            table: None,
-        };
-        let (block, report) = match self.points {
+        let (hash_check, mut extractors) = checks.unwrap_or_default();
+        self.metadata.hash_check = hash_check;
+        let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
+        let Self { metadata, hasher, parts, points, ranges, .. } = self;
+        let (hash, file) = (metadata.hash, metadata.file);
+        let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new(), table: None };
+        let (block, report) = match points {
             Points::None => (None, None),
             Points::Whole(builder) => {
-                let filter = builder.finish().checked(&self.parts, self.hash, self.file);
+                let filter = builder.finish().checked(&parts, hash, file);
                 (filter.block.map(|block| (FilterPart::Points, block, 0)), Some(filter.report))
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
                 let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
                 let known = built.metadata.known_keys();
-                let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
+                let context = LoadContext::new(&hasher).with_key_parts(&parts).with_file_id(file);
                 let context = context.with_known_keys(&known);
                 let block = filter.seal().filter(|_| is_sound).and_then(|container| {
                     let checked = catch_unwind(AssertUnwindSafe(|| checked_index_bytes(&container, context)));
@@ -294,22 +250,20 @@ impl FileFilterBuilder {
         };
         if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
             let report = report.as_ref();
-            let held = self.parts.without(report.map_or(&[], |report| &report.unstable_extractors));
-            built.metadata.parts = KeyPartNames::of(&held);
-            built.metadata.checks.extractors =
-                built.metadata.parts.extractors.iter().map(|name| check_of(name)).collect();
+            let held = parts.without(report.map_or(&[], |report| &report.unstable_extractors));
+            extractors.retain(|(name, _)| held.extractors().any(|extractor| extractor.name() == name));
+            (built.metadata.whole_keys, built.metadata.extractors) = (held.has_whole_keys(), extractors);
             built.push(part, report.and_then(|report| report.used), block, index_bytes);
         }
-        built.points = report.map(|report| if is_sound { report } else { interrupted(&report) });
-        if let Some(builder) = self.ranges {
+        let told = |report: BuildReport| if is_sound { report } else { interrupted(&report) };
+        built.points = report.map(told);
+        if let Some(builder) = ranges {
             let filter = builder.finish();
             if let Some(block) = filter.block.filter(|_| is_sound) {
-                let check = self.range_extractor.as_ref().and_then(|_| named_checks.last()).map(|&(_, check)| check);
-                built.metadata.checks.extractors.extend(check);
-                built.metadata.range_extractor = self.range_extractor;
+                built.metadata.range_extractor = range_extractor;
                 built.push(FilterPart::Ranges, filter.report.used, block, 0);
             }
-            built.ranges = Some(if is_sound { filter.report } else { interrupted(&filter.report) });
+            built.ranges = Some(told(filter.report));
         }
         built
     }
@@ -357,12 +311,11 @@ impl BuiltFilters {
     #[must_use]
     pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
         let own = &self.metadata;
-        let is_of_file = own.file == metadata.file && own.hash == metadata.hash && own.range_tombstones.is_none();
-        let is_checked = own.checks.hash == metadata.checks.hash && own.known_keys() == metadata.known_keys();
+        let is_of_file =
+            own.file == metadata.file && own.hash == metadata.hash && own.range_tombstones == KeyBounds::Empty;
+        let is_checked = own.hash_check == metadata.hash_check && own.known_keys() == metadata.known_keys();
         let section = metadata.ranges().filter(|section| section.check(&block).is_ok());
         if let Some(section) = section.filter(|_| is_of_file && is_checked && own.ranges().is_none()) {
-            let check = metadata.range_extractor.as_ref().and_then(|_| metadata.checks.extractors.last());
-            self.metadata.checks.extractors.extend(check);
             self.metadata.range_extractor.clone_from(&metadata.range_extractor);
             self.push(FilterPart::Ranges, Some(section.kind), block, 0);
         }
@@ -418,8 +371,8 @@ impl BuiltFilters {
 impl fmt::Debug for FileFilterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileFilterBuilder")
-            .field("file", &self.file)
-            .field("keys_added", &self.keys_added)
+            .field("file", &self.metadata.file)
+            .field("keys_added", &self.metadata.keys_added)
             .finish_non_exhaustive()
     }
 }

@@ -8,12 +8,15 @@ use bytes::Bytes;
 
 use super::config::Config;
 use super::counts::ChunkCounts;
-use super::metadata::KeySpan;
+use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
 use crate::block::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
 use crate::hash::KeyHash;
 use crate::key_head::{SharedPrefix, lower_bound};
+
+/// A prefix, and the head of a key behind it; `None` for a key that does not begin with it.
+pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
 
 /// The most files of a chunk, which are the bits of one word.
 pub(super) const MAX_FILES: usize = GROUP;
@@ -59,20 +62,22 @@ impl Group {
         let mut groups = Vec::new();
         let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
         for (place, file) in files.iter().enumerate() {
-            let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones());
+            let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
             FilterGroup::push_to(&mut groups, block.cloned());
             let bit = 1 << place;
             match block {
                 Some(_) => {
                     grouped |= bit;
-                    match parts.iter_mut().find(|(parts, _)| *parts == file.shared()) {
+                    match parts.iter_mut().find(|(parts, _)| *parts == file.shared) {
                         Some((_, files)) => *files |= bit,
-                        None => parts.push((file.shared(), bit)),
+                        None => parts.push((file.shared, bit)),
                     }
                 }
-                None if file.is_unusable() => unusable |= bit,
-                None if !file.has_points() => {}
-                None => alone |= bit,
+                None => match &file.points {
+                    Ok(_) => alone |= bit,
+                    Err(Some(_)) => unusable |= bit,
+                    Err(None) => {}
+                },
             }
         }
         let mut points = parts.iter().map(|(parts, _)| parts.of_points());
@@ -128,6 +133,12 @@ impl<F> Chunk<F> {
         })
     }
 
+    /// The file at a place, with what lookups need of it.
+    #[inline]
+    pub(super) fn file(&self, place: usize) -> Option<(&Arc<F>, &Arc<FileState>)> {
+        self.files.get(place).zip(self.core.files.get(place))
+    }
+
     /// The files with what lookups need of them.
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
         self.files.iter().zip(&self.core.files).map(|(file, state)| Member { file: file.clone(), state: state.clone() })
@@ -148,11 +159,11 @@ impl<F> Clone for Member<F> {
 
 impl ChunkCore {
     fn new(files: Box<[Arc<FileState>]>, prefix: Arc<SharedPrefix>, config: Option<&Config>) -> Self {
-        let is_special = |file: &FileState| file.has_range_tombstones() || file.metadata().bounds.is_unknown();
+        let is_special = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
         let special = places_where(&files, first_bits(files.len()), is_special);
         let span = |(place, file): (usize, &Arc<FileState>)| {
-            let span = file.metadata().bounds.keys().filter(|_| special >> place & 1 == 0)?;
-            let heads = prefix.head(&span.smallest).zip(prefix.head(&span.largest));
+            let [smallest, largest] = file.metadata.bounds.keys().filter(|_| special >> place & 1 == 0)?;
+            let heads = prefix.head(smallest).zip(prefix.head(largest));
             // All keys of the level begin with the prefix.
             Some(heads.unwrap_or((0, u64::MAX)))
         };
@@ -166,18 +177,17 @@ impl ChunkCore {
 
     /// The smallest key of the first file, which in a sorted level is the smallest of all.
     pub(super) fn smallest_key(&self) -> Option<&[u8]> {
-        self.files.first()?.metadata().bounds.keys().map(|span| &*span.smallest)
+        self.files.first()?.smallest_key()
     }
 
-    /// The files that have the key within their bounds. `head` is that of the key behind the chunk's prefix; `None` if
-    /// it does not begin with it.
+    /// The files that have the key within their bounds. `head` is that of the chunk before.
     #[inline]
-    pub(super) fn in_bounds(&self, key: &[u8], head: Option<u64>) -> u64 {
-        let found = match head.map(|head| self.bounds.holding(head)) {
-            None => 0,
-            Some(InBounds::These(files)) => files,
-            Some(InBounds::AtMost(files)) => self.covering(files, key),
+    pub(super) fn in_bounds<'a>(&'a self, key: &[u8], head: &mut PrefixedHead<'a>) -> u64 {
+        let head = match *head {
+            Some((prefix, known)) if Arc::ptr_eq(prefix, &self.prefix) => known,
+            _ => head.insert((&self.prefix, self.prefix.head(key))).1,
         };
+        let found = head.map_or(0, |head| self.bounds.holding(head, |files| self.covering(files, key)));
         if self.special == 0 { found } else { found | self.covering(self.special, key) }
     }
 
@@ -240,14 +250,6 @@ struct Around {
     at: u64,
 }
 
-/// Which files of a chunk have a key within their bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InBounds {
-    These(u64),
-    /// At most these: some file's smallest or largest key has the key's head, so the keys themselves decide.
-    AtMost(u64),
-}
-
 impl HeadsOfBounds {
     /// From the heads of the smallest and the largest key of each file.
     fn new(files: &[Option<(u64, u64)>]) -> Self {
@@ -271,27 +273,27 @@ impl HeadsOfBounds {
         Self { files: around, heads, common, all }
     }
 
+    /// The files whose bounds hold a key of this head. `decide` says it of those one of whose bounds has the head, too.
     #[inline]
-    fn holding(&self, head: u64) -> InBounds {
+    fn holding(&self, head: u64, decide: impl FnOnce(u64) -> u64) -> u64 {
         if self.common.0 < head && head < self.common.1 {
-            return InBounds::These(self.all);
+            return self.all;
         }
         let position = lower_bound(&self.heads, head);
         match (self.heads.get(position), self.files.get(position)) {
-            (Some(&bound), Some(files)) if bound == head => InBounds::AtMost(files.at),
-            (_, Some(files)) => InBounds::These(files.below),
+            (Some(&bound), Some(files)) if bound == head => decide(files.at),
+            (_, Some(files)) => files.below,
             // Above all bounds.
-            (_, None) => InBounds::These(0),
+            (_, None) => 0,
         }
     }
 }
 
 /// What the bounds of some files and of those before have in common.
 pub(super) fn prefix_of<'a>(
-    before: Option<&Arc<SharedPrefix>>,
-    spans: impl Iterator<Item = &'a KeySpan>,
+    before: Option<&'a Arc<SharedPrefix>>,
+    keys: impl Iterator<Item = &'a [u8]>,
 ) -> Arc<SharedPrefix> {
-    let keys = spans.flat_map(|span| [&*span.smallest, &*span.largest]);
     let prefix = SharedPrefix::of(before.into_iter().map(|prefix| prefix.bytes()).chain(keys));
     match before {
         Some(before) if **before == prefix => before.clone(),
@@ -307,26 +309,34 @@ mod tests {
     fn bounds_tell_the_files_of_every_head_between_and_at_them() {
         let files = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
         let bounds = HeadsOfBounds::new(&files);
+        // Whether the bounds themselves decide, and of which files.
+        let holding = |bounds: &HeadsOfBounds, head| {
+            let mut is_open = false;
+            let files = bounds.holding(head, |files| {
+                is_open = true;
+                files
+            });
+            (is_open, files)
+        };
         let cases = [
-            (0, InBounds::AtMost(0b1000)),
-            (2, InBounds::These(0b1000)),
-            (3, InBounds::AtMost(0b1001)),
-            (4, InBounds::These(0b1001)),
-            (5, InBounds::AtMost(0b1101)),
-            (6, InBounds::These(0b1001)),
-            (7, InBounds::AtMost(0b1001)),
-            (8, InBounds::These(0b1000)),
-            (u64::MAX, InBounds::AtMost(0b1000)),
+            (0, (true, 0b1000)),
+            (2, (false, 0b1000)),
+            (3, (true, 0b1001)),
+            (4, (false, 0b1001)),
+            (5, (true, 0b1101)),
+            (6, (false, 0b1001)),
+            (7, (true, 0b1001)),
+            (8, (false, 0b1000)),
+            (u64::MAX, (true, 0b1000)),
         ];
         for (head, files) in cases {
-            assert_eq!(bounds.holding(head), files, "{head}");
+            assert_eq!(holding(&bounds, head), files, "{head}");
         }
-        assert_eq!(HeadsOfBounds::new(&files[..3]).holding(8), InBounds::These(0), "above all bounds");
-        assert_eq!(HeadsOfBounds::new(&[None]).holding(8), InBounds::These(0), "no bounds");
+        assert_eq!(holding(&HeadsOfBounds::new(&files[..3]), 8), (false, 0), "above all bounds");
+        assert_eq!(holding(&HeadsOfBounds::new(&[None]), 8), (false, 0), "no bounds");
         let nested = HeadsOfBounds::new(&[Some((1, 9)), None, Some((3, 7))]);
-        let both_inside =
-            [InBounds::AtMost(0b101), InBounds::These(0b101), InBounds::These(0b101), InBounds::AtMost(0b101)];
-        assert_eq!([3, 4, 6, 7].map(|head| nested.holding(head)), both_inside);
-        assert_eq!([2, 8].map(|head| nested.holding(head)), [InBounds::These(0b001); 2]);
+        let both_inside = [(true, 0b101), (false, 0b101), (false, 0b101), (true, 0b101)];
+        assert_eq!([3, 4, 6, 7].map(|head| holding(&nested, head)), both_inside);
+        assert_eq!([2, 8].map(|head| holding(&nested, head)), [(false, 0b001); 2]);
     }
 }

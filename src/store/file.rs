@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
 use super::config::Config;
 use super::error::FilterProblem;
-use super::metadata::{FileBounds, FilterMetadata};
+use super::metadata::{FilterMetadata, KeyBounds};
 use super::partition::PartitionIndex;
 use super::read::FilterRead;
 use super::source::FilterSource;
@@ -52,7 +52,7 @@ impl FileFilters {
         file
     }
 
-    pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
+    pub(super) fn unfiltered(config: &Arc<Config>, bounds: KeyBounds) -> Self {
         Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds).into(), None)
     }
 

@@ -7,7 +7,7 @@ use super::build::FileFilterBuilder;
 use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
-use super::metadata::{FileBounds, FilterMetadata};
+use super::metadata::{FilterMetadata, KeyBounds};
 use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
@@ -229,6 +229,6 @@ impl FilterStore {
     /// than 0, give `..` for a file whose range ends where its neighbour begins.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
-        FileFilters::unfiltered(&self.config, FileBounds::from(keys.into()))
+        FileFilters::unfiltered(&self.config, KeyBounds::from(keys.into()))
     }
 }

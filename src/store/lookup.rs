@@ -7,15 +7,15 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Group};
+use super::chunk::{Chunk, Group, PrefixedHead};
 use super::counts::Found;
 use super::file::FileFilters;
 use super::read::FilterRead;
+use super::reader::SharedParts;
 use super::state::{Answer, FileProbe, FileState};
 use super::view::{FilterView, Level};
 use crate::block::{CacheResidency, PreparedKey, bits_of};
 use crate::hash::KeyHash;
-use crate::key_head::SharedPrefix;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory
@@ -29,216 +29,165 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have each of `keys`, in steps for all keys together.
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
         self.lookups.of_thread().add(0, keys.len() as u64);
-        BatchCandidates::new(self, keys)
+        let lookups = keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
+        BatchCandidates { view: self, step: Step::default(), lookups, given: Vec::new() }
     }
 }
 
 /// A place in a view: a chunk of overlapping files, or behind those of a level, its files in the order of keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
     level: usize,
     chunk: usize,
 }
 
-/// What a step leads to.
-pub(super) enum Stop<'a, F> {
-    Overlapping(&'a Level<F>, &'a Chunk<F>),
-    Sorted(&'a Level<F>),
-}
-
 impl Step {
-    /// What is here, and the next step. `None` behind the last level.
+    /// The level that is here, with its chunk of overlapping files; without one, its files in the order of keys. Then
+    /// goes on. `None` behind the last level.
     #[inline]
-    pub(super) fn take<'a, F>(&mut self, levels: &'a [Arc<Level<F>>]) -> Option<Stop<'a, F>> {
+    fn take<'a, F>(&mut self, levels: &'a [Arc<Level<F>>]) -> Option<(&'a Level<F>, Option<&'a Chunk<F>>)> {
         let level = levels.get(self.level)?;
-        if let Some(chunk) = level.loose.get(self.chunk) {
-            self.chunk += 1;
-            return Some(Stop::Overlapping(level, chunk));
-        }
-        *self = Self { level: self.level + 1, chunk: 0 };
-        Some(Stop::Sorted(level))
-    }
-}
-
-/// What of a key is computed once for all files.
-struct KeyProbe<'a> {
-    key: &'a [u8],
-    /// The head of the key behind the prefix of most chunks of a level.
-    head: Option<(&'a Arc<SharedPrefix>, Option<u64>)>,
-    whole: Option<KeyHash>,
-}
-
-impl<'a> KeyProbe<'a> {
-    #[inline]
-    const fn new(key: &'a [u8]) -> Self {
-        Self { key, head: None, whole: None }
-    }
-
-    /// The files of a chunk that have the key within their bounds.
-    #[inline]
-    fn in_bounds<F>(&mut self, chunk: &'a Chunk<F>) -> u64 {
-        let prefix = &chunk.core.prefix;
-        let head = match self.head {
-            Some((known, head)) if Arc::ptr_eq(known, prefix) => head,
-            _ => {
-                let head = prefix.head(self.key);
-                self.head = Some((prefix, head));
-                head
-            }
+        let chunk = level.loose.get(self.chunk);
+        let (next_level, next_chunk) = (self.level + 1, self.chunk + 1);
+        *self = match chunk {
+            Some(_) => Self { chunk: next_chunk, ..*self },
+            None => Self { level: next_level, chunk: 0 },
         };
-        chunk.core.in_bounds(self.key, head)
+        Some((level, chunk.map(AsRef::as_ref)))
     }
-
-    /// The hash of the whole key, computed when the first filter needs it.
-    #[inline]
-    fn whole<F>(&mut self, view: &FilterView<F>) -> KeyHash {
-        *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
-    }
-
-    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
-    #[inline]
-    fn whole_for<F>(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
-        if file.is_from(&view.config) { self.whole(view) } else { file.hash(self.key) }
-    }
-
-    /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
-    #[inline]
-    fn hash_for<F>(&mut self, view: &FilterView<F>, group: &Group) -> Option<KeyHash> {
-        let parts = group.one_part()?;
-        if parts.has_whole_keys() {
-            return Some(self.whole(view));
-        }
-        view.config.reader.point_hashes(parts, self.key).next()
-    }
-
-    /// Those of the files in bounds whose filters may contain the key, as far as these are in the group. `prepared` is
-    /// what was prepared for the chunk before.
-    #[inline]
-    fn matches<F>(
-        &mut self,
-        view: &FilterView<F>,
-        level: &Level<F>,
-        group: &Group,
-        in_bounds: u64,
-        prepared: &mut Option<PreparedKey>,
-    ) -> u64 {
-        if in_bounds == 0 {
-            return 0;
-        }
-        if group.one_part().is_none() {
-            return group.by_parts(in_bounds, |parts| view.config.reader.point_hashes(parts, self.key));
-        }
-        let Some(hash) = self.hash_for(view, group) else { return in_bounds };
-        if level.residency == CacheResidency::Memory {
-            group.filters().prefetch(hash, in_bounds);
-        }
-        if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
-            *prepared = None;
-        }
-        group.filters().probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), in_bounds)
-    }
-
-    /// The file of a sorted level that has the key within its bounds.
-    #[inline]
-    fn find<F>(&mut self, level: &'a Level<F>) -> Option<(&'a Chunk<F>, usize)> {
-        let chunk = level.sorted.get(level.chunk_of(self.key))?;
-        let place = self.in_bounds(chunk).trailing_zeros() as usize;
-        (place < chunk.files.len()).then_some((&**chunk, place))
-    }
-}
-
-/// The file that a lookup has given last, and what its filter had said.
-struct Last<'a> {
-    state: &'a Arc<FileState>,
-    answer: Answer,
 }
 
 /// One key on its way through the files of a view.
 struct Cursor<'a, F> {
-    probe: KeyProbe<'a>,
-    /// The chunk of overlapping files that it is at.
+    key: &'a [u8],
+    /// The head of the key behind the prefix of most chunks of a level.
+    head: PrefixedHead<'a>,
+    /// The hash of the whole key, computed when the first filter needs it.
+    whole: Option<KeyHash>,
+    /// The chunk that it is at.
     chunk: Option<&'a Chunk<F>>,
     found: Found,
     /// The candidates of the chunk to which it has not come.
     left: u64,
     /// The place in the chunk of the last file that was given.
     given: Option<usize>,
-    last: Option<Last<'a>>,
+    /// The last file that was given, and what its filter had said.
+    last: Option<(&'a Arc<FileState>, Answer)>,
 }
 
 impl<'a, F> Cursor<'a, F> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
         let found = Found { in_bounds: 0, candidates: 0 };
-        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, given: None, last: None }
+        Self { key, head: None, whole: None, chunk: None, found, left: 0, given: None, last: None }
+    }
+
+    /// Comes to a chunk of overlapping files, or without one, to that in a level's order of keys where the key belongs.
+    /// The files that have the key within their bounds are its candidates.
+    #[inline]
+    fn enter(&mut self, level: &'a Level<F>, overlapping: Option<&'a Chunk<F>>) {
+        self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
+        if let Some(chunk) = self.chunk {
+            let in_bounds = chunk.core.in_bounds(self.key, &mut self.head);
+            (self.found, self.left) = (Found { in_bounds, candidates: in_bounds }, in_bounds);
+        }
+    }
+
+    /// The filters of the chunk that are probed together, unless no filter is used.
+    #[inline]
+    fn group(&self, view: &FilterView<F>) -> Option<&'a Group> {
+        self.chunk?.core.group.as_ref().filter(|_| view.config.trust.problem().is_none())
+    }
+
+    /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
+    #[inline]
+    fn hash_for(&mut self, view: &FilterView<F>, part: SharedParts) -> Option<KeyHash> {
+        let reader = &view.config.reader;
+        if part.has_whole_keys() {
+            return Some(*self.whole.get_or_insert_with(|| reader.hasher.hash(self.key)));
+        }
+        reader.point_hashes(part, self.key).next()
+    }
+
+    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
+    #[inline]
+    fn whole_for(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
+        if !file.is_from(&view.config) {
+            return file.reader().hasher.hash(self.key);
+        }
+        *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
+    }
+
+    /// Leaves those of the candidates whose filters may contain the key, as far as these are in the group. `prepared`
+    /// is what was prepared for the chunk before.
+    #[inline]
+    fn probe(&mut self, view: &FilterView<F>, level: &Level<F>, prepared: &mut Option<PreparedKey>) {
+        let Some(group) = self.group(view).filter(|_| self.left != 0) else { return };
+        let Some(part) = group.one_part() else { return self.probe_by_parts(view, group) };
+        let Some(hash) = self.hash_for(view, part) else { return };
+        if level.residency == CacheResidency::Memory {
+            group.filters().prefetch(hash, self.left);
+        }
+        if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
+            *prepared = None;
+        }
+        self.narrow(group.filters().probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), self.left));
+    }
+
+    #[cold]
+    fn probe_by_parts(&mut self, view: &FilterView<F>, group: &Group) {
+        self.narrow(group.by_parts(self.left, |parts| view.config.reader.point_hashes(parts, self.key)));
+    }
+
+    #[inline]
+    const fn narrow(&mut self, candidates: u64) {
+        (self.found.candidates, self.left) = (candidates, candidates);
     }
 
     /// What is to be read for the files that are left of the chunk, and those from the next step on.
     fn reads(&self, view: &'a FilterView<F>, mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
-        let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
-        let alone = |chunk: &Chunk<F>| chunk.core.group.as_ref().map_or(0, |group| group.alone);
-        let mut next = self.chunk.map(|chunk| (chunk, self.left & alone(chunk)));
+        let mut ahead = Self { chunk: self.chunk, left: self.left, ..Self::new(self.key) };
+        let mut reads = Vec::new();
         loop {
-            if let Some((chunk, places)) = next {
-                let files = bits_of(places).filter_map(|place| chunk.files.get(place).zip(chunk.core.files.get(place)));
-                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for(probe.key)?))));
+            if let Some(chunk) = ahead.chunk {
+                let alone = chunk.core.group.as_ref().map_or(u64::MAX, |group| group.alone);
+                let files = bits_of(ahead.left & alone).filter_map(|place| chunk.file(place));
+                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for(self.key)?))));
             }
-            next = match step.take(&view.levels) {
-                Some(Stop::Overlapping(_, chunk)) => Some((chunk, probe.in_bounds(chunk) & alone(chunk))),
-                Some(Stop::Sorted(level)) => probe.find(level).map(|(chunk, place)| (chunk, 1 << place)),
-                None => return reads,
-            };
+            let Some((level, chunk)) = step.take(&view.levels) else { return reads };
+            ahead.enter(level, chunk);
         }
     }
 
     /// The file given last did not have the key.
     #[inline]
     fn pass(&mut self) {
-        if let Some(last) = self.last.take() {
-            last.state.record(last.answer, false);
+        if let Some((state, answer)) = self.last.take() {
+            state.record(answer, false);
         }
     }
 
-    /// The file of a sorted level that may have the key.
+    /// The file whose filter is probed next.
     #[inline]
-    fn give_of_sorted(&mut self, view: &FilterView<F>, found: Option<(&'a Chunk<F>, usize)>) -> Option<&'a Arc<F>> {
-        let (chunk, place) = found?;
-        let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
-        let answer = state.probe_key(self.probe.key, || self.probe.whole_for(view, state));
-        if answer.probe.is_absent() {
-            return None;
-        }
-        state.counters().add_beside_answers(0, 1);
-        self.last = Some(Last { state, answer });
-        Some(file)
-    }
-
-    /// Comes to a chunk, of whose files these are candidates.
-    #[inline]
-    fn enter(&mut self, chunk: &'a Chunk<F>, found: Found) {
-        (self.chunk, self.found, self.left) = (Some(chunk), found, found.candidates);
+    fn next_state(&self) -> Option<&'a Arc<FileState>> {
+        self.chunk?.core.files.get(self.left.trailing_zeros() as usize)
     }
 
     /// The next candidate of the chunk whose own filter may contain the key, too.
     #[inline]
-    fn give_of_chunk(&mut self, view: &FilterView<F>) -> Option<&'a Arc<F>> {
-        if self.left == 0 {
-            return None;
-        }
-        let chunk = self.chunk?;
-        let alone = match &chunk.core.group {
-            Some(group) if view.config.trust.problem().is_none() => group.alone,
-            _ => u64::MAX,
-        };
+    fn give(&mut self, view: &FilterView<F>) -> Option<&'a Arc<F>> {
+        let chunk = self.chunk.filter(|_| self.left != 0)?;
+        let alone = self.group(view).map_or(u64::MAX, |group| group.alone);
         for place in bits_of(self.left) {
             self.left &= !(1 << place);
-            let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+            let (file, state) = chunk.file(place)?;
+            let group = chunk.core.group.as_ref();
             let answer = if alone >> place & 1 == 1 {
-                state.probe_key(self.probe.key, || self.probe.whole_for(view, state))
+                state.probe_key(self.key, || self.whole_for(view, state))
             } else {
-                let answer = Answer::of_group(state, self.probe.key);
+                let answer = Answer::of_group(state, self.key);
                 if answer.probe == FileProbe::Unusable && state.resident().is_some() {
-                    chunk.core.group.as_ref().inspect(|group| group.counts.count_unprobed(place));
+                    group.inspect(|group| group.counts.count_unprobed(place));
                 }
                 answer
             };
@@ -246,7 +195,10 @@ impl<'a, F> Cursor<'a, F> {
                 self.found.candidates &= !(1 << place);
                 continue;
             }
-            (self.last, self.given) = (Some(Last { state, answer }), Some(place));
+            if group.is_none() {
+                state.units.counters.add_beside_answers(0, 1);
+            }
+            (self.last, self.given) = (Some((state, answer)), Some(place));
             return Some(file);
         }
         None
@@ -264,8 +216,8 @@ impl<'a, F> Cursor<'a, F> {
     /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's
     /// code panicked behind it.
     fn end(&mut self, is_found: bool) {
-        if let Some(last) = self.last.take().filter(|_| is_found) {
-            last.state.record(last.answer, true);
+        if let Some((state, answer)) = self.last.take().filter(|_| is_found) {
+            state.record(answer, true);
         }
         if self.given.is_some() {
             self.leave(self.given);
@@ -317,30 +269,13 @@ impl<'a, F> Candidates<'a, F> {
         let Self { view, step, cursor, prepared } = self;
         cursor.pass();
         loop {
-            if cursor.chunk.is_some() {
-                if let Some(file) = cursor.give_of_chunk(view) {
-                    return Some(file);
-                }
-                cursor.leave(None);
+            if let Some(file) = cursor.give(view) {
+                return Some(file);
             }
-            match step.take(&view.levels)? {
-                Stop::Overlapping(level, chunk) => {
-                    let in_bounds = cursor.probe.in_bounds(chunk);
-                    let candidates = match &chunk.core.group {
-                        Some(group) if view.config.trust.problem().is_none() => {
-                            cursor.probe.matches(view, level, group, in_bounds, prepared)
-                        }
-                        _ => in_bounds,
-                    };
-                    cursor.enter(chunk, Found { in_bounds, candidates });
-                }
-                Stop::Sorted(level) => {
-                    let found = cursor.probe.find(level);
-                    if let Some(file) = cursor.give_of_sorted(view, found) {
-                        return Some(file);
-                    }
-                }
-            }
+            cursor.leave(None);
+            let (level, chunk) = step.take(&view.levels)?;
+            cursor.enter(level, chunk);
+            cursor.probe(view, level, prepared);
         }
     }
 
@@ -396,11 +331,6 @@ pub struct BatchCandidates<'a, F> {
 }
 
 impl<'a, F> BatchCandidates<'a, F> {
-    fn new(view: &'a FilterView<F>, keys: &[&'a [u8]]) -> Self {
-        let lookups = keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
-        Self { view, step: Step::default(), lookups, given: Vec::new() }
-    }
-
     /// The next file of each key that has one, with the key's position. The files given before did not have their keys,
     /// but for those that were found. Empty when there are no more.
     pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
@@ -408,7 +338,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         self.lookups.iter_mut().for_each(|(_, cursor)| cursor.pass());
         loop {
             for (position, cursor) in &mut self.lookups {
-                self.given.extend(cursor.give_of_chunk(self.view).map(|file| (*position, file)));
+                self.given.extend(cursor.give(self.view).map(|file| (*position, file)));
             }
             if !self.given.is_empty() || self.lookups.is_empty() {
                 break;
@@ -416,13 +346,11 @@ impl<'a, F> BatchCandidates<'a, F> {
             self.lookups.iter_mut().for_each(|(_, cursor)| cursor.leave(None));
             match self.step.take(&self.view.levels) {
                 None => break,
-                Some(Stop::Overlapping(level, chunk)) => self.enter(level, chunk),
-                Some(Stop::Sorted(level)) => {
-                    self.give_of_sorted(level);
-                    if !self.given.is_empty() {
-                        break;
-                    }
-                }
+                Some((level, Some(chunk))) => self.enter_overlapping(level, chunk),
+                Some((level, None)) => self.enter_sorted(level),
+            }
+            if !self.given.is_empty() {
+                break;
             }
         }
         &self.given
@@ -449,51 +377,50 @@ impl<'a, F> BatchCandidates<'a, F> {
 
     /// Finds the candidates of all keys in a chunk. The lines of a later key are prefetched: searches between chunks
     /// drive filters out of the near caches.
-    fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
+    fn enter_overlapping(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
         let view = self.view;
-        let group = chunk.core.group.as_ref().filter(|_| view.config.trust.problem().is_none());
-        let one_part = group.filter(|group| group.one_part().is_some());
         let mut hashes = Vec::with_capacity(self.lookups.len());
         for (_, cursor) in &mut self.lookups {
-            let in_bounds = cursor.probe.in_bounds(chunk);
-            hashes.push(one_part.filter(|_| in_bounds != 0).and_then(|group| cursor.probe.hash_for(view, group)));
-            let candidates = match group {
-                Some(group) if one_part.is_none() => cursor.probe.matches(view, level, group, in_bounds, &mut None),
-                _ => in_bounds,
-            };
-            cursor.enter(chunk, Found { in_bounds, candidates });
+            cursor.enter(level, Some(chunk));
+            let group = cursor.group(view).filter(|_| cursor.left != 0);
+            hashes.push(match group.map(|group| (group, group.one_part())) {
+                Some((_, Some(part))) => cursor.hash_for(view, part),
+                Some((group, None)) => {
+                    cursor.probe_by_parts(view, group);
+                    None
+                }
+                None => None,
+            });
         }
-        let Some(group) = one_part else { return };
         let ahead = level.residency.keys_ahead(chunk.files.len());
         for (index, hash) in hashes.iter().enumerate() {
             let later = ahead.and_then(|ahead| {
                 let (_, later) = self.lookups.get(index + ahead)?;
-                Some(((*hashes.get(index + ahead)?)?, later.found.in_bounds))
+                Some(((*hashes.get(index + ahead)?)?, later.left))
             });
             let (Some(hash), Some((_, cursor))) = (*hash, self.lookups.get_mut(index)) else { continue };
-            let prepared = &mut PreparedKey::new(hash);
-            cursor.found.candidates = group.filters().probe_ahead(prepared, cursor.found.in_bounds, later);
-            cursor.left = cursor.found.candidates;
+            if let Some(group) = &chunk.core.group {
+                cursor.narrow(group.filters().probe_ahead(&mut PreparedKey::new(hash), cursor.left, later));
+            }
         }
     }
 
-    fn give_of_sorted(&mut self, level: &'a Level<F>) {
+    /// Finds the files of all keys in a sorted level, and gives those that are candidates.
+    fn enter_sorted(&mut self, level: &'a Level<F>) {
         if level.sorted.is_empty() {
             return;
         }
         let view = self.view;
-        let state = |found: Option<(&'a Chunk<F>, usize)>| found.and_then(|(chunk, place)| chunk.core.files.get(place));
         for lookups in self.lookups.chunks_mut(TOGETHER) {
-            let mut found = [None; TOGETHER];
-            for ((_, cursor), found) in lookups.iter_mut().zip(&mut found) {
-                *found = cursor.probe.find(level);
-                state(*found).inspect(|file| file.prefetch());
+            for (_, cursor) in &mut *lookups {
+                cursor.enter(level, None);
+                cursor.next_state().inspect(|file| file.prefetch());
             }
-            for ((_, cursor), &found) in lookups.iter_mut().zip(&found) {
-                state(found).inspect(|file| file.prefetch_probe(|| cursor.probe.whole_for(view, file)));
+            for (_, cursor) in &mut *lookups {
+                cursor.next_state().inspect(|file| file.prefetch_probe(|| cursor.whole_for(view, file)));
             }
-            for ((position, cursor), found) in lookups.iter_mut().zip(found) {
-                self.given.extend(cursor.give_of_sorted(view, found).map(|file| (*position, file)));
+            for (position, cursor) in lookups {
+                self.given.extend(cursor.give(view).map(|file| (*position, file)));
             }
         }
     }

@@ -40,14 +40,14 @@
 //! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new
 //! type.
 
-use core::fmt;
+use core::ops::Bound::{Excluded, Included};
 use core::ops::Range;
 
 use bytes::{Buf, BufMut};
 
 use super::error::FilterProblem;
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append, put_varint, take_varint};
-use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyParts, MAX_EXTRACTORS};
+use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, MAX_EXTRACTORS, named_parts};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
 
@@ -73,13 +73,17 @@ const WHAT: &str = "description of filters";
 pub struct FilterMetadata {
     pub(crate) file: FileId,
     pub(crate) hash: HashIdentity,
-    pub(crate) parts: KeyPartNames,
+    /// Of the known keys.
+    pub(crate) hash_check: u32,
+    pub(crate) whole_keys: bool,
+    /// Of the point filter, by their names, with their checks.
+    pub(crate) extractors: Vec<(String, u32)>,
     /// Of the range filter.
-    pub(crate) range_extractor: Option<String>,
-    pub(crate) checks: KeyChecks,
-    pub(crate) bounds: FileBounds,
+    pub(crate) range_extractor: Option<(String, u32)>,
+    pub(crate) bounds: KeyBounds,
     pub(crate) keys_added: u64,
-    pub(crate) range_tombstones: Option<KeySpan>,
+    /// Of the keys that range tombstones delete.
+    pub(crate) range_tombstones: KeyBounds,
     /// For each extractor of whose parts neither the smallest nor the largest key has one, the first key that has.
     pub(crate) witnesses: Vec<Box<[u8]>>,
     pub(crate) sections: Vec<FilterSection>,
@@ -146,166 +150,101 @@ impl FilterSection {
     }
 }
 
-/// The smallest and the largest key of a file.
+/// The smallest and the largest of the keys that a file has, or that its range tombstones delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FileBounds {
-    /// Every key may be in the file.
+pub(crate) enum KeyBounds {
+    /// Every key may be among them.
     #[default]
     Unknown,
-    /// It has no keys.
+    /// There are no keys.
     Empty,
-    Keys(KeySpan),
+    /// The first is not above the second.
+    Keys([Box<[u8]>; 2]),
 }
 
-/// Two keys, the first not above the second.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeySpan {
-    pub(crate) smallest: Box<[u8]>,
-    pub(crate) largest: Box<[u8]>,
-}
-
-impl KeySpan {
-    pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
-        Self { smallest: smallest.into(), largest: largest.into() }
-    }
-
-    /// Makes room for one more key.
-    pub(crate) fn include(&mut self, key: &[u8]) {
-        if key < &self.smallest[..] {
-            self.smallest = key.into();
-        }
-        if key > &self.largest[..] {
-            self.largest = key.into();
-        }
-    }
-
-    pub(crate) fn holds(&self, key: &[u8]) -> bool {
-        &self.smallest[..] <= key && key <= &self.largest[..]
-    }
-
-    /// Whether a key in `range` can lie between the two.
-    pub(crate) fn overlaps(&self, range: KeyRange<'_>) -> bool {
-        let from_smallest = KeyRange { lower: core::ops::Bound::Included(&self.smallest), ..range };
-        let to_largest = KeyRange { upper: core::ops::Bound::Included(&self.largest), ..range };
-        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
-    }
-}
-
-impl FileBounds {
+impl KeyBounds {
     /// The two keys, if they are known and there are any.
-    pub(crate) const fn keys(&self) -> Option<&KeySpan> {
+    pub(crate) fn keys(&self) -> Option<[&[u8]; 2]> {
         match self {
-            Self::Keys(span) => Some(span),
+            Self::Keys(keys) => Some(keys.each_ref().map(AsRef::as_ref)),
             Self::Unknown | Self::Empty => None,
         }
     }
 
-    pub(crate) const fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unknown)
+    /// Makes room for one more key. Whether it is the smallest now, and whether the largest.
+    pub(crate) fn include(&mut self, key: &[u8]) -> [bool; 2] {
+        let Self::Keys([smallest, largest]) = self else {
+            *self = Self::Keys([key.into(), key.into()]);
+            return [true; 2];
+        };
+        let is_end = [key < &smallest[..], key > &largest[..]];
+        for (end, _) in [smallest, largest].into_iter().zip(is_end).filter(|(_, is_end)| *is_end) {
+            *end = key.into();
+        }
+        is_end
     }
 
-    /// Whether `key` may be in a file of these bounds.
+    /// Whether `key` may lie within them.
+    #[inline]
     pub(crate) fn hold(&self, key: &[u8]) -> bool {
         match self {
             Self::Unknown => true,
             Self::Empty => false,
-            Self::Keys(span) => span.holds(key),
+            Self::Keys([smallest, largest]) => &smallest[..] <= key && key <= &largest[..],
         }
     }
 
-    /// Whether a key in `range` may be in a file of these bounds.
+    /// Whether a key in `range` may lie within them.
     pub(crate) fn overlap(&self, range: KeyRange<'_>) -> bool {
-        match self {
-            Self::Unknown => !range.is_empty(),
-            Self::Empty => false,
-            Self::Keys(span) => span.overlaps(range),
-        }
+        let Self::Keys([smallest, largest]) = self else { return *self == Self::Unknown && !range.is_empty() };
+        let from_smallest = KeyRange { lower: Included(smallest), ..range };
+        let to_largest = KeyRange { upper: Included(largest), ..range };
+        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
     }
 }
 
-impl From<KeyRange<'_>> for FileBounds {
+impl From<KeyRange<'_>> for KeyBounds {
     /// Those of a file all of whose keys are in the range. An end that is not the key itself is not known.
     fn from(range: KeyRange<'_>) -> Self {
-        use core::ops::Bound::{Excluded, Included};
         match (range.lower, range.upper) {
             // In an order of the engine's own: what lies between is not known.
             (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) if lower > upper => Self::Unknown,
             _ if range.is_empty() => Self::Empty,
             // A bound that no key has is as good as one that some key has: it only has to enclose all keys.
             (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) => {
-                Self::Keys(KeySpan::new(lower, upper))
+                Self::Keys([lower.into(), upper.into()])
             }
             _ => Self::Unknown,
         }
     }
 }
 
-/// What a file's writer made of its known keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyChecks {
-    pub(crate) hash: u32,
-    /// Of each extractor of the point filter, and last of the range filter's.
-    pub(crate) extractors: Vec<u32>,
+/// The check of a hash: of the hashes of the known keys.
+pub(crate) fn check_of_hashes(hashes: impl IntoIterator<Item = KeyHash>) -> u32 {
+    hashes.into_iter().fold(0, |sum, hash| checksum_append(sum, &hash.get().to_le_bytes()))
 }
 
-impl KeyChecks {
-    /// Of the hashes of the known keys.
-    pub(crate) fn of_hashes(hashes: impl IntoIterator<Item = KeyHash>) -> u32 {
-        hashes.into_iter().fold(0, |sum, hash| checksum_append(sum, &hash.get().to_le_bytes()))
-    }
-
-    /// Of an extractor and the known keys.
-    pub(crate) fn of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) -> u32 {
-        known.iter().fold(0, |sum, key| match extractor.extract(key) {
-            Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
-            None => checksum_append(sum, &[0]),
-        })
-    }
-}
-
-/// What of each key a file's point filter holds: the whole key, parts of it by extractors of these names, or both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeyPartNames {
-    /// Whether the filter holds whole keys.
-    pub whole_keys: bool,
-    /// Names of the extractors.
-    pub extractors: Vec<String>,
-}
-
-impl KeyPartNames {
-    pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
-
-    /// Those of a writer or reader.
-    pub(crate) fn of(parts: &KeyParts) -> Self {
-        let extractors = parts.extractors().map(|extractor| extractor.name().to_owned()).collect();
-        Self { whole_keys: parts.has_whole_keys(), extractors }
-    }
-}
-
-impl fmt::Display for KeyPartNames {
-    /// `whole keys, 'fixed-prefix:4'`, or `none`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.whole_keys.then(|| "whole keys".to_owned());
-        let parts: Vec<String> =
-            whole.into_iter().chain(self.extractors.iter().map(|name| format!("'{name}'"))).collect();
-        f.write_str(if parts.is_empty() { "none" } else { "" })?;
-        f.write_str(&parts.join(", "))
-    }
+/// The check of an extractor and the known keys.
+pub(crate) fn check_of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) -> u32 {
+    known.iter().fold(0, |sum, key| match extractor.extract(key) {
+        Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
+        None => checksum_append(sum, &[0]),
+    })
 }
 
 impl FilterMetadata {
     /// That of a file of these bounds of whose filters nothing is known.
-    pub(crate) const fn without_filters(hash: HashIdentity, bounds: FileBounds) -> Self {
+    pub(crate) const fn without_filters(hash: HashIdentity, bounds: KeyBounds) -> Self {
         Self {
             file: FileId::from_fingerprint(0),
             hash,
-            parts: KeyPartNames::NONE,
+            hash_check: 0,
+            whole_keys: false,
+            extractors: Vec::new(),
             range_extractor: None,
-            checks: KeyChecks { hash: 0, extractors: Vec::new() },
             bounds,
             keys_added: 0,
-            range_tombstones: None,
+            range_tombstones: KeyBounds::Empty,
             witnesses: Vec::new(),
             sections: Vec::new(),
         }
@@ -323,27 +262,27 @@ impl FilterMetadata {
     /// same for all bytes of one length.
     pub(crate) fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
-        let spans = [self.bounds.keys(), self.range_tombstones.as_ref()];
+        let spans = [self.bounds.keys(), self.range_tombstones.keys()];
         let flag = |flag, is_set| if is_set { flag } else { 0 };
         out.put_slice(&MAGIC);
         out.put_u8(VERSION);
         out.put_u8(
-            flag(WHOLE_KEYS, self.parts.whole_keys)
+            flag(WHOLE_KEYS, self.whole_keys)
                 | flag(HAS_KEYS, spans[0].is_some())
                 | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some())
-                | flag(HAS_UNKNOWN_KEYS, self.bounds.is_unknown()),
+                | flag(HAS_UNKNOWN_KEYS, self.bounds == KeyBounds::Unknown),
         );
         out.put_u16_le(HEADER_BYTES);
         out.put_u64_le(self.file.fingerprint());
         out.put_u64_le(self.hash.seed);
         out.put_u8(self.hash.id.code());
         out.put_u8(count(&self.sections));
-        out.put_u8(count(&self.parts.extractors));
+        out.put_u8(count(&self.extractors));
         out.put_u8(self.range_extractor.is_some().into());
         out.put_u8(count(&self.witnesses));
         out.put_slice(&[0; 3]);
         out.put_u64_le(self.keys_added);
-        out.put_u32_le(self.checks.hash);
+        out.put_u32_le(self.hash_check);
         for section in &self.sections {
             out.put_u8(section.part.code());
             out.put_u8(section.kind.code());
@@ -353,16 +292,13 @@ impl FilterMetadata {
             out.put_u64_le(section.bytes);
             out.put_u32_le(section.checksum);
         }
-        let names = self.parts.extractors.iter().chain(&self.range_extractor);
-        // A check that is missing is none that an extractor gives.
-        for (name, check) in names.zip(self.checks.extractors.iter().chain(core::iter::repeat(&0))) {
+        for (name, check) in self.extractors.iter().chain(&self.range_extractor) {
             // The builder has left out names that are longer.
             out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.put_slice(name.as_bytes());
             out.put_u32_le(*check);
         }
-        let spans = spans.into_iter().flatten().flat_map(|span| [&span.smallest, &span.largest]);
-        for key in spans.chain(&self.witnesses) {
+        for key in spans.into_iter().flatten().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)) {
             put_varint(&mut out, key.len() as u64);
             out.put_slice(key);
         }
@@ -407,15 +343,14 @@ impl FilterMetadata {
             let what = "extractors in a description of filters";
             return Err(refused(what, "at most 63, and at most one for ranges", extractors.max(ranges)));
         }
-        let named = (0..extractors + ranges).map(|_| rest.extractor()).collect::<Result<Vec<_>, _>>()?;
-        let (mut extractors, checks): (Vec<_>, _) = named.into_iter().unzip();
-        let range_extractor = if ranges == 1 { extractors.pop() } else { None };
+        let extractors = (0..extractors).map(|_| rest.extractor()).collect::<Result<_, _>>()?;
+        let range_extractor = if ranges == 1 { Some(rest.extractor()?) } else { None };
         let bounds = match (flags & HAS_KEYS != 0, flags & HAS_UNKNOWN_KEYS != 0) {
-            (true, _) => FileBounds::Keys(rest.span()?),
-            (false, true) => FileBounds::Unknown,
-            (false, false) => FileBounds::Empty,
+            (true, _) => rest.bounds()?,
+            (false, true) => KeyBounds::Unknown,
+            (false, false) => KeyBounds::Empty,
         };
-        let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { Some(rest.span()?) } else { None };
+        let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { rest.bounds()? } else { KeyBounds::Empty };
         let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
         if !rest.0.is_empty() {
             return Err(refused("bytes behind a description of filters", "0", rest.0.len()));
@@ -423,9 +358,10 @@ impl FilterMetadata {
         Ok(Self {
             file,
             hash: HashIdentity { id, seed },
-            parts: KeyPartNames { whole_keys: flags & WHOLE_KEYS != 0, extractors },
+            hash_check,
+            whole_keys: flags & WHOLE_KEYS != 0,
+            extractors,
             range_extractor,
-            checks: KeyChecks { hash: hash_check, extractors: checks },
             bounds,
             keys_added,
             range_tombstones,
@@ -446,22 +382,33 @@ impl FilterMetadata {
         self.hash
     }
 
-    /// What of each key the point filter holds.
+    /// What of each key the point filter holds, for people: `whole keys, 'fixed-prefix:4'`, or `none`.
     #[must_use]
-    pub const fn key_parts(&self) -> &KeyPartNames {
-        &self.parts
+    pub fn key_parts(&self) -> String {
+        named_parts(self.whole_keys, self.extractors())
+    }
+
+    /// Whether the point filter holds whole keys.
+    #[must_use]
+    pub const fn has_whole_keys(&self) -> bool {
+        self.whole_keys
+    }
+
+    /// Names of the extractors whose parts of keys the point filter holds.
+    pub fn extractors(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.extractors.iter().map(|(name, _)| &**name)
     }
 
     /// Name of the extractor of the prefixes that ranges of the range filter are inside of, if it has one.
     #[must_use]
     pub fn range_extractor(&self) -> Option<&str> {
-        self.range_extractor.as_deref()
+        self.range_extractor.as_ref().map(|(name, _)| &**name)
     }
 
     /// The smallest and the largest key; `None` of a file without keys, or whose keys are not known.
     #[must_use]
     pub fn key_bounds(&self) -> Option<(&[u8], &[u8])> {
-        self.bounds.keys().map(|span| (&*span.smallest, &*span.largest))
+        self.bounds.keys().map(|[smallest, largest]| (smallest, largest))
     }
 
     /// Keys that were added, repetitions included.
@@ -478,8 +425,7 @@ impl FilterMetadata {
 
     /// Keys that the file has, by which it shows whether a hash or an extractor has changed.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
-        let bounds = self.bounds.keys().map(|span| [&*span.smallest, &*span.largest]);
-        bounds.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
+        self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
     /// The section that is one of `parts`.
@@ -563,12 +509,12 @@ impl<'a> Rest<'a> {
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    fn span(&mut self) -> Result<KeySpan, FilterProblem> {
-        let span = KeySpan::new(self.key()?, self.key()?);
-        if span.smallest > span.largest {
+    fn bounds(&mut self) -> Result<KeyBounds, FilterProblem> {
+        let (smallest, largest) = (self.key()?, self.key()?);
+        if smallest > largest {
             let what = "bytes of the second of two keys in a description of filters";
-            return Err(refused(what, "a key not below the first", span.largest.len()));
+            return Err(refused(what, "a key not below the first", largest.len()));
         }
-        Ok(span)
+        Ok(KeyBounds::Keys([smallest.into(), largest.into()]))
     }
 }

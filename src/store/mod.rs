@@ -65,7 +65,7 @@ pub use filter_store::FilterStore;
 pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates};
-pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
+pub use metadata::{FilterMetadata, FilterPart, FilterSection};
 pub use partition::{
     BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
 };

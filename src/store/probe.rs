@@ -33,7 +33,7 @@ impl FileState {
     /// Probes for a key within the file's bounds, and counts the answer. `whole` is the hash of the whole key.
     #[inline]
     pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
-        let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones();
+        let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones;
         match self.resident().filter(|_| is_plain && self.config.trust.problem().is_none()) {
             Some(block) => {
                 let may_contain = block.may_contain(whole());

@@ -88,7 +88,7 @@ impl FilterRead {
         };
         // Only now: a hasher or extractor that panics leaves the step to `drop`.
         self.step = None;
-        self.file.units().end_preparing(Some(read));
+        self.file.units.end_preparing(Some(read));
         None
     }
 }
@@ -97,7 +97,7 @@ impl Drop for FilterRead {
     fn drop(&mut self) {
         if let Some(Step::Index) = self.step {
             let problem = FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
-            self.file.units().end_preparing(std::thread::panicking().then_some(Err(problem)));
+            self.file.units.end_preparing(std::thread::panicking().then_some(Err(problem)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::metadata::KeyPartNames;
+use super::metadata::FilterMetadata;
 use crate::block::{KindRegistry, LoadContext, bits_of};
 use crate::error::BlockError;
 use crate::hash::{Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
@@ -98,16 +98,13 @@ impl Reader {
     /// # Errors
     ///
     /// There are none: then the filter cannot be probed.
-    pub(crate) fn parts_shared_with(&self, held: &KeyPartNames) -> Result<SharedParts, BlockError> {
-        let is_shared = |name: &str| held.extractors.iter().any(|other| other == name);
-        let shared = self.parts_where(self.parts.has_whole_keys() && held.whole_keys, is_shared);
+    pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
+        let is_shared = |name: &str| file.extractors().any(|other| other == name);
+        let shared = self.parts_where(self.parts.has_whole_keys() && file.whole_keys, is_shared);
         if shared.bits != 0 {
             return Ok(shared);
         }
-        Err(BlockError::ExtractorMismatch {
-            expected: KeyPartNames::of(&self.parts).to_string(),
-            got: held.to_string(),
-        })
+        Err(BlockError::ExtractorMismatch { expected: self.parts.to_string(), got: file.key_parts() })
     }
 
     fn parts_where(&self, whole_keys: bool, holds: impl Fn(&str) -> bool) -> SharedParts {

@@ -11,10 +11,9 @@ use bytes::Bytes;
 
 use super::chunk::Chunk;
 use super::file::FileFilters;
-use super::lookup::{Step, Stop};
 use super::read::FilterRead;
 use super::state::{Answer, FileProbe, FileState};
-use super::view::{FilterView, Level};
+use super::view::FilterView;
 use crate::block::{bits_of, first_bits};
 use crate::range::KeyRange;
 
@@ -43,11 +42,11 @@ pub struct ScanCandidates<'a, F> {
     /// The least byte string that the range may contain.
     start: Bytes,
     prefix: Option<&'a [u8]>,
-    step: Step,
-    /// The chunk that the scan is at, and the files in it that are left. In a sorted level, the position of the next.
+    /// The next chunk: the position of its level, and its own among those of the level that the scan comes to.
+    next: (usize, usize),
+    /// The chunk that the scan is at, and the files in it that are left.
     chunk: Option<&'a Chunk<F>>,
     left: u64,
-    sorted: Option<(&'a Level<F>, usize)>,
 }
 
 /// A file that a scan must read.
@@ -87,8 +86,7 @@ impl<'a, F> ScanCandidates<'a, F> {
             Bound::Unbounded => Bytes::new(),
         };
         let (lower, upper) = (range.lower, range.upper.map(Bytes::copy_from_slice));
-        let step = Step::default();
-        Self { view, lower, upper, start, prefix, step, chunk: None, left: 0, sorted: None }
+        Self { view, lower, upper, start, prefix, next: (0, 0), chunk: None, left: 0 }
     }
 
     fn range(&self) -> KeyRange<'_> {
@@ -109,31 +107,32 @@ impl<'a, F> ScanCandidates<'a, F> {
             if let Some(chunk) = self.chunk {
                 for place in bits_of(self.left) {
                     self.left &= !(1 << place);
-                    let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+                    let (file, state) = chunk.file(place)?;
                     if state.overlaps(self.range()) {
                         return Some((file, state));
                     }
                 }
-                self.chunk = None;
             }
-            let chunk = match self.sorted {
-                Some((level, position)) => {
-                    let chunk = level.sorted.get(position);
-                    let chunk = chunk.filter(|chunk| chunk.core.smallest_key().is_none_or(|key| !self.is_beyond(key)));
-                    self.sorted = chunk.map(|_| (level, position + 1));
-                    chunk.map(AsRef::as_ref)
-                }
-                None => match self.step.take(&self.view.levels)? {
-                    Stop::Overlapping(_, chunk) => Some(chunk),
-                    Stop::Sorted(level) => {
-                        self.sorted = Some((level, level.chunk_of(&self.start)));
-                        None
-                    }
-                },
-            };
-            if let Some(chunk) = chunk {
-                (self.chunk, self.left) = (Some(chunk), first_bits(chunk.files.len()));
+            let chunk = self.next_chunk()?;
+            (self.chunk, self.left) = (Some(chunk), first_bits(chunk.files.len()));
+        }
+    }
+
+    /// The chunks of overlapping files of a level, and then those of its order of keys that meet the range.
+    fn next_chunk(&mut self) -> Option<&'a Chunk<F>> {
+        loop {
+            let (number, position) = self.next;
+            let level = self.view.levels.get(number)?;
+            self.next = (number, position + 1);
+            if let Some(chunk) = level.loose.get(position) {
+                return Some(chunk);
             }
+            let sorted = level.sorted.get(level.chunk_of(&self.start) + position - level.loose.len());
+            let is_beyond = |chunk: &Chunk<F>| chunk.core.smallest_key().is_some_and(|key| self.is_beyond(key));
+            if let Some(chunk) = sorted.filter(|chunk| !is_beyond(chunk)) {
+                return Some(chunk);
+            }
+            self.next = (number + 1, 0);
         }
     }
 
@@ -141,19 +140,17 @@ impl<'a, F> ScanCandidates<'a, F> {
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
         let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
         // Before any filter: none knows what the file deletes.
-        if state.has_range_tombstones() {
+        if state.has_range_tombstones {
             return candidate(self.start.clone(), None);
         }
         if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
             return None;
         }
-        if let Some(span) = state.metadata().bounds.keys()
-            && *span.smallest >= *self.start
-        {
+        if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.start) {
             // It is in the range: there is nothing to learn from the filter.
-            return candidate(Bytes::copy_from_slice(&span.smallest), None);
+            return candidate(Bytes::copy_from_slice(smallest), None);
         }
-        if !state.has_ranges() {
+        if state.ranges.is_err() {
             return candidate(self.start.clone(), None);
         }
         let mut probed = None;

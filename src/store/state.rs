@@ -9,7 +9,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, KeyChecks};
+use super::metadata::{FilterMetadata, FilterPart, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
@@ -96,7 +96,7 @@ impl FileState {
         metadata: Arc<FilterMetadata>,
         source: Option<Arc<dyn FilterSource>>,
     ) -> Self {
-        let shared = config.reader.parts_shared_with(&metadata.parts).ok();
+        let shared = config.reader.parts_shared_with(&metadata).ok();
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
         let mut state = FileState {
             config: config.clone(),
@@ -105,7 +105,7 @@ impl FileState {
             ranges: Err(None),
             index: OnceLock::new(),
             resident: None,
-            has_range_tombstones: metadata.range_tombstones.is_some(),
+            has_range_tombstones: metadata.range_tombstones != KeyBounds::Empty,
             units: Arc::default(),
             source,
             metadata,
@@ -133,17 +133,13 @@ impl FileState {
         &self.config.budget.as_ref().unwrap_or(&self.config.unlimited).pool
     }
 
-    pub(super) fn units(&self) -> &File {
-        &self.units
-    }
-
     pub(super) fn reader(&self) -> &Reader {
         &self.config.reader
     }
 
     /// Whether the point filter can be probed, by what the description says.
     pub(super) fn check_points(&self) -> Result<(), FilterProblem> {
-        self.reader().parts_shared_with(&self.metadata.parts)?;
+        self.reader().parts_shared_with(&self.metadata)?;
         if self.shared.is_empty() {
             return Err(BlockError::PartNotHeld.into());
         }
@@ -160,24 +156,19 @@ impl FileState {
         }
         let is_hash_claimed = metadata.hash == reader.hasher.identity();
         let hashes = known.iter().map(|key| reader.hasher.hash(key));
-        let of_points = metadata.parts.extractors.iter().map(|name| {
-            let mut own = reader.parts.extractors();
-            own.find(|extractor| extractor.name() == name)
-        });
-        let of_ranges = metadata.range_extractor.iter().map(|name| {
-            let own = reader.range_extractor.as_ref();
-            own.filter(|extractor| extractor.name() == name)
-        });
-        let has_changed = |(extractor, check): (Option<&Arc<dyn KeyExtractor>>, &u32)| {
-            extractor.is_some_and(|extractor| KeyChecks::of_extractor(&**extractor, &known) != *check)
+        let ranges = reader.range_extractor.as_ref();
+        let of_points =
+            metadata.extractors.iter().flat_map(|named| reader.parts.extractors().map(move |own| (own, named)));
+        let of_ranges = metadata.range_extractor.iter().flat_map(|named| ranges.map(|own| (own, named)));
+        let has_changed = |(own, (name, check)): (&Arc<dyn KeyExtractor>, &(String, u32))| {
+            own.name() == name && check_of_extractor(&**own, &known) != *check
         };
-        is_hash_claimed && KeyChecks::of_hashes(hashes) != metadata.checks.hash
-            || of_points.chain(of_ranges).zip(&metadata.checks.extractors).any(has_changed)
+        is_hash_claimed && check_of_hashes(hashes) != metadata.hash_check || of_points.chain(of_ranges).any(has_changed)
     }
 
     /// By name, which the block has only a checksum of.
     fn check_ranges(&self) -> Result<(), FilterProblem> {
-        let Some(held) = &self.metadata.range_extractor else { return Ok(()) };
+        let Some(held) = self.metadata.range_extractor() else { return Ok(()) };
         let own = self.reader().range_extractor.as_ref().map(|extractor| extractor.name());
         if own == Some(held) {
             return Ok(());
@@ -200,16 +191,9 @@ impl FileState {
 
 /// What the file has.
 impl FileState {
-    pub(super) fn metadata(&self) -> &FilterMetadata {
-        &self.metadata
-    }
-
-    pub(super) const fn shared(&self) -> SharedParts {
-        self.shared
-    }
-
-    pub(super) const fn has_range_tombstones(&self) -> bool {
-        self.has_range_tombstones
+    /// The smallest key, if the file's keys are known and it has any.
+    pub(super) fn smallest_key(&self) -> Option<&[u8]> {
+        self.metadata.bounds.keys().map(|[smallest, _]| smallest)
     }
 
     /// The hash of a whole key by the hasher of the store that opened the file.
@@ -239,16 +223,6 @@ impl FileState {
         self.resident.as_deref()?.points()
     }
 
-    /// Whether there is a point filter, usable or not.
-    pub(super) fn has_points(&self) -> bool {
-        self.metadata.points().is_some()
-    }
-
-    /// Whether the point filter is there and can never be probed.
-    pub(super) const fn is_unusable(&self) -> bool {
-        matches!(self.points, Err(Some(_)))
-    }
-
     /// Whether the key is within the file's bounds, or deleted by a range tombstone of it.
     #[inline]
     pub(super) fn covers(&self, key: &[u8]) -> bool {
@@ -257,7 +231,7 @@ impl FileState {
 
     /// Whether a range tombstone of the file may delete the key, so that the file is read whatever its filter says.
     pub(super) fn deletes(&self, key: &[u8]) -> bool {
-        self.metadata.range_tombstones.as_ref().is_some_and(|span| span.holds(key))
+        self.has_range_tombstones && self.metadata.range_tombstones.hold(key)
     }
 
     pub(super) fn overlaps(&self, range: KeyRange<'_>) -> bool {
@@ -265,26 +239,17 @@ impl FileState {
     }
 
     pub(super) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
-        self.metadata.range_tombstones.as_ref().is_some_and(|span| span.overlaps(range))
+        self.metadata.range_tombstones.overlap(range)
     }
 
     /// Whether the file certainly has something in the range, so that there is nothing to learn from its filter.
     pub(super) fn surely_meets(&self, range: KeyRange<'_>) -> bool {
         self.deletes_in(range) || self.metadata.known_keys().iter().any(|key| range.contains(key))
     }
-
-    /// Whether a scan can probe the range filter.
-    pub(super) const fn has_ranges(&self) -> bool {
-        self.ranges.is_ok()
-    }
 }
 
 /// Counting.
 impl FileState {
-    pub(super) fn counters(&self) -> &FilterCounters {
-        &self.units.counters
-    }
-
     /// Lookups are counted for the file by a chunk, at its place in it.
     pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: u32) {
         lock(&self.chunks).push((counts.clone(), place));

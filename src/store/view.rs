@@ -8,7 +8,6 @@ use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
 use super::config::Config;
 use super::file::FileFilters;
 use super::filter_store::FilterStore;
-use super::metadata::FileBounds;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
 use crate::key_head::{KeyHeads, SharedPrefix};
@@ -335,8 +334,8 @@ impl<F> Level<F> {
     {
         let has_it = |chunk: &Arc<Chunk<F>>| chunk.files.iter().any(|other| Arc::ptr_eq(other, file));
         // In the order of keys it is where its key says.
-        if let FileBounds::Keys(span) = &file.as_ref().as_ref().state().metadata().bounds {
-            let likely = self.chunk_of(&span.smallest);
+        if let Some(smallest) = file.as_ref().as_ref().state().smallest_key() {
+            let likely = self.chunk_of(smallest);
             if self.sorted.get(likely).is_some_and(has_it) {
                 return Some((true, likely));
             }
@@ -372,8 +371,8 @@ impl<F> Level<F> {
             }
             joined = joined.merged(&state.stats());
         }
-        let spans = change.coming().filter_map(|(_, member)| member.state.metadata().bounds.keys());
-        let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), spans);
+        let keys = change.coming().filter_map(|(_, member)| member.state.metadata.bounds.keys()).flatten();
+        let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
         for members in loose.values_mut().chain(sorted.values_mut()) {
             let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.file)) {
                 None => Some(member),
@@ -385,15 +384,15 @@ impl<F> Level<F> {
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
         }
         for (_, member) in change.added {
-            match member.state.metadata().bounds.keys() {
-                Some(span) if level != OVERLAPPING && !member.state.has_range_tombstones() => {
-                    touch(&self.sorted, self.chunk_of(&span.smallest), &mut sorted).push(member);
+            match member.state.smallest_key() {
+                Some(smallest) if level != OVERLAPPING && !member.state.has_range_tombstones => {
+                    touch(&self.sorted, self.chunk_of(smallest), &mut sorted).push(member);
                 }
                 _ => touch(&self.loose, 0, &mut loose).insert(0, member),
             }
         }
         for members in sorted.values_mut() {
-            members.sort_by(|one, other| smallest_key(one).cmp(smallest_key(other)));
+            members.sort_by(|one, other| one.state.smallest_key().cmp(&other.state.smallest_key()));
         }
         let loose = self.recut(&self.loose, loose, &prefix, Some(config))?;
         let sorted = self.recut(&self.sorted, sorted, &prefix, None)?;
@@ -460,12 +459,12 @@ impl<F> Level<F> {
         F: 'a,
     {
         let mut largest: Option<&[u8]> = None;
-        for span in members.filter_map(|member| member.state.metadata().bounds.keys()) {
-            if let Some(largest) = largest.filter(|largest| *largest >= &*span.smallest) {
-                let (largest, smallest) = (largest.to_vec(), span.smallest.to_vec());
+        for [smallest, next_largest] in members.filter_map(|member| member.state.metadata.bounds.keys()) {
+            if let Some(largest) = largest.filter(|largest| *largest >= smallest) {
+                let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
                 return Err(ViewError::Overlap { level: self.number, largest, smallest });
             }
-            largest = Some(&span.largest);
+            largest = Some(next_largest);
         }
         Ok(())
     }
@@ -475,10 +474,6 @@ impl<F> Level<F> {
 fn touch<'a, F>(chunks: &[Arc<Chunk<F>>], position: usize, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
     let members = || chunks.get(position).map(|chunk| chunk.members().collect()).unwrap_or_default();
     touched.entry(position).or_insert_with(members)
-}
-
-fn smallest_key<F>(member: &Member<F>) -> &[u8] {
-    member.state.metadata().bounds.keys().map_or(&[], |span| &span.smallest)
 }
 
 impl<F> Clone for FilterView<F> {

@@ -294,7 +294,7 @@ fn every_builder_adds_the_parts_of_every_key() {
         keys().for_each(|key| builder.add_key(&key));
         let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
         let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
-        assert_eq!(metadata.key_parts().to_string(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
+        assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
         let filter = store.open(metadata, Arc::new(sidecar));
         assert_eq!(filter.problem(), None);
         for key in keys() {

@@ -346,18 +346,18 @@ struct SidecarFields {
 impl SidecarFields {
     fn new(path: &Path) -> anyhow::Result<Self> {
         let sidecar = Sidecar::read(path)?;
-        let (table, parts) = (sidecar.table, sidecar.metadata.key_parts());
+        let (table, metadata) = (sidecar.table, &sidecar.metadata);
         let mut partitions = sidecar.container()?.map(|container| container.fields());
-        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(&parts.extractors));
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(metadata.extractors()));
         let filter = sidecar.filter(FilterPart::Points).map(FilterBlock::open_unverified).transpose()?;
         let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;
-        let whole_keys = parts.whole_keys.then(String::new);
+        let whole_keys = metadata.has_whole_keys().then(String::new);
         Ok(Self {
             table_id: hex(&table.id),
             table_bytes: table.bytes,
             table_checksum: format!("{:#010x}", table.checksum),
-            key_parts: whole_keys.into_iter().chain(parts.extractors.iter().cloned()).collect(),
-            filter: filter.map(|filter| FilterFields::new(&filter).with_names(&parts.extractors)),
+            key_parts: whole_keys.into_iter().chain(metadata.extractors().map(str::to_owned)).collect(),
+            filter: filter.map(|filter| FilterFields::new(&filter).with_names(metadata.extractors())),
             partitions,
             range_filter: range_filter.as_ref().map(RangeFields::of_block),
         })
@@ -414,14 +414,14 @@ impl TableFields {
             offset: at.start,
             bytes: at.end - at.start,
         };
-        let (filters, names) = (table.filters(), &table.properties().filters.key_parts().extractors);
+        let (filters, names) = (table.filters(), || table.properties().filters.extractors());
         let mut partitions = Partitions::of_table(table, path).as_ref().map(PartitionFields::new);
-        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names));
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names()));
         Self {
             table_id: hex(table.table_id()),
             properties: Properties::new(table),
             layout: table.layout().into_iter().map(region).collect(),
-            filter: filters.block().map(|block| FilterFields::new(block).with_names(names)),
+            filter: filters.block().map(|block| FilterFields::new(block).with_names(names())),
             partitions,
             filter_problem: table.filter_problem().as_ref().map(in_options),
             range_filter: filters.range_filter().map(|filter| RangeFields::new(filter.info(), filter.verify())),
@@ -464,7 +464,7 @@ impl Properties {
                 ),
             ),
             ("hash", text(Some(properties.filters.hash_identity().to_string().as_bytes()))),
-            ("key_parts", text(Some(properties.filters.key_parts().to_string().as_bytes()))),
+            ("key_parts", text(Some(properties.filters.key_parts().as_bytes()))),
             ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
         ])
     }
