@@ -59,7 +59,7 @@
 //! |---|---|
 //! | hash keys once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose them; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
-//! | spread one memory budget over the levels of a store | [`store::LevelPlan`], [`store::LevelPolicy`] |
+//! | spread one memory budget over the levels of a store | [`store::LevelPlan`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |

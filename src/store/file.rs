@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
 use super::config::Config;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, KeyBounds};
+use super::metadata::FilterMetadata;
 use super::partition::PartitionIndex;
 use super::read::FilterRead;
 use super::source::FilterSource;
@@ -37,23 +37,17 @@ impl FileFilters {
         metadata: Arc<FilterMetadata>,
         source: Option<Arc<dyn FilterSource>>,
     ) -> Self {
-        let state = FileState::new(config, metadata, source);
-        let state = Arc::new(state);
+        let state = Arc::new(FileState::new(config, metadata, source));
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
         // Before the source is called, which may panic: dropped, the file leaves the budget.
         let mut file = Self { state, slot };
-        file.state.read_at_open();
-        let resident = file.state.held_at_open();
+        let resident = file.state.read_at_open();
         // Nobody else has it yet.
         if let Some(state) = Arc::get_mut(&mut file.state) {
             state.resident = resident;
         }
         file
-    }
-
-    pub(super) fn unfiltered(config: &Arc<Config>, bounds: KeyBounds) -> Self {
-        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds).into(), None)
     }
 
     #[inline]
@@ -93,14 +87,15 @@ impl FileFilters {
         let state = &self.state;
         // Before any filter: none knows what the file deletes.
         state.overlaps(range)
-            && (state.surely_meets(range) || state.may_contain_prefix(prefix) && state.may_contain_range(range))
+            && (state.surely_meets(range)
+                || state.may_contain_prefix(prefix) && !state.probe_range(range).probe.is_absent())
     }
 
     /// Whether the file may have a key in `range`, by its bounds and its range filter. A probe is counted.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        let range = range.into();
-        self.state.overlaps(range) && self.state.may_contain_range(range)
+        let (state, range) = (&self.state, range.into());
+        state.overlaps(range) && (state.surely_meets(range) || !state.probe_range(range).probe.is_absent())
     }
 
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
@@ -114,7 +109,7 @@ impl FileFilters {
     /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
     #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
-        self.state.read_for(key)
+        self.state.read_for_unit(self.state.unit_of(key))
     }
 
     /// Why the point filter, or else the range filter, is not used, or could not be read when it was last tried; `None`

@@ -7,7 +7,7 @@ use super::build::FileFilterBuilder;
 use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
-use super::metadata::{FilterMetadata, KeyBounds};
+use super::metadata::FilterMetadata;
 use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
@@ -155,12 +155,6 @@ impl FilterStore {
         self.config.reader.range_extractor.as_ref()
     }
 
-    /// Whether filters have a policy for ranges.
-    #[must_use]
-    pub fn builds_ranges(&self) -> bool {
-        self.config.ranges.is_some()
-    }
-
     /// The budget, if there is one.
     #[must_use]
     pub fn budget(&self) -> Option<&FilterBudget> {
@@ -229,6 +223,7 @@ impl FilterStore {
     /// than 0, give `..` for a file whose range ends where its neighbour begins.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
-        FileFilters::unfiltered(&self.config, KeyBounds::from(keys.into()))
+        let metadata = FilterMetadata::without_filters(self.hasher().identity(), keys.into().into());
+        FileFilters::open(&self.config, metadata.into(), None)
     }
 }

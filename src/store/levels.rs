@@ -16,7 +16,6 @@
 //! for many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step
 //! saves the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::allocation::{self, Step, gain_per_byte};
@@ -81,10 +80,6 @@ impl LevelSize {
         Self { may_have_filter: false, ..self }
     }
 
-    fn keys_per_file(&self) -> u64 {
-        self.keys.div_ceil(self.files.max(1))
-    }
-
     /// Reads of the level per lookup of an absent key if its filters have the rate `fpr`.
     fn useless_reads(&self, fpr: f64) -> f64 {
         if self.keys == 0 { 0.0 } else { self.runs as f64 * fpr }
@@ -124,12 +119,18 @@ impl PlannedLevel {
 /// How large the filters of each level are, so that lookups of absent keys read as little as one memory budget allows.
 ///
 /// Small levels get more bits per key than large ones. Where memory is short, the largest levels get no filters; where
-/// there is more than the kind can use, some is left over. The method is that of *Monkey* (N. Dayan, M. Athanassoulis,
+/// there is more than the kind can use, some is left over. As a policy, a plan gives each file the filter of its level
+/// ([`BuildContext::level`]). Files of a level that it does not know, or for which it has no keys, and files whose level
+/// is not known, get what its memory would give all levels at equal bits per key
+/// ([`with_equal_bits`](Self::with_equal_bits)), unless [`with_other_levels`](Self::with_other_levels) sets something
+/// else. Files of levels that it leaves without filters get none.
+///
+/// The method is that of *Monkey* (N. Dayan, M. Athanassoulis,
 /// S. Idreos, SIGMOD 2017), with the real sizes and rates of a kind in place of the formula of an ideal Bloom filter.
 ///
 /// ```
-/// use sstfilter::KindPolicy;
 /// use sstfilter::store::{LevelPlan, LevelSize};
+/// use sstfilter::{BuildContext, FilterPolicy, KeyHasher, KindPolicy};
 ///
 /// // Five levels, each ten times as large as the one before, and 10 bits for each of their keys.
 /// let levels: Vec<_> = (1..=5).map(|level| LevelSize::new(level, 1_000 * 10_u64.pow(level))).collect();
@@ -140,6 +141,11 @@ impl PlannedLevel {
 /// assert!(plan.bytes() <= memory && equal.bytes() <= memory);
 /// assert!(plan.useless_reads() < equal.useless_reads() / 3.0);
 /// assert!(plan.levels[0].bits_per_key() > 2.0 * plan.levels[4].bits_per_key());
+///
+/// let context = |level| BuildContext::new(&KeyHasher::default()).with_level(level);
+/// assert!(plan.builder(&context(1)).is_some());
+/// let without_last = LevelPlan::new(&[levels[0], levels[1].without_filter()], memory, KindPolicy::bloom)?;
+/// assert!(without_last.builder(&context(2)).is_none());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -147,8 +153,8 @@ impl PlannedLevel {
 pub struct LevelPlan {
     /// The levels, by their numbers.
     pub levels: Vec<PlannedLevel>,
-    /// What the same memory gives with equal bits everywhere: for levels that the plan does not know.
-    others: Option<KindPolicy>,
+    /// For levels that the plan does not know.
+    others: Option<Arc<dyn FilterPolicy>>,
 }
 
 impl LevelPlan {
@@ -167,19 +173,15 @@ impl LevelPlan {
         memory_bytes: u64,
         configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
-        let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
+        let (levels, equal_policy) = equal_bits(levels, memory_bytes, &configure)?;
+        let equal = Self::with_policy_everywhere(&levels, equal_policy.as_ref());
         let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
         // A plan is never worse than equal bits: one level gets all that there is, and not the next lower of the sizes.
-        policies.extend(equal.others.clone());
-        let levels: Vec<_> = equal.levels.iter().map(|planned| planned.size).collect();
+        policies.extend(equal_policy);
         let curves: Vec<_> = levels.iter().map(|level| curve(level, &policies)).collect();
         let chosen = Spread::new(&curves, memory_bytes).best();
-        let choices = curves.iter().zip(chosen).map(|(curve, choice)| curve[choice]);
-        let planned = levels
-            .iter()
-            .zip(choices)
-            .map(|(level, choice)| PlannedLevel::new(*level, choice.policy.and_then(|number| policies.get(number))));
-        let plan = Self { levels: planned.collect(), others: equal.others.clone() };
+        let levels = curves.iter().zip(chosen).map(|(curve, choice)| curve[choice].clone()).collect();
+        let plan = Self { levels, ..equal.clone() };
         Ok(if plan.useless_reads() <= equal.useless_reads() { plan } else { equal })
     }
 
@@ -195,30 +197,19 @@ impl LevelPlan {
         memory_bytes: u64,
         configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
-        let mut levels = levels.to_vec();
-        levels.sort_by_key(|size| size.level);
-        if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
-            let (option, got) = ("level", u64::from(pair[0].level));
-            return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
-        }
-        if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
-            // Any size fits, and none follows from the memory.
-            return Ok(Self::with_policy_everywhere(&levels, Some(configure(BitsPerKey::TEN.into())?)));
-        }
-        let of_size = |size: BitsPerKey| Ok(Self::with_policy_everywhere(&levels, Some(configure(size.into())?)));
-        let too_large = |size| of_size(size).is_ok_and(|plan: Self| plan.bytes() > memory_bytes);
-        let largest = BitsPerKey::smallest_where(too_large).map_or(100_000, |size| size.millibits() - 1);
-        let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
-        let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
-        match BitsPerKey::from_millibits(largest) {
-            Ok(size) if size >= least => of_size(size),
-            _ => Ok(Self::with_policy_everywhere(&levels, None)),
-        }
+        let (levels, policy) = equal_bits(levels, memory_bytes, configure)?;
+        Ok(Self::with_policy_everywhere(&levels, policy.as_ref()))
     }
 
-    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<KindPolicy>) -> Self {
-        let planned = |level: &LevelSize| PlannedLevel::new(*level, policy.as_ref().filter(|_| level.may_have_filter));
-        Self { levels: levels.iter().map(planned).collect(), others: policy }
+    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<&KindPolicy>) -> Self {
+        let levels = levels.iter().map(|level| PlannedLevel::new(*level, policy)).collect();
+        Self { levels, others: policy.map(|policy| Arc::new(policy.clone()) as Arc<dyn FilterPolicy>) }
+    }
+
+    /// Sets the policy for files whose level is not known, or not in the plan.
+    #[must_use]
+    pub fn with_other_levels(self, policy: Arc<dyn FilterPolicy>) -> Self {
+        Self { others: Some(policy), ..self }
     }
 
     /// Bytes of all filters.
@@ -232,23 +223,72 @@ impl LevelPlan {
     pub fn useless_reads(&self) -> f64 {
         self.levels.iter().map(PlannedLevel::useless_reads).sum()
     }
-}
 
-impl PlannedLevel {
-    /// The level with filters of `policy`, if it can have any.
-    fn new(size: LevelSize, policy: Option<&KindPolicy>) -> Self {
-        let bytes_and_fpr = policy.and_then(|policy| bytes_and_fpr(&size, policy));
-        let policy = policy.filter(|_| bytes_and_fpr.is_some()).cloned();
-        let (bytes, expected_fpr) = bytes_and_fpr.unwrap_or((0, 1.0));
-        Self { size, policy, bytes, expected_fpr }
+    fn policy_for(&self, context: &BuildContext) -> Option<&dyn FilterPolicy> {
+        let is_known = |PlannedLevel { size, .. }: &&PlannedLevel| {
+            Some(size.level) == context.level && (size.keys > 0 || !size.may_have_filter)
+        };
+        match self.levels.iter().find(is_known) {
+            Some(planned) => planned.policy.as_ref().map(|policy| policy as &dyn FilterPolicy),
+            None => self.others.as_deref(),
+        }
     }
 }
 
-/// The filters of one policy for a level: the bytes of all, and the rate of each. `None` for a level without keys, and
-/// for more than a filter can have.
-fn bytes_and_fpr(level: &LevelSize, policy: &KindPolicy) -> Option<(u64, f64)> {
-    let (block_bytes, expected_fpr) = policy.bytes_and_fpr(level.keys_per_file()).filter(|_| level.keys > 0)?;
-    Some(((block_bytes + FILE_BYTES as u64).saturating_mul(level.files), expected_fpr))
+impl FilterPolicy for LevelPlan {
+    fn name(&self) -> &'static str {
+        "levels"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        self.policy_for(context)?.builder(context)
+    }
+
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy_for(context)?.block_bytes(context, keys)
+    }
+}
+
+/// The levels by their numbers, and the largest filters of equal bits per key in all of them that fit.
+fn equal_bits(
+    levels: &[LevelSize],
+    memory_bytes: u64,
+    configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+) -> Result<(Vec<LevelSize>, Option<KindPolicy>), ConfigError> {
+    let mut levels = levels.to_vec();
+    levels.sort_by_key(|size| size.level);
+    if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
+        let (option, got) = ("level", u64::from(pair[0].level));
+        return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
+    }
+    if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
+        // Any size fits, and none follows from the memory.
+        return Ok((levels, Some(configure(BitsPerKey::TEN.into())?)));
+    }
+    let is_too_large =
+        |policy: KindPolicy| LevelPlan::with_policy_everywhere(&levels, Some(&policy)).bytes() > memory_bytes;
+    let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
+    let largest = largest.map_or(100_000, |size| size.millibits() - 1);
+    let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
+    let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
+    let size = BitsPerKey::from_millibits(largest).ok().filter(|size| *size >= least);
+    let policy = size.map(|size| configure(size.into())).transpose()?;
+    Ok((levels, policy))
+}
+
+impl PlannedLevel {
+    /// The level with filters of `policy`, if it can have any: not without keys, and not with more than a filter can
+    /// have.
+    fn new(size: LevelSize, policy: Option<&KindPolicy>) -> Self {
+        let keys_per_file = size.keys.div_ceil(size.files.max(1));
+        let policy = policy.filter(|_| size.keys > 0 && size.may_have_filter);
+        let filter = policy.and_then(|policy| Some((policy.clone(), policy.bytes_and_fpr(keys_per_file)?)));
+        let Some((policy, (block_bytes, expected_fpr))) = filter else {
+            return Self { size, policy: None, bytes: 0, expected_fpr: 1.0 };
+        };
+        let bytes = (block_bytes + FILE_BYTES as u64).saturating_mul(size.files);
+        Self { size, policy: Some(policy), bytes, expected_fpr }
+    }
 }
 
 /// The sizes that a plan chooses from.
@@ -261,42 +301,22 @@ fn sizes() -> impl Iterator<Item = BitsPerKey> {
     millibits.filter_map(|millibits| BitsPerKey::from_millibits(millibits).ok())
 }
 
-/// A size of a level's filters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Choice {
-    /// The number of the policy; `None` for no filter.
-    policy: Option<usize>,
-    bytes: u64,
-    useless_reads: f64,
-}
-
-impl Choice {
-    const fn size(&self) -> (u64, f64) {
-        (self.bytes, self.useless_reads)
-    }
-}
-
 /// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
-fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<Choice> {
-    let none = Choice { policy: None, bytes: 0, useless_reads: level.useless_reads(1.0) };
-    if !level.may_have_filter {
-        return vec![none];
-    }
-    let choice = |(number, policy)| {
-        let (bytes, fpr) = bytes_and_fpr(level, policy)?;
-        Some(Choice { policy: Some(number), bytes, useless_reads: level.useless_reads(fpr) })
-    };
-    let choices = policies.iter().enumerate().filter_map(choice);
-    without_waste([none].into_iter().chain(choices).collect())
+fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<PlannedLevel> {
+    let choices = core::iter::once(None).chain(policies.iter().map(Some));
+    without_waste(choices.map(|policy| PlannedLevel::new(*level, policy)).collect())
 }
 
 /// Leaves out each choice that has no fewer reads than a smaller one.
-fn without_waste(mut choices: Vec<Choice>) -> Vec<Choice> {
-    choices.sort_by(|one, other| one.bytes.cmp(&other.bytes).then(one.useless_reads.total_cmp(&other.useless_reads)));
+fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
+    let by_size = |choice: &PlannedLevel, other: &PlannedLevel| {
+        choice.bytes.cmp(&other.bytes).then(choice.useless_reads().total_cmp(&other.useless_reads()))
+    };
+    choices.sort_by(by_size);
     let mut least = f64::INFINITY;
     choices.retain(|choice| {
-        let is_better = choice.useless_reads < least;
-        least = least.min(choice.useless_reads);
+        let is_better = choice.useless_reads() < least;
+        least = least.min(choice.useless_reads());
         is_better
     });
     choices
@@ -308,18 +328,22 @@ const RAISED_PER_ROUND: usize = 8;
 /// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
 const MOST_ROUNDS: usize = 16;
 
+fn bytes_and_reads(choice: &PlannedLevel) -> (u64, f64) {
+    (choice.bytes, choice.useless_reads())
+}
+
 /// Spreads memory over levels, given their curves.
 #[derive(Debug)]
 struct Spread<'a> {
-    curves: &'a [Vec<Choice>],
+    curves: &'a [Vec<PlannedLevel>],
     memory_bytes: u64,
     /// The corners of the lower convex hull of each curve.
     hulls: Vec<Vec<usize>>,
 }
 
 impl<'a> Spread<'a> {
-    fn new(curves: &'a [Vec<Choice>], memory_bytes: u64) -> Self {
-        let corners = |curve: &Vec<Choice>| allocation::corners(curve.iter().map(Choice::size));
+    fn new(curves: &'a [Vec<PlannedLevel>], memory_bytes: u64) -> Self {
+        let corners = |curve: &Vec<PlannedLevel>| allocation::corners(curve.iter().map(bytes_and_reads));
         Self { curves, memory_bytes, hulls: curves.iter().map(corners).collect() }
     }
 
@@ -332,33 +356,27 @@ impl<'a> Spread<'a> {
         let mut floor = vec![0; self.curves.len()];
         let mut best = self.above(&floor);
         for _ in 0..MOST_ROUNDS {
-            let Some((chosen, raised)) = self.best_raised(&floor, &best) else { break };
-            if self.useless_reads(&chosen) >= self.useless_reads(&best) {
-                break;
+            // By the reads that they save, beyond the best so far.
+            let saved_reads = |step: &Step| {
+                let curve = &self.curves[step.item];
+                curve[best[step.item]].useless_reads() - curve[step.to].useless_reads()
+            };
+            let mut next: Vec<_> = (0..best.len()).filter_map(|level| self.next_step(level, best[level])).collect();
+            next.sort_by(|one, other| saved_reads(other).total_cmp(&saved_reads(one)));
+            let raised = next.into_iter().take(RAISED_PER_ROUND).map(|step| {
+                let mut raised = floor.clone();
+                raised[step.item] = step.to;
+                raised
+            });
+            let fitting = raised.filter(|raised| self.bytes(raised) <= self.memory_bytes);
+            let tried = fitting.map(|raised| (self.above(&raised), raised));
+            let reads = |(chosen, _): &(Vec<usize>, Vec<usize>)| self.useless_reads(chosen);
+            match tried.min_by(|one, other| reads(one).total_cmp(&reads(other))) {
+                Some(better) if reads(&better) < self.useless_reads(&best) => (best, floor) = better,
+                _ => break,
             }
-            (best, floor) = (chosen, raised);
         }
         best
-    }
-
-    /// The best choices with one level at the step that follows its choice in `chosen`, and the floor with that level.
-    fn best_raised(&self, floor: &[usize], chosen: &[usize]) -> Option<(Vec<usize>, Vec<usize>)> {
-        let next = (0..chosen.len()).filter_map(|level| self.next_step(level, chosen[level]));
-        let mut next: Vec<_> = next.collect();
-        let saved_reads = |&Step { item, to, .. }: &Step| {
-            let curve = &self.curves[item];
-            curve[chosen[item]].useless_reads - curve[to].useless_reads
-        };
-        next.sort_by(|one, other| saved_reads(other).total_cmp(&saved_reads(one)));
-        next.truncate(RAISED_PER_ROUND);
-        let raised = next.into_iter().map(|step| {
-            let mut raised = floor.to_vec();
-            raised[step.item] = step.to;
-            raised
-        });
-        let fitting = raised.filter(|raised| self.bytes(raised) <= self.memory_bytes);
-        let tried = fitting.map(|raised| (self.above(&raised), raised));
-        tried.min_by(|(one, _), (other, _)| self.useless_reads(one).total_cmp(&self.useless_reads(other)))
     }
 
     /// The choices from those of `floor` up that fit. Each step is the one that saves the most per byte: along the
@@ -397,7 +415,7 @@ impl<'a> Spread<'a> {
 
     fn step(&self, level: usize, from: usize, to: usize) -> Step {
         let curve = &self.curves[level];
-        Step { gain: gain_per_byte(curve[from].size(), curve[to].size()), item: level, to }
+        Step { gain: gain_per_byte(bytes_and_reads(&curve[from]), bytes_and_reads(&curve[to])), item: level, to }
     }
 
     fn bytes(&self, chosen: &[usize]) -> u64 {
@@ -405,74 +423,10 @@ impl<'a> Spread<'a> {
     }
 
     fn useless_reads(&self, chosen: &[usize]) -> f64 {
-        self.choices(chosen).map(|choice| choice.useless_reads).sum()
+        self.choices(chosen).map(PlannedLevel::useless_reads).sum()
     }
 
-    fn choices(&self, chosen: &[usize]) -> impl Iterator<Item = &Choice> {
+    fn choices(&self, chosen: &[usize]) -> impl Iterator<Item = &PlannedLevel> {
         self.curves.iter().zip(chosen).map(|(curve, &choice)| &curve[choice])
-    }
-}
-
-/// Gives each file the filter that a [`LevelPlan`] has for its level ([`BuildContext::level`]).
-///
-/// Files of a level that the plan does not know, or for which it has no keys, and files whose level is not known, get
-/// what the plan's memory would give all levels at equal bits per key ([`LevelPlan::with_equal_bits`]), unless
-/// [`with_other_levels`](Self::with_other_levels) sets something else. Files of levels that the plan leaves without
-/// filters get none.
-///
-/// ```
-/// use sstfilter::store::{LevelPlan, LevelPolicy, LevelSize};
-/// use sstfilter::{BuildContext, FilterPolicy, KeyHasher, KindPolicy};
-///
-/// let levels = [LevelSize::new(1, 10_000), LevelSize::new(2, 100_000).without_filter()];
-/// let policy = LevelPolicy::new(&LevelPlan::new(&levels, 20_000, KindPolicy::bloom)?);
-///
-/// let context = |level| BuildContext::new(&KeyHasher::default()).with_level(level);
-/// assert!(policy.builder(&context(1)).is_some());
-/// assert!(policy.builder(&context(2)).is_none());
-/// # Ok::<(), sstfilter::ConfigError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct LevelPolicy {
-    levels: BTreeMap<u32, Option<KindPolicy>>,
-    others: Option<Arc<dyn FilterPolicy>>,
-}
-
-impl LevelPolicy {
-    /// The filters of a plan.
-    #[must_use]
-    pub fn new(plan: &LevelPlan) -> Self {
-        let known = plan.levels.iter().filter(|planned| planned.size.keys > 0 || !planned.size.may_have_filter);
-        Self {
-            levels: known.map(|planned| (planned.size.level, planned.policy.clone())).collect(),
-            others: plan.others.clone().map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
-        }
-    }
-
-    /// Sets the policy for files whose level is not known, or not in the plan.
-    #[must_use]
-    pub fn with_other_levels(self, policy: Arc<dyn FilterPolicy>) -> Self {
-        Self { others: Some(policy), ..self }
-    }
-
-    fn policy_for(&self, context: &BuildContext) -> Option<&dyn FilterPolicy> {
-        match context.level.and_then(|level| self.levels.get(&level)) {
-            Some(planned) => planned.as_ref().map(|policy| policy as &dyn FilterPolicy),
-            None => self.others.as_deref(),
-        }
-    }
-}
-
-impl FilterPolicy for LevelPolicy {
-    fn name(&self) -> &'static str {
-        "levels"
-    }
-
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        self.policy_for(context)?.builder(context)
-    }
-
-    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
-        self.policy_for(context)?.block_bytes(context, keys)
     }
 }

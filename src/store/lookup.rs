@@ -152,7 +152,9 @@ impl<'a, F> Cursor<'a, F> {
             if let Some(chunk) = ahead.chunk {
                 let alone = chunk.core.group.as_ref().map_or(u64::MAX, |group| group.alone);
                 let files = bits_of(ahead.left & alone).filter_map(|place| chunk.file(place));
-                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for(self.key)?))));
+                reads.extend(
+                    files.filter_map(|(file, state)| Some((file, state.read_for_unit(state.unit_of(self.key))?))),
+                );
             }
             let Some((level, chunk)) = step.take(&view.levels) else { return reads };
             ahead.enter(level, chunk);

@@ -63,7 +63,7 @@ pub use error::FilterProblem;
 pub use file::FileFilters;
 pub use filter_store::FilterStore;
 pub use identity::TableIdentity;
-pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
+pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
 pub use partition::{

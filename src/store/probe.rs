@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::budget::{Held, Matching, POINTS, RANGES, Unit};
 use super::metadata::FilterPart;
 use super::partition::{PartitionCut, PartitionIndex};
 use super::read::read_all;
 use super::state::{Answer, FileProbe, FileState, Usable};
+use crate::block::FilterBlock;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::range::KeyRange;
@@ -77,34 +80,35 @@ impl FileState {
 
     /// Probes for a key by all hashes that a filter with it has.
     fn probe_hashes(self: &Arc<Self>, key: &[u8], hashes: &[KeyHash]) -> Answer {
-        let probe = |number, hashes: &[KeyHash]| {
-            self.probe_unit(number, &|held| {
-                held.points().is_none_or(|block| hashes.iter().all(|&hash| block.may_contain_added(hash)))
-            })
-        };
         let index = match self.partitions_to_probe() {
             Ok(index) => index,
             Err(answer) => return answer,
         };
         match index {
-            None => probe(POINTS, hashes),
+            None => self.probe_points(POINTS, hashes),
             Some(index) if index.cut() == PartitionCut::KeyRange => {
-                probe(hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number) + POINTS, hashes)
+                let number = hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number);
+                self.probe_points(number + POINTS, hashes)
             }
             Some(index) => {
                 // Each in the partition of its own.
-                let places = hashes.iter().map(|&hash| index.place_of_hash(key, hash));
-                let mut answers = places.map(|place| probe(place.number + POINTS, &[place.hash]));
-                let mut last = answers.next();
-                while let Some(answer) = last.filter(|answer| !answer.probe.is_absent()) {
-                    match answers.next() {
-                        Some(next) => last = Some(next),
-                        None => return answer,
+                let mut answer = Answer::of(FileProbe::Unusable);
+                for &hash in hashes {
+                    let place = index.place_of_hash(key, hash);
+                    answer = self.probe_points(place.number + POINTS, &[place.hash]);
+                    if answer.probe.is_absent() {
+                        break;
                     }
                 }
-                last.unwrap_or(Answer::of(FileProbe::Unusable))
+                answer
             }
         }
+    }
+
+    /// Probes the point filter, or a partition of it, for hashes that a filter with what is looked for has all.
+    fn probe_points(self: &Arc<Self>, number: u32, hashes: &[KeyHash]) -> Answer {
+        let has_all = |block: &FilterBlock<Bytes>| hashes.iter().all(|&hash| block.may_contain_added(hash));
+        self.probe_unit(number, &|held| held.points().is_none_or(has_all))
     }
 
     /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is,
@@ -193,11 +197,7 @@ impl FileState {
         if self.points.is_err() || self.config.trust.problem().is_some() {
             return true;
         }
-        let may_hold = |number, hash: KeyHash| {
-            let answer =
-                self.probe_unit(number, &|held| held.points().is_none_or(|block| block.may_contain_added(hash)));
-            !answer.probe.is_absent()
-        };
+        let may_hold = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
         let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
         hashes.all(|hash| match self.partitions_to_probe() {
             Err(_) => true,
@@ -206,11 +206,6 @@ impl FileState {
                 index.places_with_part(prefix, hash).any(|place| may_hold(place.number + POINTS, place.hash))
             }
         })
-    }
-
-    /// Whether the file may have a key in a range that its bounds overlap.
-    pub(super) fn may_contain_range(self: &Arc<Self>, range: KeyRange<'_>) -> bool {
-        self.surely_meets(range) || !self.probe_range(range).probe.is_absent()
     }
 
     /// Probes the range filter, and counts the answer.
@@ -229,10 +224,5 @@ impl FileState {
             Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
             _ => Some(start.to_vec()),
         }
-    }
-
-    /// Counts that the file has no key from the start of a range on.
-    pub(super) fn count_range_negative(&self) {
-        self.units.counters_of(RANGES).add_answer(false);
     }
 }

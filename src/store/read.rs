@@ -13,7 +13,7 @@ use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
 use super::source::FilterSource;
 use super::state::FileState;
-use crate::block::{FilterBlock, LoadContext};
+use crate::block::FilterBlock;
 use crate::error::BlockError;
 use crate::range::RangeFilter;
 
@@ -36,23 +36,10 @@ enum Step {
 }
 
 impl FilterRead {
-    pub(super) fn of_index(file: &Arc<FileState>, range: Range<u64>) -> Self {
-        Self { file: file.clone(), range, step: Some(Step::Index) }
-    }
-
-    pub(super) fn of_unit(file: &Arc<FileState>, loading: Loading, range: Range<u64>) -> Self {
-        Self { file: file.clone(), range, step: Some(Step::Unit(loading)) }
-    }
-
     /// Where the bytes are, counted from the first of the file's filter bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
-    }
-
-    /// Whether this is what was asked for, and not what has to be known before.
-    pub(super) const fn is_last(&self) -> bool {
-        matches!(self.step, Some(Step::Unit(_)))
     }
 
     /// Takes the bytes, or the reason why there are none. They are verified; if they are not those that were written,
@@ -122,7 +109,8 @@ pub(super) fn read_all(
 ) -> Option<bool> {
     loop {
         let read = next()?;
-        let is_last = read.is_last();
+        // What has to be known before comes first.
+        let is_last = matches!(read.step, Some(Step::Unit(_)));
         let bytes = source.read(read.range());
         let answer = read.complete_with(bytes, may_match);
         if is_last {
@@ -136,22 +124,18 @@ pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
 
 /// Loading.
 impl FileState {
-    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes.
-    pub(super) fn read_at_open(self: &Arc<Self>) {
+    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes. Gives the
+    /// point filter that stays.
+    pub(super) fn read_at_open(self: &Arc<Self>) -> Option<Arc<Held>> {
         self.read_index();
-        let Some(source) = self.source.as_deref().filter(|_| self.config.budget.is_none()) else { return };
+        let source = self.source.as_deref().filter(|_| self.config.budget.is_none())?;
+        let has_block = matches!(self.points, Ok(FilterPart::Points));
         for number in [POINTS, RANGES] {
-            let is_wanted = number == RANGES || matches!(self.points, Ok(FilterPart::Points));
-            if is_wanted && self.units.unit(number).is_some() {
+            if (number == RANGES || has_block) && self.units.unit(number).is_some() {
                 read_all(source, || self.begin(number), &|_| true);
             }
         }
-    }
-
-    /// The point filter that stays in memory.
-    pub(super) fn held_at_open(&self) -> Option<Arc<Held>> {
-        let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
-        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held_arc()?;
+        let held = self.units.unit(POINTS).filter(|_| has_block)?.held_arc()?;
         held.points().is_some().then_some(held)
     }
 
@@ -165,32 +149,7 @@ impl FileState {
         }
     }
 
-    /// The whole point filter. It must hold keys that the file has: one that lacks some was built wrong.
-    fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
-        let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
-        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes.clone(), context);
-        let block = block.map_err(|problem| believed(self.metadata.points(), bytes, problem))?;
-        self.check_sum(FilterPart::Points, block.checksum_without_last())?;
-        Ok(block)
-    }
-
-    fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
-        let (known, reader) = (self.metadata.known_keys(), self.reader());
-        let context = LoadContext::new(&reader.hasher).with_range_extractor(reader.range_extractor.as_ref());
-        let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
-        let filter = RangeFilter::load(bytes.clone(), context);
-        let filter = filter.map_err(|problem| believed(self.metadata.ranges(), bytes, problem))?;
-        self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
-        Ok(filter)
-    }
-
-    /// Compares what was read with the description: a block of the same file from another time is sound by itself.
-    fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
-        self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
-    }
-
-    pub(super) fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
+    fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
         let Some(section) = self.metadata.points() else { return Ok(()) };
         let parts = self.reader().key_parts_of(self.shared);
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
@@ -207,19 +166,34 @@ impl FileState {
         Ok(())
     }
 
-    pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
-        match (number.checked_sub(POINTS), self.partitions()) {
-            (None, _) => self.load_ranges(&bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
-            (Some(_), None) => self.load_points(&bytes).map(HeldFilter::Points),
-            (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
+    /// A filter in one block must hold keys that the file has, or it was built wrong; and be the one of the description:
+    /// a block of the same file from another time is sound by itself.
+    fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
+        if let (Some(partition), Some(index)) = (number.checked_sub(POINTS), self.partitions()) {
+            return Ok(HeldFilter::Points(index.open(partition, bytes)?));
         }
+        let (known, reader) = (self.metadata.known_keys(), self.reader());
+        let parts = reader.key_parts_of(self.shared);
+        let context = reader.context_of(&parts).with_range_extractor(reader.range_extractor.as_ref());
+        let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
+        let (section, loaded) = if number == RANGES {
+            let loaded = RangeFilter::load(bytes.clone(), context);
+            let summed = loaded.map(|filter| (filter.checksum_without_last(), HeldFilter::Ranges(Box::new(filter))));
+            (self.metadata.ranges(), summed)
+        } else {
+            let loaded = FilterBlock::load(bytes.clone(), context);
+            (self.metadata.points(), loaded.map(|block| (block.checksum_without_last(), HeldFilter::Points(block))))
+        };
+        let (sum, filter) = loaded.map_err(|problem| believed(section, &bytes, problem))?;
+        section.map_or(Ok(()), |section| section.check_sum(sum))?;
+        Ok(filter)
     }
 
     /// The read of the top index, if that is to be read now.
-    pub(super) fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
+    fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
         let is_needed = self.index.get().is_none() && self.units.begin_preparing();
-        is_needed.then(|| FilterRead::of_index(self, section.index_range()))
+        is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
     }
 
     /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
@@ -229,23 +203,15 @@ impl FileState {
             return None;
         }
         let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;
-        if number == RANGES || section.part == FilterPart::Points {
-            return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, section.range()));
-        }
-        let Some(index) = self.partitions() else { return self.begin_index() };
-        let range = index.block_place(number - POINTS).ok()?;
-        let range = section.offset + range.start..section.offset + range.end;
-        Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range))
-    }
-
-    /// The next read for a lookup of a key.
-    pub(super) fn read_for(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
-        self.read_for_unit(self.unit_of(key))
-    }
-
-    /// The next read for a scan of a range.
-    pub(super) fn read_for_range(self: &Arc<Self>) -> Option<FilterRead> {
-        self.read_for_unit(RANGES)
+        let range = if number == RANGES || section.part == FilterPart::Points {
+            section.range()
+        } else {
+            let Some(index) = self.partitions() else { return self.begin_index() };
+            let range = index.block_place(number - POINTS).ok()?;
+            section.offset + range.start..section.offset + range.end
+        };
+        let step = Some(Step::Unit(self.pool().begin(&self.units, number)?));
+        Some(FilterRead { file: self.clone(), range, step })
     }
 
     /// The next read for a scan of a prefix, of the first part that can hold a key with it.
@@ -255,7 +221,8 @@ impl FileState {
         self.read_for_unit(place.map_or(0, |place| place.number) + POINTS)
     }
 
-    fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+    /// The next read for a lookup or scan that probes the unit.
+    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
         let usable = if number == RANGES { &self.ranges } else { &self.points };
         if usable.is_err() {
             return None;

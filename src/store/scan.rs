@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::budget::RANGES;
 use super::chunk::Chunk;
 use super::file::FileFilters;
 use super::read::FilterRead;
@@ -166,7 +167,7 @@ impl<'a, F> ScanCandidates<'a, F> {
             Some(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
             Some(_) => None,
             None => {
-                state.count_range_negative();
+                state.units.counters_of(RANGES).add_answer(false);
                 None
             }
         }
@@ -182,7 +183,7 @@ impl<'a, F> ScanCandidates<'a, F> {
         let mut reads = Vec::new();
         while let Some((file, state)) = scan.next_in_bounds() {
             let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
-            reads.extend(state.read_for_range().into_iter().chain(of_prefix).map(|read| (file, read)));
+            reads.extend(state.read_for_unit(RANGES).into_iter().chain(of_prefix).map(|read| (file, read)));
         }
         reads
     }

@@ -2,7 +2,7 @@
 //! are computed for filters other than those that the policy then gives its files; the plan promises few reads, and the
 //! store has many.
 
-use sstfilter::store::{LevelPlan, LevelPolicy, LevelSize};
+use sstfilter::store::{LevelPlan, LevelSize};
 use sstfilter::{BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, kind};
 
 use crate::common;
@@ -17,13 +17,12 @@ fn levels() -> Vec<LevelSize> {
 
 /// Bytes of the filters that the plan's policy builds, and useless reads per lookup of an absent key.
 fn built(plan: &LevelPlan) -> (u64, f64) {
-    let policy = LevelPolicy::new(plan);
     let (mut bytes, mut reads) = (0, 0);
     for planned in &plan.levels {
         let level = planned.size.level;
         let hashes: Vec<KeyHash> = common::key_set(level, planned.size.keys.try_into().unwrap()).collect();
         let context = BuildContext::new(&KeyHasher::default()).with_level(level).with_file_id([7; 16].into());
-        let mut builder = policy.builder(&context).unwrap();
+        let mut builder = plan.builder(&context).unwrap();
         builder.add_hashes(&hashes);
         let block = builder.finish().block.unwrap();
         bytes += block.len() as u64;

@@ -29,11 +29,12 @@ fn closed_form(levels: &[LevelSize], memory_bits: f64) -> Vec<f64> {
 }
 
 /// The choices that an ideal Bloom filter gives a level, in steps of a fiftieth of a bit, up to 60 bits.
-fn ideal_curve(level: &LevelSize) -> Vec<Choice> {
-    let choice = |number: u64| Choice {
-        policy: (number > 0).then_some(0),
+fn ideal_curve(level: &LevelSize) -> Vec<PlannedLevel> {
+    let choice = |number: u64| PlannedLevel {
+        size: *level,
+        policy: None,
         bytes: (level.keys * number).div_ceil(400),
-        useless_reads: level.useless_reads((-(number as f64) / 50.0 * LN_2_SQUARED).exp()),
+        expected_fpr: (-(number as f64) / 50.0 * LN_2_SQUARED).exp(),
     };
     without_waste((0..=3_000).map(choice).collect())
 }
@@ -67,10 +68,10 @@ fn with_ideal_bloom_filters_the_plan_is_the_papers_closed_form() {
             let rates = closed_form(&levels, all_keys(&levels) * bits_per_key);
             let (mut planned, mut expected) = (0.0, 0.0);
             for (((level, curve), choice), rate) in levels.iter().zip(&curves).zip(chosen).zip(rates) {
-                let got = curve[choice].useless_reads / level.useless_reads(1.0);
+                let got = curve[choice].useless_reads() / level.useless_reads(1.0);
                 // A step is a fiftieth of a bit, 1 % of the rate; what a large level's step leaves goes to small ones.
                 assert!((got / rate - 1.0).abs() < 0.1, "{bits_per_key} bits, {level:?}: {got} and {rate}");
-                planned += curve[choice].useless_reads;
+                planned += curve[choice].useless_reads();
                 expected += level.useless_reads(rate);
             }
             assert!((planned / expected - 1.0).abs() < 0.001, "{bits_per_key} bits: {planned} and {expected}");
@@ -129,7 +130,7 @@ fn least_of_all_combinations(spread: &Spread<'_>) -> f64 {
         for other in second {
             let Some(left) = spread.memory_bytes.checked_sub(one.bytes + other.bytes) else { break };
             let last = third.iter().rev().find(|choice| choice.bytes <= left).unwrap();
-            least = least.min(one.useless_reads + other.useless_reads + last.useless_reads);
+            least = least.min(one.useless_reads() + other.useless_reads() + last.useless_reads());
         }
     }
     least
@@ -164,10 +165,9 @@ fn without_memory_no_level_has_a_filter() {
     for memory in [0, 1, 43] {
         let plan = LevelPlan::new(&growing(5, 10), memory, KindPolicy::bloom).unwrap();
         assert_eq!((plan.bytes(), plan.useless_reads()), (0, 5.0));
-        let policy = LevelPolicy::new(&plan);
         let context = BuildContext::new(&KeyHasher::default());
-        assert!(policy.builder(&context.clone().with_level(2)).is_none());
-        assert!(policy.builder(&context.with_level(9)).is_none());
+        assert!(plan.builder(&context.clone().with_level(2)).is_none());
+        assert!(plan.builder(&context.with_level(9)).is_none());
     }
 }
 
@@ -200,15 +200,15 @@ fn a_level_without_keys_costs_nothing_and_gets_equal_bits_later() {
     assert_eq!((empty.bytes, empty.useless_reads(), empty.bits_per_key()), (0, 0.0, 0.0));
     assert_eq!(plan.useless_reads(), full.useless_reads());
     assert!((7.9..=8.0).contains(&full.bits_per_key()), "{full:?}");
-    assert_eq!(bits_of_level(&LevelPolicy::new(&plan), Some(1)), Some(8));
+    assert_eq!(bits_of_level(&plan, Some(1)), Some(8));
 
     let nothing = LevelPlan::new(&[], 1 << 30, KindPolicy::bloom).unwrap();
     assert_eq!((nothing.bytes(), nothing.useless_reads()), (0, 0.0));
-    assert_eq!(bits_of_level(&LevelPolicy::new(&nothing), Some(1)), Some(10));
+    assert_eq!(bits_of_level(&nothing, Some(1)), Some(10));
 }
 
 /// Bits per key, rounded, of the filter that a policy gives a file of 50,000 keys.
-fn bits_of_level(policy: &LevelPolicy, level: Option<u32>) -> Option<u64> {
+fn bits_of_level(policy: &LevelPlan, level: Option<u32>) -> Option<u64> {
     let context = BuildContext { level, ..BuildContext::new(&KeyHasher::default()) };
     let mut builder = policy.builder(&context)?;
     (0..50_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
@@ -221,7 +221,7 @@ fn bits_of_level(policy: &LevelPolicy, level: Option<u32>) -> Option<u64> {
 #[test]
 fn files_of_unknown_levels_get_equal_bits_unless_another_policy_is_set() {
     let levels = [LevelSize::new(0, 10_000), LevelSize::new(1, 1_000_000)];
-    let policy = LevelPolicy::new(&LevelPlan::new(&levels, memory(&levels, 8.0), KindPolicy::bloom).unwrap());
+    let policy = LevelPlan::new(&levels, memory(&levels, 8.0), KindPolicy::bloom).unwrap();
     assert!(bits_of_level(&policy, Some(0)).unwrap() > 14);
     assert_eq!(bits_of_level(&policy, Some(1)), Some(8));
     assert_eq!((bits_of_level(&policy, None), bits_of_level(&policy, Some(2))), (Some(8), Some(8)));
@@ -242,7 +242,7 @@ fn optimized_for_hits_the_last_level_has_no_filter_and_the_others_have_its_memor
     let plan = LevelPlan::new(&for_hits, memory, KindPolicy::bloom).unwrap();
     assert!(plan.levels[2].policy.is_none() && plan.levels[2].expected_fpr == 1.0);
     assert!(plan.levels[0].expected_fpr < all.levels[0].expected_fpr);
-    assert_eq!(bits_of_level(&LevelPolicy::new(&plan), Some(2)), None);
+    assert_eq!(bits_of_level(&plan, Some(2)), None);
     // Equal bits are compared on the same terms.
     let equal = LevelPlan::with_equal_bits(&for_hits, memory, KindPolicy::bloom).unwrap();
     assert!(equal.levels[2].policy.is_none() && equal.levels[1].bits_per_key() > 7.0);
