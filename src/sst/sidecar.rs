@@ -34,7 +34,11 @@ impl Table {
         let max_keys = properties.entries.min(properties.data_bytes / 3);
         let context = options.context.clone().with_expected_keys(max_keys).with_file_id(own.file_id());
         let mut builder = store.builder(&context);
-        let finish = |builder: FileFilterBuilder| builder.finish().of_table(self.identity());
+        let finish = |builder: FileFilterBuilder| {
+            let mut built = builder.finish();
+            built.table = Some(self.identity());
+            built
+        };
         if builder.builds_nothing() {
             return Ok(finish(builder));
         }
@@ -119,7 +123,7 @@ impl Table {
         options: &TableOptions,
     ) -> Result<Option<(PathBuf, u64)>, TableError> {
         let path = self.place_of_sidecar()?;
-        let (expected, got) = (self.identity(), built.table().unwrap_or(TableIdentity::new([0; 16], 0, 0)));
+        let (expected, got) = (self.identity(), built.table.unwrap_or(TableIdentity::new([0; 16], 0, 0)));
         if expected != got {
             return Err(TableError::Sidecar { path, source: FilterProblem::OtherTable { expected, got } });
         }

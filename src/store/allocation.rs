@@ -4,7 +4,7 @@
 //! convex hull of an item's sizes, so a greedy choice is right: the step that saves most for each of its bytes comes
 //! first. The only loss against the optimum is where a step does not fit, of which the caller makes what it can.
 
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A size, and what an item costs at it.
@@ -33,41 +33,22 @@ pub(crate) fn corners(sizes: impl IntoIterator<Item = Size>) -> Vec<usize> {
 /// The next step of an item to a larger size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// What each byte of the step saves; not a NaN.
+    /// What each byte of the step saves; above 0.
     pub(crate) gain: f64,
     pub(crate) item: usize,
     /// The position of the size that the step leads to.
     pub(crate) to: usize,
 }
 
-impl Ord for Step {
-    /// By gain; of two with the same gain, that of the lower item is the greater one, so that a plan depends on nothing
-    /// else.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then_with(|| Reverse(self.item).cmp(&Reverse(other.item)))
-    }
-}
-
-impl PartialOrd for Step {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Step {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Step {}
-
 /// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one
-/// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it.
+/// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it. Of
+/// two steps with the same gain, that of the lower item comes first, so that a plan depends on nothing else.
 pub(crate) fn allocate_greedily(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
-    let mut steps: BinaryHeap<Step> = firsts.into_iter().collect();
-    while let Some(step) = steps.pop() {
-        steps.extend(take(step));
+    // The bits of numbers above 0 are ordered as they are.
+    let ranked = |Step { gain, item, to }: Step| (gain.to_bits(), Reverse(item), to);
+    let mut steps: BinaryHeap<_> = firsts.into_iter().map(ranked).collect();
+    while let Some((gain, Reverse(item), to)) = steps.pop() {
+        steps.extend(take(Step { gain: f64::from_bits(gain), item, to }).map(ranked));
     }
 }
 

@@ -66,7 +66,7 @@ pub struct BuiltFilters {
     /// In the order of the sections.
     filters: Vec<Bytes>,
     /// The table whose keys were read for them, if that is known.
-    table: Option<TableIdentity>,
+    pub(crate) table: Option<TableIdentity>,
 }
 
 impl FileFilterBuilder {
@@ -320,17 +320,6 @@ impl BuiltFilters {
             self.push(FilterPart::Ranges, Some(section.kind), block, 0);
         }
         self
-    }
-
-    /// Notes the table whose keys were read.
-    pub(crate) const fn of_table(mut self, table: TableIdentity) -> Self {
-        self.table = Some(table);
-        self
-    }
-
-    /// The table whose keys were read, if that is known.
-    pub(crate) const fn table(&self) -> Option<TableIdentity> {
-        self.table
     }
 
     /// What the engine keeps about the filters.

@@ -11,19 +11,21 @@ use super::counts::ChunkCounts;
 use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
-use crate::block::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
+use crate::block::{FilterGroup, GROUP, PreparedKey, bits_of};
 use crate::hash::KeyHash;
 use crate::key_head::{SharedPrefix, lower_bound};
 
 /// A prefix, and the head of a key behind it; `None` for a key that does not begin with it.
 pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
 
-/// The most files of a chunk, which are the bits of one word.
-pub(super) const MAX_FILES: usize = GROUP;
-
-/// A chunk with fewer files is merged with a neighbour. Half of the most: evenly cut, more than one chunk's files make
-/// chunks of at least this.
-pub(super) const MIN_FILES: usize = MAX_FILES / 2;
+/// The most files of a chunk. Those that overlap are the bits of one word, and probed together. Of those in the order
+/// of keys, a lookup needs one, and an edit touches all of its chunk: half as many take an edit half the time.
+///
+/// A chunk with fewer files than half of them is merged with a neighbour: evenly cut, more than one chunk's files make
+/// chunks of at least that many.
+pub(super) const fn max_files(is_overlapping: bool) -> usize {
+    if is_overlapping { GROUP } else { GROUP / 2 }
+}
 
 /// Some of a level's files, in its order. Views share it.
 pub(super) struct Chunk<F> {
@@ -34,11 +36,9 @@ pub(super) struct Chunk<F> {
 /// What of a chunk does not depend on the engine's type of files.
 pub(super) struct ChunkCore {
     pub(super) files: Box<[Arc<FileState>]>,
-    /// What the bounds of the level's files begin with, but for those that came later.
-    pub(super) prefix: Arc<SharedPrefix>,
-    bounds: HeadsOfBounds,
+    pub(super) bounds: HeadsOfBounds,
     /// Files with range tombstones or unknown bounds, which are asked one by one.
-    special: u64,
+    pub(super) special: u64,
     /// `None` where a key is within the bounds of one file at most.
     pub(super) group: Option<Group>,
 }
@@ -123,13 +123,12 @@ impl<F> Chunk<F> {
         prefix: &'a Arc<SharedPrefix>,
         config: Option<&'a Config>,
     ) -> impl Iterator<Item = Arc<Self>> {
-        let chunks = members.len().div_ceil(MAX_FILES);
+        let chunks = members.len().div_ceil(max_files(config.is_some()));
         let bound = move |chunk: usize| chunk * members.len() / chunks;
         let own = (0..chunks).filter_map(move |chunk| members.get(bound(chunk)..bound(chunk + 1)));
         own.map(move |members| {
-            let files = members.iter().map(|member| member.file.clone()).collect();
-            let states = members.iter().map(|member| member.state.clone()).collect();
-            Arc::new(Self { files, core: ChunkCore::new(states, prefix.clone(), config) })
+            let (files, states): (Vec<_>, Vec<_>) = members.iter().cloned().unzip();
+            Arc::new(Self { files: files.into(), core: ChunkCore::new(states.into(), prefix, config) })
         })
     }
 
@@ -141,38 +140,31 @@ impl<F> Chunk<F> {
 
     /// The files with what lookups need of them.
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
-        self.files.iter().zip(&self.core.files).map(|(file, state)| Member { file: file.clone(), state: state.clone() })
+        self.files.iter().cloned().zip(self.core.files.iter().cloned())
     }
 }
 
 /// A file of the engine's, and what lookups need of it.
-pub(super) struct Member<F> {
-    pub(super) file: Arc<F>,
-    pub(super) state: Arc<FileState>,
-}
-
-impl<F> Clone for Member<F> {
-    fn clone(&self) -> Self {
-        Self { file: self.file.clone(), state: self.state.clone() }
-    }
-}
+pub(super) type Member<F> = (Arc<F>, Arc<FileState>);
 
 impl ChunkCore {
-    fn new(files: Box<[Arc<FileState>]>, prefix: Arc<SharedPrefix>, config: Option<&Config>) -> Self {
+    fn new(files: Box<[Arc<FileState>]>, prefix: &Arc<SharedPrefix>, config: Option<&Config>) -> Self {
         let is_special = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
-        let special = places_where(&files, first_bits(files.len()), is_special);
+        let all = files.iter().enumerate().filter(|(_, file)| is_special(file));
+        let special = all.fold(0, |special, (place, _)| special | 1 << place);
         let span = |(place, file): (usize, &Arc<FileState>)| {
             let [smallest, largest] = file.metadata.bounds.keys().filter(|_| special >> place & 1 == 0)?;
             let heads = prefix.head(smallest).zip(prefix.head(largest));
             // All keys of the level begin with the prefix.
             Some(heads.unwrap_or((0, u64::MAX)))
         };
-        let bounds = HeadsOfBounds::new(&files.iter().enumerate().map(span).collect::<Vec<_>>());
+        let heads: Vec<_> = files.iter().enumerate().map(span).collect();
+        let bounds = HeadsOfBounds::new(prefix.clone(), &heads);
         let group = config.map(|config| Group::new(&files, config));
         if let Some(group) = &group {
-            (0..).zip(&files).for_each(|(place, file)| file.enter(&group.counts, place));
+            files.iter().enumerate().for_each(|(place, file)| file.enter(&group.counts, place));
         }
-        Self { files, prefix, bounds, special, group }
+        Self { files, bounds, special, group }
     }
 
     /// The smallest key of the first file, which in a sorted level is the smallest of all.
@@ -180,20 +172,11 @@ impl ChunkCore {
         self.files.first()?.smallest_key()
     }
 
-    /// The files that have the key within their bounds. `head` is that of the chunk before.
-    #[inline]
-    pub(super) fn in_bounds<'a>(&'a self, key: &[u8], head: &mut PrefixedHead<'a>) -> u64 {
-        let head = match *head {
-            Some((prefix, known)) if Arc::ptr_eq(prefix, &self.prefix) => known,
-            _ => head.insert((&self.prefix, self.prefix.head(key))).1,
-        };
-        let found = head.map_or(0, |head| self.bounds.holding(head, |files| self.covering(files, key)));
-        if self.special == 0 { found } else { found | self.covering(self.special, key) }
-    }
-
+    /// Those of these files that have the key within their bounds, by the bounds themselves.
     #[cold]
-    fn covering(&self, which: u64, key: &[u8]) -> u64 {
-        places_where(&self.files, which, |file| file.covers(key))
+    pub(super) fn covering(&self, which: u64, key: &[u8]) -> u64 {
+        let covering = bits_of(which).filter(|&place| self.files.get(place).is_some_and(|file| file.covers(key)));
+        covering.fold(0, |places, place| places | 1 << place)
     }
 }
 
@@ -213,23 +196,14 @@ impl<F> fmt::Debug for Chunk<F> {
     }
 }
 
-/// Those of the files at `which` for which `holds` is true.
-pub(super) fn places_where(files: &[Arc<FileState>], which: u64, holds: impl Fn(&FileState) -> bool) -> u64 {
-    let holding = bits_of(which).filter(|&place| files.get(place).is_some_and(|file| holds(file)));
-    holding.fold(0, |places, place| places | 1 << place)
-}
-
-/// How a level's filters are prefetched, by all chunks whose filters are in groups.
-pub(super) fn residency_of<'a>(groups: impl Iterator<Item = &'a Group>) -> CacheResidency {
-    CacheResidency::of_bytes(groups.map(|group| group.filters.bytes()).sum())
-}
-
 /// The smallest and largest keys of up to 64 files, by their heads.
 ///
 /// Between two neighbours the same files hold every head, so one search finds them all. Rejected: comparing a head with
 /// each file's bounds, which is 64 comparisons; and one list for all chunks, which grows with the square of the files.
 #[derive(Debug)]
-struct HeadsOfBounds {
+pub(super) struct HeadsOfBounds {
+    /// What the bounds of the level's files begin with, but for those that came later.
+    prefix: Arc<SharedPrefix>,
     /// Distinct and ascending.
     heads: Vec<u64>,
     /// For each of `heads`.
@@ -252,7 +226,7 @@ struct Around {
 
 impl HeadsOfBounds {
     /// From the heads of the smallest and the largest key of each file.
-    fn new(files: &[Option<(u64, u64)>]) -> Self {
+    fn new(prefix: Arc<SharedPrefix>, files: &[Option<(u64, u64)>]) -> Self {
         let mut heads: Vec<u64> = files.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
         heads.sort_unstable();
         heads.dedup();
@@ -270,12 +244,23 @@ impl HeadsOfBounds {
         let ends = files.iter().flatten();
         let common = ends.fold((0, u64::MAX), |(low, high), ends| (low.max(ends.0), high.min(ends.1)));
         let all = (0..).zip(files).fold(0, |all, (place, ends)| all | u64::from(ends.is_some()) << place);
-        Self { files: around, heads, common, all }
+        Self { prefix, files: around, heads, common, all }
     }
 
-    /// The files whose bounds hold a key of this head. `decide` says it of those one of whose bounds has the head, too.
+    /// The files that have the key within their bounds. `head` is that behind the prefix of the chunk before. `decide`
+    /// gives those of the files that have it, where some file's smallest or largest key has the same head.
     #[inline]
-    fn holding(&self, head: u64, decide: impl FnOnce(u64) -> u64) -> u64 {
+    pub(super) fn holding<'a>(
+        &'a self,
+        key: &[u8],
+        head: &mut PrefixedHead<'a>,
+        decide: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        let head = match *head {
+            Some((prefix, known)) if Arc::ptr_eq(prefix, &self.prefix) => known,
+            _ => head.insert((&self.prefix, self.prefix.head(key))).1,
+        };
+        let Some(head) = head else { return 0 };
         if self.common.0 < head && head < self.common.1 {
             return self.all;
         }
@@ -308,11 +293,12 @@ mod tests {
     #[test]
     fn bounds_tell_the_files_of_every_head_between_and_at_them() {
         let files = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
-        let bounds = HeadsOfBounds::new(&files);
+        let new = |files: &[_]| HeadsOfBounds::new(Arc::default(), files);
+        let bounds = new(&files);
         // Whether the bounds themselves decide, and of which files.
-        let holding = |bounds: &HeadsOfBounds, head| {
+        let holding = |bounds: &HeadsOfBounds, head: u64| {
             let mut is_open = false;
-            let files = bounds.holding(head, |files| {
+            let files = bounds.holding(&head.to_be_bytes(), &mut None, |files| {
                 is_open = true;
                 files
             });
@@ -332,9 +318,9 @@ mod tests {
         for (head, files) in cases {
             assert_eq!(holding(&bounds, head), files, "{head}");
         }
-        assert_eq!(holding(&HeadsOfBounds::new(&files[..3]), 8), (false, 0), "above all bounds");
-        assert_eq!(holding(&HeadsOfBounds::new(&[None]), 8), (false, 0), "no bounds");
-        let nested = HeadsOfBounds::new(&[Some((1, 9)), None, Some((3, 7))]);
+        assert_eq!(holding(&new(&files[..3]), 8), (false, 0), "above all bounds");
+        assert_eq!(holding(&new(&[None]), 8), (false, 0), "no bounds");
+        let nested = new(&[Some((1, 9)), None, Some((3, 7))]);
         let both_inside = [(true, 0b101), (false, 0b101), (false, 0b101), (true, 0b101)];
         assert_eq!([3, 4, 6, 7].map(|head| holding(&nested, head)), both_inside);
         assert_eq!([2, 8].map(|head| holding(&nested, head)), [(false, 0b001); 2]);

@@ -18,6 +18,19 @@ pub(super) struct ChunkCounts {
     unusable: u64,
 }
 
+/// What is counted for each file of a chunk.
+#[derive(Clone, Copy)]
+enum Count {
+    /// Lookups that skipped the file by its bounds.
+    Skips,
+    /// Lookups that searched the file.
+    Searches,
+    /// Lookups that ended at the file.
+    Ends,
+    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
+    Unprobed,
+}
+
 /// What of a lookup is counted for a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
@@ -36,30 +49,15 @@ impl ChunkCounts {
 
     const LOOKUPS: usize = 0;
 
-    /// Lookups that skipped the file by its bounds.
-    const fn skips(place: usize) -> usize {
-        1 + place
-    }
-
-    /// Lookups that searched the file.
-    const fn searches(&self, place: usize) -> usize {
-        1 + self.files + place
-    }
-
-    /// Lookups that ended at the file.
-    const fn ends(&self, place: usize) -> usize {
-        1 + 2 * self.files + place
-    }
-
-    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
-    const fn unprobed(&self, place: usize) -> usize {
-        1 + 3 * self.files + place
+    /// A counter of the file at a place.
+    const fn of_file(&self, count: Count, place: usize) -> usize {
+        1 + count as usize * self.files + place
     }
 
     /// Counts that the filter of a file that is given was not probed.
     #[cold]
     pub(super) fn count_unprobed(&self, place: usize) {
-        self.counters.of_thread().add(self.unprobed(place), 1);
+        self.counters.of_thread().add(self.of_file(Count::Unprobed, place), 1);
     }
 
     /// Counts what a lookup has found in the chunk, up to the file where it ended.
@@ -68,11 +66,11 @@ impl ChunkCounts {
         let counters: ThreadCounters<'_> = self.counters.of_thread();
         let considered = first_bits(ended.map_or(self.files, |place| place + 1));
         for place in bits_of(found.candidates & considered) {
-            counters.add(self.searches(place), 1);
+            counters.add(self.of_file(Count::Searches, place), 1);
         }
-        counters.add_bits(Self::skips(0), !found.in_bounds & considered);
+        counters.add_bits(self.of_file(Count::Skips, 0), !found.in_bounds & considered);
         if let Some(place) = ended {
-            counters.add(self.ends(place), 1);
+            counters.add(self.of_file(Count::Ends, place), 1);
         }
         // Last, so that negatives, the remainder of the lookups, never count a lookup on its way.
         counters.add(Self::LOOKUPS, 1);
@@ -81,25 +79,20 @@ impl ChunkCounts {
     /// What was counted for each file.
     pub(super) fn all(&self) -> impl Iterator<Item = FileStats> {
         let sums = self.counters.sums();
-        (0..self.files).map(move |place| self.stats_in(&sums, place))
-    }
-
-    /// What was counted for the file at a place.
-    pub(super) fn of(&self, place: u32) -> FileStats {
-        self.stats_in(&self.counters.sums(), place as usize)
-    }
-
-    fn stats_in(&self, sums: &[u64], place: usize) -> FileStats {
-        let count = |index: usize| sums.get(index).copied().unwrap_or(0);
-        let ended_before: u64 = (0..place).map(|before| count(self.ends(before))).sum();
-        let (skips, searches) = (count(Self::skips(place)), count(self.searches(place)));
-        let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
-        if self.grouped >> place & 1 == 1 {
-            stats.filter.positives = searches.saturating_sub(count(self.unprobed(place)));
-            stats.filter.negatives = count(Self::LOOKUPS).saturating_sub(ended_before + skips + searches);
-        } else if self.unusable >> place & 1 == 1 {
-            stats.filter.unusable = searches;
-        }
-        stats
+        let mut ended_before = 0;
+        (0..self.files).map(move |place| {
+            let count = |count| sums.get(self.of_file(count, place)).copied().unwrap_or(0);
+            let (skips, searches) = (count(Count::Skips), count(Count::Searches));
+            let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
+            if self.grouped >> place & 1 == 1 {
+                let lookups = sums.get(Self::LOOKUPS).copied().unwrap_or(0);
+                stats.filter.positives = searches.saturating_sub(count(Count::Unprobed));
+                stats.filter.negatives = lookups.saturating_sub(ended_before + skips + searches);
+            } else if self.unusable >> place & 1 == 1 {
+                stats.filter.unusable = searches;
+            }
+            ended_before += count(Count::Ends);
+            stats
+        })
     }
 }

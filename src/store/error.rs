@@ -10,15 +10,6 @@ use crate::hash::HashIdentity;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterProblem {
-    /// Fewer bytes than there must be.
-    TooShort {
-        /// What the bytes should be.
-        what: &'static str,
-        /// The least number of bytes.
-        expected: u64,
-        /// The bytes there are.
-        got: u64,
-    },
     /// Bytes of something else.
     Magic {
         /// What the bytes should be.
@@ -46,11 +37,11 @@ pub enum FilterProblem {
         /// The checksum of the bytes found.
         got: u32,
     },
-    /// More or fewer bytes than were written.
+    /// More or fewer bytes than were written, or fewer than there must be.
     Length {
         /// What has this length.
         what: &'static str,
-        /// The bytes that were written.
+        /// The bytes that were written, or the fewest that there must be.
         expected: u64,
         /// The bytes there are.
         got: u64,
@@ -134,9 +125,6 @@ impl FilterProblem {
 impl fmt::Display for FilterProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort { what, expected, got } => {
-                write!(f, "{what} too short: expected at least {expected} bytes, got {got}")
-            }
             Self::Magic { what, expected, got } => {
                 write!(f, "no {what}: expected the magic bytes {expected}, got \"{}\"", got.escape_ascii())
             }

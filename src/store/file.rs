@@ -26,7 +26,7 @@ use crate::range::{KeyRange, RangeFilter};
 /// became of each answer ([`record_lookup`](Self::record_lookup)), from which rates and budgets follow; lookups in a
 /// view do so themselves.
 pub struct FileFilters {
-    state: Arc<FileState>,
+    pub(super) state: Arc<FileState>,
     /// In the budget's registry, for files with filters.
     slot: Option<u64>,
 }
@@ -50,11 +50,6 @@ impl FileFilters {
         file
     }
 
-    #[inline]
-    pub(super) fn state(&self) -> &Arc<FileState> {
-        &self.state
-    }
-
     /// What the filters are, as it was opened.
     #[must_use]
     pub fn metadata(&self) -> &Arc<FilterMetadata> {
@@ -70,7 +65,7 @@ impl FileFilters {
             state.units.counters.add_beside_answers(1, 0);
             return FileProbe::Absent;
         }
-        state.probe_key(key, || state.hash(key)).probe
+        state.probe_key(key, || state.reader().hasher.hash(key)).probe
     }
 
     /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
@@ -140,7 +135,7 @@ impl FileFilters {
             return problem.as_deref().cloned();
         }
         let failed = failure(&self.state.units).map(|problem| (*problem).clone());
-        failed.or_else(|| self.state.config.trust.problem().cloned())
+        failed.or_else(|| self.state.config.trust.get().cloned())
     }
 
     /// The point filter's block, if all of it stays in memory as long as the file is open.

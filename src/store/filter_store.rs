@@ -177,7 +177,7 @@ impl FilterStore {
     /// Open the store again with the right one.
     #[must_use]
     pub fn problem(&self) -> Option<&FilterProblem> {
-        self.config.trust.problem()
+        self.config.trust.get()
     }
 
     /// What is known of a file that is to be written, with the store's hasher and parts of keys.

@@ -87,8 +87,12 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     fn enter(&mut self, level: &'a Level<F>, overlapping: Option<&'a Chunk<F>>) {
         self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
-        if let Some(chunk) = self.chunk {
-            let in_bounds = chunk.core.in_bounds(self.key, &mut self.head);
+        if let Some(Chunk { core, .. }) = self.chunk {
+            let key = self.key;
+            let mut in_bounds = core.bounds.holding(key, &mut self.head, |files| core.covering(files, key));
+            if core.special != 0 {
+                in_bounds |= core.covering(core.special, key);
+            }
             (self.found, self.left) = (Found { in_bounds, candidates: in_bounds }, in_bounds);
         }
     }
@@ -96,7 +100,7 @@ impl<'a, F> Cursor<'a, F> {
     /// The filters of the chunk that are probed together, unless no filter is used.
     #[inline]
     fn group(&self, view: &FilterView<F>) -> Option<&'a Group> {
-        self.chunk?.core.group.as_ref().filter(|_| view.config.trust.problem().is_none())
+        self.chunk?.core.group.as_ref().filter(|_| view.config.trust.get().is_none())
     }
 
     /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
@@ -112,7 +116,7 @@ impl<'a, F> Cursor<'a, F> {
     /// The hash of the whole key by the file's own hasher: another store may have opened the file.
     #[inline]
     fn whole_for(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
-        if !file.is_from(&view.config) {
+        if !Arc::ptr_eq(&file.config, &view.config) {
             return file.reader().hasher.hash(self.key);
         }
         *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))

@@ -450,7 +450,7 @@ fn count<T>(items: &[T]) -> u8 {
 }
 
 fn too_short(bytes: &[u8]) -> FilterProblem {
-    FilterProblem::TooShort { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
+    FilterProblem::Length { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
 }
 
 /// An error unless the bytes, without a checksum, are as long as a header, and begin like one.

@@ -37,7 +37,7 @@ impl FileState {
     #[inline]
     pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones;
-        match self.resident().filter(|_| is_plain && self.config.trust.problem().is_none()) {
+        match self.resident().filter(|_| is_plain && self.config.trust.get().is_none()) {
             Some(block) => {
                 let may_contain = block.may_contain(whole());
                 self.units.counters.add_answer(may_contain);
@@ -68,7 +68,7 @@ impl FileState {
     /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
     fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
         let is_there = match usable {
-            Ok(_) if self.config.trust.problem().is_none() => return None,
+            Ok(_) if self.config.trust.get().is_none() => return None,
             Err(None) => false,
             Ok(_) | Err(Some(_)) => true,
         };
@@ -194,7 +194,7 @@ impl FileState {
 
     /// Whether the point filter may hold the parts that all keys with the prefix have in common.
     pub(super) fn may_contain_prefix(self: &Arc<Self>, prefix: &[u8]) -> bool {
-        if self.points.is_err() || self.config.trust.problem().is_some() {
+        if self.points.is_err() || self.config.trust.get().is_some() {
             return true;
         }
         let may_hold = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
@@ -219,7 +219,7 @@ impl FileState {
     /// A lower bound of the file's first key that is not below `start`: `start` itself unless the range filter is in
     /// memory and knows better. `None` if the file has no such key.
     pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
-        let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.problem().is_none());
+        let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
         match held.as_ref().and_then(|held| held.as_deref()) {
             Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
             _ => Some(start.to_vec()),

@@ -91,13 +91,7 @@ impl Drop for FilterRead {
 
 impl fmt::Debug for FilterRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match &self.step {
-            Some(Step::Index) => "top index",
-            Some(Step::Unit(loading)) if loading.number() == RANGES => "range filter",
-            Some(Step::Unit(_)) => "point filter",
-            None => "completed",
-        };
-        f.debug_struct("FilterRead").field("what", &what).field("range", &self.range).finish_non_exhaustive()
+        f.debug_struct("FilterRead").field("range", &self.range).finish_non_exhaustive()
     }
 }
 
@@ -199,7 +193,7 @@ impl FileState {
     /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
     /// it could not be read lately.
     pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
-        if self.config.trust.problem().is_some() {
+        if self.config.trust.get().is_some() {
             return None;
         }
         let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;

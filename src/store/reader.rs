@@ -18,7 +18,7 @@ pub(crate) struct Reader {
 }
 
 /// The parts of keys that a filter holds and its reader knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedParts {
     /// Bit `i` is the extractor at position `i` of the reader, and the highest bit the whole key. Tables have at most
     /// [`MAX_EXTRACTORS`].
@@ -62,16 +62,7 @@ impl Reader {
         shared: SharedParts,
         key: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
-        self.key_hashes(shared.of_points(), key)
-    }
-
-    /// All hashes that a filter of `shared` parts has if it has `key`.
-    #[inline]
-    pub(crate) fn key_hashes<'a>(
-        &'a self,
-        shared: SharedParts,
-        key: &'a [u8],
-    ) -> impl Iterator<Item = KeyHash> + use<'a> {
+        let shared = shared.of_points();
         let whole = shared.has_whole_keys().then(|| self.hasher.hash(key));
         let part = |position| self.parts.extractor(position)?.hash(&self.hasher, key);
         whole.into_iter().chain(bits_of(shared.extractors()).filter_map(part))
@@ -88,44 +79,26 @@ impl Reader {
             .filter_map(|position| self.parts.extractor(position)?.prefix_hash(&self.hasher, prefix))
     }
 
-    /// All parts of this reader.
-    pub(crate) fn all_parts(&self) -> SharedParts {
-        self.parts_where(self.parts.has_whole_keys(), |_| true)
-    }
-
     /// The parts that a filter holds, of those that this reader knows.
     ///
     /// # Errors
     ///
     /// There are none: then the filter cannot be probed.
     pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
-        let is_shared = |name: &str| file.extractors().any(|other| other == name);
-        let shared = self.parts_where(self.parts.has_whole_keys() && file.whole_keys, is_shared);
-        if shared.bits != 0 {
-            return Ok(shared);
+        let names = self.parts.extractors().map(|extractor| extractor.name()).take(MAX_EXTRACTORS).enumerate();
+        let common = names.filter(|(_, name)| file.extractors().any(|other| other == *name));
+        let whole_keys = if self.parts.has_whole_keys() && file.whole_keys { WHOLE_KEY } else { 0 };
+        let bits = common.fold(whole_keys, |bits, (position, _)| bits | 1 << position);
+        if bits != 0 {
+            return Ok(SharedParts { bits });
         }
         Err(BlockError::ExtractorMismatch { expected: self.parts.to_string(), got: file.key_parts() })
-    }
-
-    fn parts_where(&self, whole_keys: bool, holds: impl Fn(&str) -> bool) -> SharedParts {
-        let names = self.extractor_names().take(MAX_EXTRACTORS).enumerate();
-        let extractors = names.filter(|(_, name)| holds(name)).fold(0, |bits, (position, _)| bits | 1 << position);
-        SharedParts { bits: extractors | if whole_keys { WHOLE_KEY } else { 0 } }
-    }
-
-    fn extractor_names(&self) -> impl Iterator<Item = &str> {
-        self.parts.extractors().map(|extractor| extractor.name())
-    }
-
-    /// What a filter is checked against.
-    pub(crate) fn load_context(&self) -> LoadContext<'_> {
-        LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_kinds(&self.kinds)
     }
 
     /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say
     /// so.
     pub(crate) fn context_of<'a>(&'a self, shared: &'a KeyParts) -> LoadContext<'a> {
-        self.load_context().with_all_key_parts(shared)
+        LoadContext::new(&self.hasher).with_kinds(&self.kinds).with_all_key_parts(shared)
     }
 
     /// The parts, for [`context_of`](Self::context_of).

@@ -19,17 +19,16 @@
 
 use std::path::{Path, PathBuf};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{BufMut, Bytes};
 
 use super::error::FilterProblem;
 use super::identity::TableIdentity;
 use super::metadata::FilterMetadata;
-use crate::codec::checksum;
+use crate::codec::{Fields, checksum};
 
 const TRAILER_BYTES: usize = 64;
 const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"SSTFLTSC";
-const MAGIC_AT: usize = 52;
 const WHAT: &str = "sidecar";
 
 /// The most bytes of a description: far more than two long keys and three names have.
@@ -67,28 +66,28 @@ pub fn sidecar_path(table: &Path) -> PathBuf {
 struct Trailer {
     filter_bytes: u64,
     table: TableIdentity,
-    metadata_bytes: u32,
+    /// Bytes of the description and of the trailer.
+    tail_bytes: u64,
+}
+
+fn length(expected: u64, got: u64) -> FilterProblem {
+    FilterProblem::Length { what: WHAT, expected, got }
 }
 
 impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
-        let too_short = FilterProblem::TooShort { what: WHAT, expected: TRAILER_BYTES as u64, got: end.len() as u64 };
-        let trailer = end.last_chunk::<TRAILER_BYTES>().ok_or_else(|| too_short.clone())?;
-        let (covered, stored) = trailer.split_last_chunk().ok_or(too_short)?;
-        let magic = covered.get(MAGIC_AT..).unwrap_or_default();
+        let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
+        let trailer = end.last_chunk::<TRAILER_BYTES>().ok_or_else(too_short)?;
+        let fields = Fields::of(trailer);
+        let magic = fields.array::<52, 8>();
         if magic != MAGIC {
             return Err(FilterProblem::Magic { what: WHAT, expected: "SSTFLTSC", got: magic.to_vec() });
         }
-        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        let (expected, got) = (fields.u32::<60>(), checksum(&fields.array::<0, 60>()));
         if expected != got {
             return Err(FilterProblem::Checksum { what: WHAT, expected, got });
         }
-        let mut fields = covered;
-        let filter_bytes = fields.get_u64_le();
-        let mut id = [0; 16];
-        fields.copy_to_slice(&mut id);
-        let table = TableIdentity::new(id, fields.get_u64_le(), fields.get_u32_le());
-        let (metadata_bytes, version) = (fields.get_u32_le(), fields.get_u32_le());
+        let (metadata_bytes, version) = (fields.u32::<36>(), fields.u32::<40>());
         if version != VERSION {
             return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
         }
@@ -96,11 +95,9 @@ impl Trailer {
             let what = "bytes of the description in a sidecar";
             return Err(FilterProblem::Field { what, expected: "at most 2^28", got: metadata_bytes.into() });
         }
-        Ok(Self { filter_bytes, table, metadata_bytes })
-    }
-
-    fn tail_bytes(&self) -> u64 {
-        u64::from(self.metadata_bytes) + TRAILER_BYTES as u64
+        let table = TableIdentity::new(fields.array::<8, 16>(), fields.u64::<24>(), fields.u32::<32>());
+        let tail_bytes = u64::from(metadata_bytes) + TRAILER_BYTES as u64;
+        Ok(Self { filter_bytes: fields.u64::<0>(), table, tail_bytes })
     }
 }
 
@@ -111,7 +108,7 @@ impl FilterMetadata {
     ///
     /// [`FilterProblem`] for bytes that are no sidecar's, damage, or a newer version.
     pub fn sidecar_tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
-        Ok(Trailer::decode(end)?.tail_bytes())
+        Ok(Trailer::decode(end)?.tail_bytes)
     }
 
     /// The description in a sidecar that was made for `table`. `tail` is the end of its file, as long as
@@ -136,21 +133,16 @@ impl FilterMetadata {
     ///
     /// Those of [`of_sidecar`](Self::of_sidecar), but for another table.
     pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
-        let trailer = Trailer::decode(tail)?;
-        let tail_bytes = trailer.tail_bytes();
+        let Trailer { filter_bytes, table, tail_bytes } = Trailer::decode(tail)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
-        let too_short = FilterProblem::TooShort { what: WHAT, expected: tail_bytes, got: tail.len() as u64 };
-        let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES)).ok_or(too_short)?;
-        let metadata = Self::decode(metadata)?;
-        let length = |expected, got| FilterProblem::Length { what: WHAT, expected, got };
-        let expected = trailer.filter_bytes.saturating_add(tail_bytes);
-        if expected != file_bytes {
-            return Err(length(expected, file_bytes));
-        }
+        let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES));
+        let metadata = Self::decode(metadata.ok_or_else(|| length(tail_bytes, tail.len() as u64))?)?;
         let end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
-        if end > trailer.filter_bytes {
-            return Err(length(end.saturating_add(tail_bytes), file_bytes));
+        for expected in [filter_bytes, end.max(filter_bytes)].map(|bytes| bytes.saturating_add(tail_bytes)) {
+            if expected != file_bytes {
+                return Err(length(expected, file_bytes));
+            }
         }
-        Ok((metadata, trailer.table))
+        Ok((metadata, table))
     }
 }

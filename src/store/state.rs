@@ -16,7 +16,7 @@ use super::source::FilterSource;
 use super::stats::FileStats;
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::{KeyExtractor, KeyHash};
+use crate::hash::KeyExtractor;
 use crate::panics::lock;
 use crate::range::KeyRange;
 use crate::stats::FilterCounters;
@@ -64,7 +64,7 @@ pub(super) struct FileState {
     pub(super) index: OnceLock<Box<PartitionIndex>>,
     pub(super) source: Option<Arc<dyn FilterSource>>,
     /// The chunks of views that count lookups for the file, each with the file's place in it.
-    pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, u32)>>,
+    pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, usize)>>,
 }
 
 /// Whether a filter can be probed, by what the description says.
@@ -100,7 +100,7 @@ impl FileState {
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
         let mut state = FileState {
             config: config.clone(),
-            shared: shared.unwrap_or_else(|| config.reader.all_parts()),
+            shared: shared.unwrap_or_default(),
             points: Err(None),
             ranges: Err(None),
             index: OnceLock::new(),
@@ -124,7 +124,7 @@ impl FileState {
         }
         state.units = Arc::new(units);
         if state.has_reader_changed() {
-            state.config.trust.end(FilterProblem::ReaderChanged { hash: state.metadata.hash });
+            let _ = state.config.trust.set(FilterProblem::ReaderChanged { hash: state.metadata.hash });
         }
         state
     }
@@ -196,17 +196,6 @@ impl FileState {
         self.metadata.bounds.keys().map(|[smallest, _]| smallest)
     }
 
-    /// The hash of a whole key by the hasher of the store that opened the file.
-    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
-        self.reader().hasher.hash(key)
-    }
-
-    /// Whether a store of this configuration opened the file.
-    #[inline]
-    pub(super) fn is_from(&self, config: &Arc<Config>) -> bool {
-        Arc::ptr_eq(&self.config, config)
-    }
-
     /// Whether a store of this reader makes the probes for the file.
     pub(super) fn is_of(&self, config: &Config) -> bool {
         let is_same = || {
@@ -235,23 +224,20 @@ impl FileState {
     }
 
     pub(super) fn overlaps(&self, range: KeyRange<'_>) -> bool {
-        self.deletes_in(range) || self.metadata.bounds.overlap(range)
-    }
-
-    pub(super) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
-        self.metadata.range_tombstones.overlap(range)
+        self.metadata.range_tombstones.overlap(range) || self.metadata.bounds.overlap(range)
     }
 
     /// Whether the file certainly has something in the range, so that there is nothing to learn from its filter.
     pub(super) fn surely_meets(&self, range: KeyRange<'_>) -> bool {
-        self.deletes_in(range) || self.metadata.known_keys().iter().any(|key| range.contains(key))
+        self.metadata.range_tombstones.overlap(range)
+            || self.metadata.known_keys().iter().any(|key| range.contains(key))
     }
 }
 
 /// Counting.
 impl FileState {
     /// Lookups are counted for the file by a chunk, at its place in it.
-    pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: u32) {
+    pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: usize) {
         lock(&self.chunks).push((counts.clone(), place));
     }
 
@@ -267,8 +253,8 @@ impl FileState {
     pub(super) fn stats(&self) -> FileStats {
         let chunks = lock(&self.chunks);
         let mut stats = self.units.counters.file_stats();
-        for (counts, place) in &*chunks {
-            stats = stats.merged(&counts.of(*place));
+        for counted in chunks.iter().filter_map(|(counts, place)| counts.all().nth(*place)) {
+            stats = stats.merged(&counted);
         }
         drop(chunks);
         stats.ranges = self.units.range_counters.as_ref().map(|counters| counters.snapshot(true)).unwrap_or_default();

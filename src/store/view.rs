@@ -4,10 +4,11 @@ use core::fmt;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
+use super::chunk::{Chunk, Member, max_files, prefix_of};
 use super::config::Config;
 use super::file::FileFilters;
 use super::filter_store::FilterStore;
+use super::state::FileState;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
 use crate::key_head::{KeyHeads, SharedPrefix};
@@ -248,7 +249,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// [`ViewError`] for an edit that does not fit the view.
     pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
-        let member = |file: Arc<F>| Member { state: file.as_ref().as_ref().state().clone(), file };
+        let member = |file: Arc<F>| {
+            let state = file.as_ref().as_ref().state.clone();
+            (file, state)
+        };
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         let mut added: Vec<_> = edit.added.into_iter().enumerate().collect();
         let removals = edit.removed.into_iter().map(|(level, file)| (level, file, None));
@@ -287,8 +291,11 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 }
 
-/// The members that chunks are to have, by the positions of these chunks.
-type Touched<F> = BTreeMap<usize, Vec<Member<F>>>;
+/// The members that chunks are to have, by the places of these chunks.
+type Touched<F> = BTreeMap<Place, Vec<Member<F>>>;
+
+/// Whether a chunk is one of those in the order of keys, and its position among these or among the loose ones.
+type Place = (bool, usize);
 
 impl<F> Level<F> {
     fn empty(number: u32) -> Self {
@@ -327,14 +334,13 @@ impl<F> Level<F> {
         self.fences.partition_point(key, begins_before).saturating_sub(1)
     }
 
-    /// The positions of a file's chunk, among the loose ones or the sorted ones.
-    fn find_chunk(&self, file: &Arc<F>) -> Option<(bool, usize)>
+    fn find_chunk(&self, file: &Arc<F>) -> Option<Place>
     where
         F: AsRef<FileFilters>,
     {
         let has_it = |chunk: &Arc<Chunk<F>>| chunk.files.iter().any(|other| Arc::ptr_eq(other, file));
         // In the order of keys it is where its key says.
-        if let Some(smallest) = file.as_ref().as_ref().state().smallest_key() {
+        if let Some(smallest) = file.as_ref().as_ref().state.smallest_key() {
             let likely = self.chunk_of(smallest);
             if self.sorted.get(likely).is_some_and(has_it) {
                 return Some((true, likely));
@@ -349,131 +355,129 @@ impl<F> Level<F> {
         F: AsRef<FileFilters>,
     {
         let level = self.number;
-        let (mut loose, mut sorted) = (Touched::new(), Touched::new());
+        let mut touched = Touched::new();
         for &Leaving { position, ref file, .. } in change.leaving.values() {
-            match self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })? {
-                (true, chunk) => drop(touch(&self.sorted, chunk, &mut sorted)),
-                (false, chunk) => drop(touch(&self.loose, chunk, &mut loose)),
-            }
+            let place = self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })?;
+            self.touch(place, &mut touched);
         }
         if level == OVERLAPPING && !change.added.is_empty() {
             let stays =
-                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.file, &leaving.file));
+                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.0, &leaving.file));
             if let Some((position, _)) = change.leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
                 return Err(ViewError::Duplicate { level, position: *position });
             }
         }
         let (mut left, mut joined, mut coming) = (self.left, self.joined, HashSet::new());
-        for &(position, Member { ref file, ref state }) in change.coming() {
+        for &(position, (ref file, ref state)) in change.coming() {
             let is_there = !change.leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
             if is_there || !coming.insert(Arc::as_ptr(file)) {
                 return Err(ViewError::Duplicate { level, position });
             }
             joined = joined.merged(&state.stats());
         }
-        let keys = change.coming().filter_map(|(_, member)| member.state.metadata.bounds.keys()).flatten();
+        let keys = change.coming().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
         let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
-        for members in loose.values_mut().chain(sorted.values_mut()) {
-            let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.file)) {
+        for members in touched.values_mut() {
+            let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.0)) {
                 None => Some(member),
                 Some(leaving) => {
-                    left = left.merged(&member.state.stats());
+                    left = left.merged(&member.1.stats());
                     leaving.by.as_ref().map(|(_, by)| by.clone())
                 }
             };
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
         }
         for (_, member) in change.added {
-            match member.state.smallest_key() {
-                Some(smallest) if level != OVERLAPPING && !member.state.has_range_tombstones => {
-                    touch(&self.sorted, self.chunk_of(smallest), &mut sorted).push(member);
-                }
-                _ => touch(&self.loose, 0, &mut loose).insert(0, member),
-            }
+            let in_order = level != OVERLAPPING && !member.1.has_range_tombstones;
+            let place = match member.1.smallest_key().filter(|_| in_order) {
+                Some(smallest) => (true, self.chunk_of(smallest)),
+                None => (false, 0),
+            };
+            let members = self.touch(place, &mut touched);
+            members.insert(if place.0 { members.len() } else { 0 }, member);
         }
-        for members in sorted.values_mut() {
-            members.sort_by(|one, other| one.state.smallest_key().cmp(&other.state.smallest_key()));
+        for (_, members) in touched.iter_mut().filter(|((is_sorted, _), _)| *is_sorted) {
+            members.sort_by(|(_, one), (_, other)| one.smallest_key().cmp(&other.smallest_key()));
         }
-        let loose = self.recut(&self.loose, loose, &prefix, Some(config))?;
-        let sorted = self.recut(&self.sorted, sorted, &prefix, None)?;
+        let loose = self.recut(false, &mut touched, &prefix, Some(config))?;
+        let sorted = self.recut(true, &mut touched, &prefix, None)?;
         let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
-        let residency = residency_of(loose.iter().filter_map(|chunk| chunk.core.group.as_ref()));
+        let groups = loose.iter().filter_map(|chunk| chunk.core.group.as_ref());
+        let residency = CacheResidency::of_bytes(groups.map(|group| group.filters().bytes()).sum());
         Ok(Self { number: level, loose, sorted, fences, prefix, residency, left, joined })
+    }
+
+    fn chunks_of(&self, is_sorted: bool) -> &[Arc<Chunk<F>>] {
+        if is_sorted { &self.sorted } else { &self.loose }
+    }
+
+    /// The members of the chunk at `place`, to be changed.
+    fn touch<'a>(&self, place: Place, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
+        let chunk = self.chunks_of(place.0).get(place.1);
+        touched.entry(place).or_insert_with(|| chunk.map(|chunk| chunk.members().collect()).unwrap_or_default())
     }
 
     /// All chunks, of which those that were touched are cut again. Touched neighbours are cut together, and with a
     /// further neighbour if they are few.
     fn recut(
         &self,
-        old: &[Arc<Chunk<F>>],
-        mut touched: Touched<F>,
+        is_sorted: bool,
+        touched: &mut Touched<F>,
         prefix: &Arc<SharedPrefix>,
         config: Option<&Config>,
     ) -> Result<Vec<Arc<Chunk<F>>>, ViewError> {
+        let old = self.chunks_of(is_sorted);
         let (mut chunks, mut run) = (Vec::with_capacity(old.len() + 1), Vec::new());
         for (position, chunk) in old.iter().enumerate() {
-            match touched.remove(&position) {
+            match touched.remove(&(is_sorted, position)) {
                 Some(members) => run.extend(members),
-                None if (1..MIN_FILES).contains(&run.len()) => run.extend(chunk.members()),
+                None if (1..max_files(!is_sorted) / 2).contains(&run.len()) => run.extend(chunk.members()),
                 None => {
-                    self.cut_into(&mut chunks, &mut run, chunk.members().next().as_ref(), (prefix, config))?;
+                    self.cut_into(&mut chunks, &mut run, chunk.core.files.first(), (prefix, config))?;
                     chunks.push(chunk.clone());
                 }
             }
         }
         // The first chunk of a level.
-        run.extend(touched.into_values().flatten());
+        run.extend(touched.remove(&(is_sorted, old.len())).into_iter().flatten());
         self.cut_into(&mut chunks, &mut run, None, (prefix, config))?;
         Ok(chunks)
     }
 
-    /// Appends the members of `run` to `chunks`; `next` follows them.
+    /// Appends the members of `run` to `chunks`; `next` follows them. An error if neighbours in the order of keys
+    /// overlap. A file may not begin where the one before it ends: the key could be in both.
     fn cut_into(
         &self,
         chunks: &mut Vec<Arc<Chunk<F>>>,
         run: &mut Vec<Member<F>>,
-        next: Option<&Member<F>>,
+        next: Option<&Arc<FileState>>,
         (prefix, config): (&Arc<SharedPrefix>, Option<&Config>),
     ) -> Result<(), ViewError> {
         if run.is_empty() {
             return Ok(());
         }
-        if run.len() < MIN_FILES
+        if run.len() < max_files(config.is_some()) / 2
             && let Some(before) = chunks.pop()
         {
             run.splice(0..0, before.members());
         }
         if config.is_none() {
-            let before = chunks.last().and_then(|chunk| chunk.members().next_back());
-            let around = before.iter().chain(run.iter()).chain(next);
-            self.check_order(around)?;
+            let before = chunks.last().and_then(|chunk| chunk.core.files.last());
+            let around = before.into_iter().chain(run.iter().map(|(_, state)| state)).chain(next);
+            let bounds: Vec<_> = around.filter_map(|state| state.metadata.bounds.keys()).collect();
+            for pair in bounds.windows(2) {
+                if let [[_, largest], [smallest, _]] = *pair
+                    && largest >= smallest
+                {
+                    let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
+                    return Err(ViewError::Overlap { level: self.number, largest, smallest });
+                }
+            }
         }
         chunks.extend(Chunk::cut(run, prefix, config));
         run.clear();
         Ok(())
     }
-
-    /// An error if neighbours overlap. A file may not begin where the one before it ends: the key could be in both.
-    fn check_order<'a>(&self, members: impl Iterator<Item = &'a Member<F>>) -> Result<(), ViewError>
-    where
-        F: 'a,
-    {
-        let mut largest: Option<&[u8]> = None;
-        for [smallest, next_largest] in members.filter_map(|member| member.state.metadata.bounds.keys()) {
-            if let Some(largest) = largest.filter(|largest| *largest >= smallest) {
-                let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
-                return Err(ViewError::Overlap { level: self.number, largest, smallest });
-            }
-            largest = Some(next_largest);
-        }
-        Ok(())
-    }
-}
-
-/// The members of the chunk at `position`, to be changed.
-fn touch<'a, F>(chunks: &[Arc<Chunk<F>>], position: usize, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
-    let members = || chunks.get(position).map(|chunk| chunk.members().collect()).unwrap_or_default();
-    touched.entry(position).or_insert_with(members)
 }
 
 impl<F> Clone for FilterView<F> {
