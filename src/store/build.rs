@@ -42,11 +42,8 @@ pub struct FileFilterBuilder {
     interruption: Interruption,
 }
 
-/// Whether filters can be checked for the parts of an extractor: only keys that have some show what it does.
-struct Witness {
-    extractor: Arc<dyn KeyExtractor>,
-    key: Option<Box<[u8]>>,
-}
+/// An extractor, and a key that has a part by it, if one was added: only such keys show what the extractor does.
+type Witness = (Arc<dyn KeyExtractor>, Option<Box<[u8]>>);
 
 enum Points {
     None,
@@ -90,7 +87,7 @@ impl FileFilterBuilder {
         let ranges = ranges.filter(has_short_name);
         let range_extractor = ranges.and_then(RangePolicy::extractor);
         let extractors = context.key_parts.extractors().chain(range_extractor);
-        let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
+        let witnesses = extractors.map(|extractor| (extractor.clone(), None)).collect();
         let metadata = FilterMetadata::without_filters(context.hasher.identity(), KeyBounds::Empty);
         Self {
             metadata: FilterMetadata { file, ..metadata },
@@ -133,8 +130,8 @@ impl FileFilterBuilder {
             *given = hash;
         }
         self.interruption.enter();
-        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
-            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
+        for (extractor, witness) in self.witnesses.iter_mut().filter(|(_, witness)| witness.is_none()) {
+            *witness = extractor.extract(key).map(|_| Box::from(key));
         }
         match (&mut self.points, hash) {
             (Points::None, _) => {}
@@ -192,7 +189,7 @@ impl FileFilterBuilder {
     /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
         let ends = self.metadata.bounds.keys().unwrap_or_default();
-        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
+        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|(_, key)| key.clone()).collect();
         keys.retain(|key| !ends.contains(&&**key));
         keys.dedup();
         keys
@@ -206,7 +203,7 @@ impl FileFilterBuilder {
         let extractors = self
             .witnesses
             .iter()
-            .map(|Witness { extractor, .. }| (extractor.name().to_owned(), check_of_extractor(&**extractor, &known)));
+            .map(|(extractor, _)| (extractor.name().to_owned(), check_of_extractor(&**extractor, &known)));
         (check_of_hashes(hashes), extractors.collect())
     }
 
