@@ -66,9 +66,7 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
-pub use partition::{
-    BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
-};
+pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::FilterRead;
 pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;

@@ -89,12 +89,12 @@ impl FileState {
         match index {
             None => probe(POINTS, hashes),
             Some(index) if index.cut() == PartitionCut::KeyRange => {
-                probe(hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number) + POINTS, hashes)
+                probe(hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).0) + POINTS, hashes)
             }
             Some(index) => {
                 // Each in the partition of its own.
                 let places = hashes.iter().map(|&hash| index.place_of_hash(key, hash));
-                let mut answers = places.map(|place| probe(place.number + POINTS, &[place.hash]));
+                let mut answers = places.map(|(number, hash)| probe(number + POINTS, &[hash]));
                 let mut last = answers.next();
                 while let Some(answer) = last.filter(|answer| !answer.probe.is_absent()) {
                     match answers.next() {
@@ -203,7 +203,7 @@ impl FileState {
             Err(_) => true,
             Ok(None) => may_hold(POINTS, hash),
             Ok(Some(index)) => {
-                index.places_with_part(prefix, hash).any(|place| may_hold(place.number + POINTS, place.hash))
+                index.places_with_part(prefix, hash).any(|(number, hash)| may_hold(number + POINTS, hash))
             }
         })
     }
