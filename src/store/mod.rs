@@ -57,7 +57,7 @@ mod state;
 mod stats;
 mod view;
 
-pub use budget::{BudgetStats, FilterBudget, FilterResidency, FilterState, ResidencyReason};
+pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
 pub use build::{BuiltFilters, FileFilterBuilder};
 pub use error::FilterProblem;
 pub use file::FileFilters;
