@@ -244,8 +244,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Whether the block answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
     /// reader names them.
     pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
-        prefix.hash_identity() == self.hash_identity()
-            && self.held_parts().position(domain).is_some_and(|bit| self.answered >> bit & 1 == 1)
+        prefix.hash_identity() == self.hash_identity() && self.held_parts().is_answered(self.answered, domain)
     }
 
     /// Which parts of its keys the block holds.

@@ -270,10 +270,6 @@ pub struct KindRegistry {
 }
 
 impl KindRegistry {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.kinds.is_none()
-    }
-
     /// Adds a kind.
     ///
     /// # Errors

@@ -357,14 +357,15 @@ impl Verified {
         })?;
         self.partitions = index.partitions().into();
         let mut last = start;
-        for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
-            let range = start + entry.offset..start + entry.offset + u64::from(entry.block_bytes);
+        let ranges = (0..index.partitions()).filter_map(|number| Some((number, index.block_range(number).ok()?)));
+        for (number, range) in ranges.filter(|(_, range)| !range.is_empty()) {
+            let range = start + range.start..start + range.end;
             let zeros = bytes.start.saturating_add(last)..bytes.start.saturating_add(range.start);
             damage.extend(check_zeros(&bytes.file, TablePart::Filter, zeros).err());
             last = range.end;
             let block = bytes.read_range(range.clone());
             let opened = block.and_then(|block| {
-                index.open(entry.number, block).map_err(|source| refused(TablePart::Filter, range.start, source.into()))
+                index.open(number, block).map_err(|source| refused(TablePart::Filter, range.start, source.into()))
             });
             match opened {
                 Err(TableError::Filter { source, .. }) if source.is_unknown() => {

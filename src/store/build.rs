@@ -233,16 +233,16 @@ impl FileFilterBuilder {
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
-                let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
+                let is_declined = filter.block.is_none() && filter.report.reason == FallbackReason::None;
                 let known = built.metadata.known_keys();
                 let context = LoadContext::new(&hasher).with_key_parts(&parts).with_file_id(file);
                 let context = context.with_known_keys(&known);
-                let block = filter.seal().filter(|_| is_sound).and_then(|container| {
+                let block = filter.block.filter(|_| is_sound).and_then(|container| {
                     let checked = catch_unwind(AssertUnwindSafe(|| checked_index_bytes(&container, context)));
                     is_sound = checked.is_ok();
                     Some((FilterPart::PartitionedPoints, container, checked.ok()??))
                 });
-                (block, report)
+                (block, if is_declined { None } else { Some(filter.report) })
             }
         };
         if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
@@ -273,7 +273,7 @@ fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u3
     let index_at = container.len().checked_sub(index_bytes as usize)?;
     let checked = PartitionIndex::load(&container.slice(index_at..), context).and_then(|index| {
         index.check_known_keys(|number| {
-            let place = index.block_place(number)?;
+            let place = index.block_range(number)?;
             let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             Ok(container.get(start..end).unwrap_or_default())
         })

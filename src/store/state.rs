@@ -186,7 +186,7 @@ impl FileState {
     pub(super) fn unit_of(&self, key: &[u8]) -> u32 {
         let Some(index) = self.partitions() else { return POINTS };
         let hash = self.reader().point_hashes(self.shared, key).next();
-        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).number + POINTS)
+        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).0 + POINTS)
     }
 }
 

@@ -303,12 +303,8 @@ impl ContainerCase {
         let options = PartitionOptions::new(self.cut, self.target_bytes).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
         keys.for_each(|key| builder.add_key(&key));
-        let mut built = builder.finish();
-        if self.file_number.is_some() {
-            (0..built.partitions())
-                .for_each(|number| built.set_aux(number, format!("partition {number}").as_bytes()).unwrap());
-        }
-        built.seal().unwrap().to_vec()
+        let aux = |number| if self.file_number.is_some() { format!("partition {number}") } else { String::new() };
+        builder.finish_with_aux(|number, _, _| aux(number).into_bytes()).block.unwrap().to_vec()
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {

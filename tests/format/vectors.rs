@@ -12,7 +12,7 @@ use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
 use sstfilter::store::{
-    BuiltPartitions, FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
+    FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
 };
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
@@ -434,11 +434,11 @@ fn larger_register_blocked_blocks_have_the_documented_digests() {
     }
 }
 
-fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]]) -> BuiltPartitions {
+fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]], aux: &[u8]) -> Bytes {
     let options = PartitionOptions::new(cut, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    builder.finish()
+    builder.finish_with_aux(|_, _, _| aux.to_vec()).block.unwrap()
 }
 
 /// The top index of a container that is not bound to a file.
@@ -451,9 +451,8 @@ fn top_index(container: &[u8]) -> &[u8] {
 fn a_container_of_three_keys_has_the_documented_bytes() {
     let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
     let context = BuildContext::new(&KeyHasher::default()).with_file_id(file);
-    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
-    built.set_aux(0, b"note").unwrap();
-    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("A whole container:")));
+    let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT, b"note");
+    assert_eq!(hex(&container), hex(&dump_below("A whole container:")));
 }
 
 #[test]
@@ -461,9 +460,8 @@ fn a_block_and_a_container_of_parts_have_the_documented_bytes() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
     let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
     let context = BuildContext::new(&KeyHasher::default()).with_file_id(file).with_key_parts(parts.clone());
-    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
-    built.set_aux(0, b"note").unwrap();
-    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("The same container of whole keys and their parts")));
+    let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT, b"note");
+    assert_eq!(hex(&container), hex(&dump_below("The same container of whole keys and their parts")));
 
     let parts = parts.with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
     let mut builder =
@@ -493,7 +491,7 @@ fn containers_have_the_documented_partitions_and_bytes() {
         let cut = if row[2] == "key range" { PartitionCut::KeyRange } else { PartitionCut::HashRange };
         let keys: Vec<String> = numbered(number(0)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-        let container = container_of(cut, number(3), &context, &keys).seal().unwrap();
+        let container = container_of(cut, number(3), &context, &keys, b"");
         let index = top_index(&container);
         let sums = [index, &container[..]].map(|bytes| format!("{:08x}", crc32c::crc32c(bytes)));
         let loaded = Container::load(&container, &KeyHasher::default()).unwrap();

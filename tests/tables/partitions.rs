@@ -12,7 +12,7 @@ use sstfilter::sst::{
     FilterVerdict, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart,
     TableSet,
 };
-use sstfilter::store::{FilterBudget, FilterState, PartitionCut, PartitionOptions, ResidencyReason};
+use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter::{BitsPerKey, BuildContext, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
 
 use crate::common;
@@ -158,7 +158,7 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     let budget = FilterBudget::unlimited();
     let (table, source) = counted(&bytes, &ReadOptions::default().with_filter_budget(budget.clone()));
     assert_eq!(source.reads.load(Ordering::Relaxed), 3, "footer, metaindex, properties");
-    assert_eq!(table.filters().residency().state, FilterState::NotLoaded);
+    assert_eq!(table.filters().residency().bytes, 0);
     let absent = key(1);
     assert!(!table.may_contain_key(&absent));
     assert_eq!(source.reads.load(Ordering::Relaxed), 4);
