@@ -132,7 +132,6 @@ pub mod kind {
     pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
     pub use crate::filter::capabilities::{Capabilities, Updates, Writers};
     pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
-    pub use crate::filter::kind::BuildFailure;
     pub use crate::filter::ribbon::kind::RibbonKind;
     pub use crate::filter::shape::ShapeFields;
     pub use crate::filter::user::UserKind;
@@ -169,8 +168,7 @@ pub use hash::{
 };
 pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    KindPolicy,
+    AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
 };
 pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

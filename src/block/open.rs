@@ -4,10 +4,10 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::FallbackReason;
 use super::bitmap::{MatchBitmap, Probe};
 use super::held::{HeldParts, PART_NOT_HELD};
 use super::identity::{BlockIdentity, LoadContext};
-use super::reason::FallbackReason;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::{BuildFailure, BuiltPayload, EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
+use super::{BuiltPayload, EncodedShape, FallbackReason, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
 use crate::hash::{HashIdentity, KeyHash};
@@ -145,11 +145,11 @@ impl<S: FilterShape> Contents for InMemory<S> {
     }
 }
 
-impl From<FilterError> for BuildFailure {
+impl From<FilterError> for FallbackReason {
     fn from(error: FilterError) -> Self {
         match error {
-            FilterError::NoMemory { .. } => Self::NoMemory,
-            FilterError::Full { .. } => Self::AttemptsExhausted,
+            FilterError::NoMemory { .. } => Self::MemoryBudget,
+            FilterError::Full { .. } => Self::ConstructionFailed,
             _ => Self::TooManyKeys,
         }
     }

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::capabilities::Capabilities;
 use super::payload::{BuiltPayload, StreamedPayload};
+use super::reason::FallbackReason;
 use super::shape::FilterShape;
 use crate::hash::KeyHash;
 use crate::ids::FilterKind;
@@ -72,7 +73,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// The shape of a filter of `keys` distinct keys: exactly, or about ([`HAS_EXACT_SIZE`](Self::HAS_EXACT_SIZE)), or
     /// the reason to fall back to another kind. An implementation need not check `MAX_KEYS` and `MAX_PAYLOAD_BYTES`:
     /// the caller does.
-    fn plan(&self, keys: u64) -> Result<Self::Shape, BuildFailure>;
+    fn plan(&self, keys: u64) -> Result<Self::Shape, FallbackReason>;
 
     /// The most bytes that building takes beside the hashes and the finished block.
     fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
@@ -87,7 +88,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Builds the filter of `hashes`: distinct and ascending, unless the kind is streamed. The bytes do not depend on
     /// `limits`.
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
-        let mut stream = self.stream(plan, limits).ok_or(BuildFailure::NoMemory)?;
+        let mut stream = self.stream(plan, limits).ok_or(FallbackReason::MemoryBudget)?;
         stream.insert_all(hashes);
         Ok(BuiltPayload::of_stream(plan.clone(), stream))
     }
@@ -127,18 +128,4 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 /// What [`Kind::build`] gives.
-pub(crate) type BuildResult<S> = Result<BuiltPayload<S>, BuildFailure>;
-
-/// Why there is no filter of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildFailure {
-    /// More keys than the kind or the format can record.
-    TooManyKeys,
-    /// A blocked Bloom filter of the same rate is no larger.
-    NotSmaller,
-    /// Allocation failed.
-    NoMemory,
-    /// No attempt succeeded.
-    AttemptsExhausted,
-}
+pub(crate) type BuildResult<S> = Result<BuiltPayload<S>, FallbackReason>;

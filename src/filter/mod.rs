@@ -18,6 +18,7 @@ pub(crate) mod kind;
 pub(crate) mod payload;
 pub(crate) mod peel;
 mod power;
+pub(crate) mod reason;
 pub mod register_blocked_bloom;
 pub mod ribbon;
 pub(crate) mod shape;
@@ -46,9 +47,10 @@ pub(crate) use capabilities::Capabilities;
 pub(crate) use encoded::{
     EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
 };
-pub(crate) use kind::{BuildFailure, BuildLimits, BuildResult, Kind};
+pub(crate) use kind::{BuildLimits, BuildResult, Kind};
 pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;
+pub(crate) use reason::FallbackReason;
 pub(crate) use shape::{FilterShape, ShapeFields};
 pub(crate) use sizing::{RATE_KEYS, fingerprint_bits, no_such_fingerprints};
 pub(crate) use user::KindRegistry;

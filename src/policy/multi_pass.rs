@@ -11,7 +11,7 @@ use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
-use crate::filter::{BuildFailure, BuildLimits, FilterShape, Kind, MAX_PAYLOAD_BYTES};
+use crate::filter::{BuildLimits, FilterShape, Kind, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, mix64};
 
 impl KindPolicy {
@@ -87,11 +87,11 @@ impl Job<BinaryFuseKind> {
             return Err(FilterError::PassesDiffer);
         }
         let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
-            BuildFailure::TooManyKeys => too_large(payload_bytes),
-            BuildFailure::NoMemory => {
+            FallbackReason::TooManyKeys => too_large(payload_bytes),
+            FallbackReason::MemoryBudget => {
                 FilterError::NoMemory { bytes: self.kind.build_bytes(keys, &shape) + payload_bytes }
             }
-            BuildFailure::AttemptsExhausted | BuildFailure::NotSmaller => construction_failed(),
+            _ => construction_failed(),
         })?;
         let mut built = self.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
         if self.rules.is_self_checked && !contains_each(built.block.as_deref(), read()) {

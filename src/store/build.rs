@@ -16,7 +16,7 @@ use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -280,7 +280,7 @@ impl FileFilterBuilder {
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
-                let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
+                let report = (filter.problem() != Some(FallbackReason::None)).then(|| filter.report());
                 let known = built.metadata.known_keys();
                 let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
                 let context = context.with_known_keys(&known);
@@ -331,7 +331,7 @@ fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u3
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) }
+    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
 }
 
 impl BuiltFilters {

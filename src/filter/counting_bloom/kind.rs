@@ -5,7 +5,7 @@ use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::standard_bloom::size_for_rate;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, Capabilities, FilterKind, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, Capabilities, FallbackReason, FilterKind, Kind, NotStreamed, RATE_KEYS,
     no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -47,7 +47,7 @@ impl Kind for CountingBloomKind {
     const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
     const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
 
-    fn plan(&self, keys: u64) -> Result<CountingBloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {
         Ok(CountingBloomShape::for_keys(keys, self.counters_per_key))
     }
 

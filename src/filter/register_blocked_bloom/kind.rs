@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, Capabilities, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, Capabilities, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS,
     no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -62,15 +62,15 @@ impl Kind for RegisterBlockedKind {
     const CAPABILITIES: Capabilities = Capabilities::INSERT_BY_MANY;
 
     /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
-    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, FallbackReason> {
         let fitting = WordLayout::ALL.into_iter().filter_map(|layout| self.shape(keys, layout));
         let best = fitting.min_by(|one, other| {
             let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
         });
         match best {
-            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(BuildFailure::NotSmaller),
-            _ => best.ok_or(BuildFailure::TooManyKeys),
+            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(FallbackReason::NotSmaller),
+            _ => best.ok_or(FallbackReason::TooManyKeys),
         }
     }
 
@@ -85,7 +85,7 @@ impl Kind for RegisterBlockedKind {
         });
         // A copy: the filter's atomic words cannot become bytes in place.
         let bytes = plan.payload_bytes();
-        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(BuildFailure::NoMemory)?;
+        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FallbackReason::MemoryBudget)?;
         filter.write_payload(payload.as_mut_slice());
         Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, payload) })
     }

@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::{BuildFailure, BuildLimits, Capabilities, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::{BuildLimits, Capabilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -39,7 +39,7 @@ impl Kind for StandardBloomKind {
     const CAPABILITIES: Capabilities = Capabilities::INSERT;
     const IS_STREAMED: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<StandardBloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<StandardBloomShape, FallbackReason> {
         Ok(StandardBloomShape::for_keys(keys, self.size))
     }
 

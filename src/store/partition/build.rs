@@ -16,7 +16,7 @@ use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::filter::FilterKind;
 use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, FilterPolicy};
 use crate::threads::{share, worthwhile};
 
 /// Builds the partitioned filter of one file.
@@ -31,8 +31,8 @@ use crate::threads::{share, worthwhile};
 /// with any number of threads.
 ///
 /// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
-/// then not built ([`BuildReason::Interrupted`]). Keys that do not ascend where they should have the same effect
-/// ([`BuildReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
+/// then not built ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -204,9 +204,9 @@ impl PartitionedBuilder {
         let held = self.parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
         let mut refused = match (self.interruption.has_happened(), self.is_out_of_order, &held) {
-            (true, _, _) => Some(BuildReason::Interrupted),
-            (false, true, _) => Some(BuildReason::KeysOutOfOrder),
-            (false, false, None) => Some(BuildReason::UnstableExtractor),
+            (true, _, _) => Some(FallbackReason::Interrupted),
+            (false, true, _) => Some(FallbackReason::KeysOutOfOrder),
+            (false, false, None) => Some(FallbackReason::UnstableExtractor),
             (false, false, Some(_)) => None,
         };
         if refused.is_none() {
@@ -236,7 +236,7 @@ impl PartitionedBuilder {
     }
 
     /// Sorts all hashes and builds the partitions from runs of them.
-    fn cut_by_hash(&mut self) -> Result<(), BuildReason> {
+    fn cut_by_hash(&mut self) -> Result<(), FallbackReason> {
         let mut hashes = core::mem::take(&mut self.hashes);
         let mut scratch = SortScratch::of_threads(self.context.threads);
         sort_hashes(&mut hashes, &mut scratch, self.context.memory_budget.unwrap_or(u64::MAX));
@@ -355,7 +355,7 @@ fn build_partition(
     if block.is_none() && report.used.is_some() {
         // A builder of the engine's whose bytes are no unbound block of this hash.
         report = BuildReport {
-            reason: FallbackReason::ConstructionFailed.into(),
+            reason: FallbackReason::ConstructionFailed,
             used: None,
             block_bytes: 0,
             expected_fpr: 1.0,

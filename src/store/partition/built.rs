@@ -12,7 +12,7 @@ use crate::block::{BlockIdentity, HeldParts};
 use crate::codec::{AlignedBuffer, LINE_BYTES, checksum, put_u32, put_varint};
 use crate::error::ConfigError;
 use crate::filter::{FilterKind, MAX_KEYS};
-use crate::policy::{BuildReason, BuildReport};
+use crate::policy::BuildReport;
 
 /// Where the last partition must begin at the latest: places are 32-bit numbers of lines.
 const MAX_OFFSET: u64 = u32::MAX as u64 * LINE_BYTES as u64;
@@ -35,7 +35,7 @@ pub struct BuiltPartitions {
 pub(super) struct Totals {
     pub(super) requested: FilterKind,
     /// Why there is no filter at all, if there is none.
-    pub(super) refused: Option<BuildReason>,
+    pub(super) refused: Option<FallbackReason>,
     pub(super) keys_added: u64,
     /// The most bytes held while hashes were collected and sorted, and while partitions were built of them all, beside
     /// finished blocks.
@@ -141,7 +141,7 @@ impl BuiltPartitions {
     /// Why [`seal`](Self::seal) gives no filter; `None` when it gives one. [`FallbackReason::None`] when the policy
     /// wanted none.
     #[must_use]
-    pub fn problem(&self) -> Option<BuildReason> {
+    pub fn problem(&self) -> Option<FallbackReason> {
         if self.totals.refused.is_some() {
             return self.totals.refused;
         }
@@ -151,7 +151,7 @@ impl BuiltPartitions {
         }
         let fits = self.layout().1 <= MAX_OFFSET && self.partitions.len() <= MAX_PARTITIONS as usize;
         let fits = fits && self.keys() <= MAX_KEYS && u32::try_from(self.index().len()).is_ok();
-        (!fits).then_some(FallbackReason::TooManyKeys.into())
+        (!fits).then_some(FallbackReason::TooManyKeys)
     }
 
     fn keys(&self) -> u64 {

@@ -15,7 +15,7 @@ use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterRea
 use crate::codec::{checksum, put_u32, put_varint};
 use crate::error::BlockError;
 use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
-use crate::policy::{AutoPolicy, BuildContext, BuildReason, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
+use crate::policy::{AutoPolicy, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::units::FalsePositiveRate;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
@@ -161,7 +161,7 @@ fn keys_that_do_not_ascend_give_no_filter_and_are_reported() {
     let mut out_of_order = builder(bloom(), PartitionCut::KeyRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| out_of_order.add_key(key));
     let built = out_of_order.finish();
-    assert_eq!(built.report().reason, BuildReason::KeysOutOfOrder);
+    assert_eq!(built.report().reason, FallbackReason::KeysOutOfOrder);
     assert!(built.report().used.is_none() && built.seal().is_none());
     let mut by_hash = builder(bloom(), PartitionCut::HashRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| by_hash.add_key(key));
@@ -181,7 +181,7 @@ fn a_hash_function_that_panics_leaves_no_filter() {
         assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"b"))).is_err());
         builder.add_key(b"c");
         let built = builder.finish();
-        assert_eq!((built.problem(), built.partitions()), (Some(BuildReason::Interrupted), 0));
+        assert_eq!((built.problem(), built.partitions()), (Some(FallbackReason::Interrupted), 0));
         assert!(built.seal().is_none());
     }
 }
@@ -269,7 +269,7 @@ fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
     for key in numbered(5_000) {
         let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
     }
-    assert_eq!(builder.finish().problem(), Some(BuildReason::Interrupted));
+    assert_eq!(builder.finish().problem(), Some(FallbackReason::Interrupted));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_policy_without_filters_gives_no_container() {
         }
     }
     let built = build(Arc::new(Declining), PartitionCut::KeyRange, &numbered(10_000));
-    assert_eq!(built.problem(), Some(FallbackReason::None.into()));
+    assert_eq!(built.problem(), Some(FallbackReason::None));
     assert!(built.report().used.is_none() && built.seal().is_none());
 }
 
@@ -332,7 +332,7 @@ fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of
         [Arc::new(Foreign(bound)), Arc::new(Foreign(BuildContext::new(&KeyHasher::with_seed(9)))), Arc::new(Garbage)];
     for policy in policies {
         let built = build(policy, PartitionCut::KeyRange, &numbered(2_000));
-        assert_eq!(built.problem(), Some(FallbackReason::ConstructionFailed.into()));
+        assert_eq!(built.problem(), Some(FallbackReason::ConstructionFailed));
     }
 }
 
