@@ -9,7 +9,7 @@
 
 use std::error::Error;
 
-use sstfilter::kind::{EncodedShape, ShapeFields, UserKind};
+use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
     BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash, KeyHasher,
     KindPolicy, KindRegistry, LoadContext,
@@ -68,8 +68,8 @@ impl UserKind for SortedList {
         shape.keys as f64 / 2.0_f64.powi(32)
     }
 
-    fn describe(&self, shape: &EncodedShape) -> ShapeFields {
-        ShapeFields::default().with("fingerprints", fingerprints(shape))
+    fn describe(&self, shape: &EncodedShape) -> Vec<(&'static str, String)> {
+        vec![("fingerprints", fingerprints(shape).to_string())]
     }
 
     fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let block = FilterBlock::open_unverified_with_kinds(&bytes, &kinds)?;
     block.verify()?;
     let name = kinds.name(block.info().kind).unwrap_or("unknown");
-    println!("kind {name}: {} keys, {}", block.info().keys, block.info().shape);
+    println!("kind {name}: {} keys, {:?}", block.info().keys, block.info().shape);
 
     // A reader without the registry, and one of a damaged block, get "may be present" for every key.
     let unknown = FilterReader::load(bytes.clone(), LoadContext::new(&hasher).with_file_id(file));

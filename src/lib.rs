@@ -130,10 +130,9 @@ pub mod kind {
 
     pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
     pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
-    pub use crate::filter::capabilities::{Capabilities, Updates, Writers};
     pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
+    pub use crate::filter::kind::Updates;
     pub use crate::filter::ribbon::kind::RibbonKind;
-    pub use crate::filter::shape::ShapeFields;
     pub use crate::filter::user::UserKind;
     pub use crate::policy::Plan;
     pub use crate::policy::kinds::{KindEntry, all};
@@ -160,7 +159,6 @@ pub use filter::binary_fuse::shape::FuseArity;
 pub use filter::counting_bloom::filter::CountingBloom;
 pub use filter::cuckoo::filter::CuckooFilter;
 pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;
-pub use filter::register_blocked_bloom::layout::WordLayout;
 pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,

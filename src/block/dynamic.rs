@@ -156,7 +156,6 @@ impl DynamicFilter for CuckooFilter {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::register_blocked_bloom::WordLayout;
     use crate::units::FalsePositiveRate;
 
     fn one_of_each_kind() -> [Box<dyn DynamicFilter>; 4] {
@@ -164,7 +163,7 @@ mod tests {
         [
             Box::new(StandardBloom::for_rate(hash, 1_000, rate).unwrap()),
             Box::new(CountingBloom::for_rate(hash, 1_000, rate).unwrap()),
-            Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, WordLayout::TwoBits).unwrap()),
+            Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, 2).unwrap()),
             Box::new(CuckooFilter::for_rate(hash, 1_000, rate).unwrap()),
         ]
     }

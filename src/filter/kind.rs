@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::capabilities::Capabilities;
 use super::payload::{BuiltPayload, StreamedPayload};
 use super::reason::FallbackReason;
 use super::shape::FilterShape;
@@ -25,6 +24,17 @@ impl Default for BuildLimits {
     fn default() -> Self {
         Self { scratch_bytes: None, threads: 1 }
     }
+}
+
+/// The changes to a filter's keys while it is in use, from fewest to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Updates {
+    /// None: all keys are known when it is built.
+    None,
+    /// Keys are added.
+    Insert,
+    /// Keys are added and removed.
+    InsertAndRemove,
 }
 
 /// A kind of filter. A value of the type is the kind *configured*: a fuse filter's value knows how many cells a key has
@@ -50,8 +60,11 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// When to choose it: the predicate of a sentence whose subject is its name.
     const STRENGTH: &'static str = "";
 
-    /// The operations of its filters beside being built once.
-    const CAPABILITIES: Capabilities = Capabilities::STATIC;
+    /// The changes to a filter's keys while it is in use.
+    const UPDATES: Updates = Updates::None;
+
+    /// Whether many threads can make these changes at once, with concurrent readers.
+    const IS_CONCURRENT: bool = false;
 
     /// Files with fewer keys get a blocked Bloom filter, unless a policy sets another minimum.
     const DEFAULT_MIN_KEYS: u64 = 0;

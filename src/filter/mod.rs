@@ -8,7 +8,6 @@ pub(crate) mod batch;
 pub mod binary_fuse;
 pub mod blocked_bloom;
 pub(crate) mod cache;
-pub(crate) mod capabilities;
 pub mod counting_bloom;
 pub mod cuckoo;
 pub(crate) mod dynamic;
@@ -43,11 +42,10 @@ use user::UserShape;
 pub(crate) use xor::{XorKind, XorShape};
 pub(crate) use xor_plus::{XorPlusKind, XorPlusShape};
 
-pub(crate) use capabilities::Capabilities;
 pub(crate) use encoded::{
     EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
 };
-pub(crate) use kind::{BuildLimits, BuildResult, Kind};
+pub(crate) use kind::{BuildLimits, BuildResult, Kind, Updates};
 pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;
 pub(crate) use reason::FallbackReason;

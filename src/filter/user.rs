@@ -76,8 +76,8 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     fn expected_fpr(&self, shape: &EncodedShape) -> f64;
 
     /// The parameters by name, for display.
-    fn describe(&self, _shape: &EncodedShape) -> ShapeFields {
-        ShapeFields::default()
+    fn describe(&self, _shape: &EncodedShape) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// How full the filter is, from 0 to 1; `None` for kinds that do not fill up.
@@ -231,7 +231,7 @@ impl FilterShape for UserShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        guarded(ShapeFields::default(), || self.kind.kind.describe(&self.encoded))
+        guarded(Vec::new(), || self.kind.kind.describe(&self.encoded))
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use sstfilter::kind::{EncodedShape, ShapeFields, UserKind};
+use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
     FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
@@ -98,9 +98,9 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
         }
     }
 
-    fn describe(&self, shape: &EncodedShape) -> ShapeFields {
+    fn describe(&self, shape: &EncodedShape) -> Vec<(&'static str, String)> {
         assert_ne!(WRONG, PANICS_WHEN_DESCRIBED, "as it does");
-        ShapeFields::default().with("hashes", shape.params()[0])
+        vec![("hashes", shape.params()[0].to_string())]
     }
 
     fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
@@ -188,7 +188,7 @@ fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
     let info = filter.info();
-    assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (320, 320 * 8 + 40, "hashes 320".to_owned()));
+    assert_eq!((info.keys, info.block_bytes, info.shape), (320, 320 * 8 + 40, vec![("hashes", "320".to_owned())]));
     let absent: Vec<KeyHash> = common::key_set(2, 500).collect();
     let mut matches = MatchBitmap::default();
     for (asked, expected) in [(keys(), 320), (absent, 0)] {
@@ -245,7 +245,7 @@ fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     sound.probe_batch(&absent, &mut matches);
     assert_eq!(matches.count(), 0);
     if let Ok(block) = faulty.block() {
-        assert!(block.info().shape != ShapeFields::default() && block.fill_ratio().is_none());
+        assert!(!block.info().shape.is_empty() && block.fill_ratio().is_none());
     }
 }
 
@@ -275,7 +275,7 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
         assert!(keys().into_iter().all(|hash| filter.may_contain(hash)));
     }
     let policy = KindPolicy::user_defined(Hashes::<223, PANICS_WHEN_DESCRIBED>).unwrap();
-    assert_eq!(policy.plan(KEYS.into(), None).unwrap().shape, ShapeFields::default());
+    assert!(policy.plan(KEYS.into(), None).unwrap().shape.is_empty());
     let policy = KindPolicy::user_defined(Hashes::<218, PANICS_WHEN_PLANNED>).unwrap();
     let built = common::build(&policy, &keys());
     assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);

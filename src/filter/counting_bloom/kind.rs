@@ -5,8 +5,7 @@ use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::standard_bloom::size_for_rate;
 use crate::filter::{
-    BuildLimits, BuildResult, Capabilities, FallbackReason, FilterKind, Kind, NotStreamed, RATE_KEYS,
-    no_such_fingerprints,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, Kind, NotStreamed, RATE_KEYS, Updates, no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
@@ -45,7 +44,7 @@ impl Kind for CountingBloomKind {
 
     const ID: FilterKind = FilterKind::COUNTING_BLOOM;
     const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+    const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {
         Ok(CountingBloomShape::for_keys(keys, self.counters_per_key))

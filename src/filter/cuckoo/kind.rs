@@ -4,7 +4,7 @@ use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
 use crate::filter::{
-    BuildLimits, BuildResult, Capabilities, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
     fingerprint_bits,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -37,7 +37,7 @@ impl Kind for CuckooKind {
     const ID: FilterKind = FilterKind::CUCKOO;
     const STRENGTH: &'static str =
         "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+    const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
         let shape = match *self {

@@ -210,7 +210,7 @@ impl FilterShape for CuckooShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("buckets", self.buckets()).with("tag bits", self.tag_bits)
+        vec![("buckets", self.buckets().to_string()), ("tag bits", self.tag_bits.to_string())]
     }
 
     /// Tags over places.

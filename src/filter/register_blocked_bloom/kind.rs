@@ -1,14 +1,14 @@
 //! Register-blocked Bloom as a kind: for files, built once.
 
 use super::filter::RegisterBlockedBloom;
-use super::layout::WordLayout;
+use super::layout::PROBES;
 use super::shape::RegisterBlockedShape;
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, Capabilities, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
     no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -34,13 +34,13 @@ impl RegisterBlockedKind {
         }
     }
 
-    /// The size that meets the target in one layout, if any does.
-    fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
+    /// The size that meets the target with one number of probes, if any does.
+    fn shape(self, keys: u64, probes: u8) -> Option<RegisterBlockedShape> {
         match self {
-            Self::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
+            Self::Rate(rate) => RegisterBlockedShape::with_probes_for_rate(keys, rate, probes),
             Self::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
-                RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
+                RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, probes)
             }
         }
     }
@@ -59,11 +59,12 @@ impl Kind for RegisterBlockedKind {
 
     const ID: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
     const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_BY_MANY;
+    const UPDATES: Updates = Updates::Insert;
+    const IS_CONCURRENT: bool = true;
 
-    /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
+    /// Chooses the number of probes with the smallest filter; among equal sizes, the one with the lowest rate.
     fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, FallbackReason> {
-        let fitting = WordLayout::ALL.into_iter().filter_map(|layout| self.shape(keys, layout));
+        let fitting = PROBES.filter_map(|probes| self.shape(keys, probes));
         let best = fitting.min_by(|one, other| {
             let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)

@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::{BuildLimits, Capabilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, no_such_fingerprints};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -36,7 +36,7 @@ impl Kind for StandardBloomKind {
     const ID: FilterKind = FilterKind::STANDARD_BLOOM;
     const STRENGTH: &'static str =
         "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT;
+    const UPDATES: Updates = Updates::Insert;
     const IS_STREAMED: bool = true;
 
     fn plan(&self, keys: u64) -> Result<StandardBloomShape, FallbackReason> {

@@ -134,7 +134,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with(C::PLURAL, self.params.positions).with("probes", self.params.probes)
+        vec![(C::PLURAL, self.params.positions.to_string()), ("probes", self.params.probes.to_string())]
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
