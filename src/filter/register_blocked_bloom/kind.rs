@@ -9,7 +9,7 @@ use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::{
     BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
-    no_such_fingerprints,
+    by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FilterKind;
@@ -24,14 +24,7 @@ pub(crate) enum RegisterBlockedKind {
 
 impl RegisterBlockedKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        match sizing {
-            Sizing::Rate(rate) => Ok(Self::Rate(rate)),
-            Sizing::BitsPerKey(size) => Ok(Self::Size(size)),
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a register-blocked-bloom filter";
-                Err(no_such_fingerprints(option, "a rate or a size instead", bits))
-            }
-        }
+        by_size_or_rate(sizing, |size| Ok(Self::Size(size)), |rate| Ok(Self::Rate(rate)))
     }
 
     /// The size that meets the target with one number of probes, if any does.

@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, no_such_fingerprints};
+use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, by_size_or_rate};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -17,15 +17,7 @@ pub(crate) struct StandardBloomKind {
 
 impl StandardBloomKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let size = match sizing {
-            Sizing::BitsPerKey(size) => size,
-            Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a standard-bloom filter";
-                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
-            }
-        };
-        Ok(Self { size })
+        by_size_or_rate(sizing, Ok, |rate| size_for_rate(RATE_KEYS, rate)).map(|size| Self { size })
     }
 }
 
