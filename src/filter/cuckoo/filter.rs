@@ -3,12 +3,9 @@
 use super::insert::Search;
 use super::shape::{Buckets, CuckooShape, with_buckets};
 use crate::error::FilterError;
-use crate::filter::FilterKind;
 use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
-use crate::filter::{FilterShape, require};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// A filter that keys can be inserted into and removed from while it is in use.
@@ -160,41 +157,19 @@ impl CuckooFilter {
 }
 
 impl Dynamic for CuckooFilter {
-    fn block_kind(&self) -> FilterKind {
-        FilterKind::CUCKOO
-    }
-
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }
 
-    fn clear_contents(&mut self) {
-        self.contents.clear();
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert(hash)
-    }
-
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
         self.insert_all(hashes)
     }
 
-    fn measure_health(&self) -> FilterHealth {
-        let InMemory { shape, keys, .. } = &self.contents;
-        let fill_ratio = *keys as f64 / shape.places() as f64;
-        FilterHealth::of_cuckoo(*keys, fill_ratio, shape.expected_fpr(*keys))
-    }
-
-    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
-    /// bytes after the last bucket are 0.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let contents = InMemory::<CuckooShape>::restore(stored, FilterKind::CUCKOO)?;
-        let tags = contents.shape.count(contents.bytes());
-        require(tags == Some(contents.keys), "keys", "the number of tags", contents.keys)?;
-        for &byte in contents.shape.bytes_behind(contents.bytes()) {
-            require(byte == 0, "bytes behind the last bucket", "0", byte)?;
-        }
-        Ok(Self { contents, search: Search::default() })
+        Ok(Self { contents: InMemory::restore(stored)?, search: Search::default() })
     }
 }

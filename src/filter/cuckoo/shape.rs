@@ -6,9 +6,11 @@ use super::bucket::{Lanes, SLOTS, Word};
 use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
+use crate::filter::dynamic::GrowingShape;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
+use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// The fewest and the most bits of a tag.
@@ -225,6 +227,22 @@ impl FilterShape for CuckooShape {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         with_buckets!(*self, payload, buckets => buckets.may_contain_batch(hashes, matches))
             .unwrap_or_else(|| all_match(hashes, matches));
+    }
+}
+
+impl GrowingShape for CuckooShape {
+    const KIND: FilterKind = FilterKind::CUCKOO;
+
+    fn health(&self, keys: u64, _payload: &[u8]) -> FilterHealth {
+        FilterHealth::of_cuckoo(keys, keys as f64 / self.places() as f64, self.expected_fpr(keys))
+    }
+
+    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
+    /// bytes after the last bucket are 0.
+    fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
+        require(self.count(payload) == Some(keys), "keys", "the number of tags", keys)?;
+        let mut behind = self.bytes_behind(payload).iter();
+        behind.try_for_each(|&byte| require(byte == 0, "bytes behind the last bucket", "0", byte))
     }
 }
 

@@ -9,7 +9,7 @@ use super::sync::{AtomicU64, Ordering, with_mut};
 use crate::error::FilterError;
 use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
-use crate::filter::{EncodedShape, FilterKind, FilterShape};
+use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -241,20 +241,30 @@ fn set(word: &AtomicU64, mask: u64) -> bool {
 }
 
 impl Contents for RegisterBlockedBloom {
+    fn kind(&self) -> FilterKind {
+        FilterKind::REGISTER_BLOCKED_BLOOM
+    }
+
     fn hash_identity(&self) -> HashIdentity {
         self.hash
+    }
+
+    fn shape(&self) -> &dyn FilterShape {
+        &self.shape
     }
 
     fn keys(&self) -> u64 {
         self.keys_of(self.fill())
     }
 
-    fn encode_shape(&self, keys: u64) -> EncodedShape {
-        self.shape.encode(keys)
+    fn clear(&mut self) {
+        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
     }
 
-    fn expected_fpr(&self, keys: u64) -> f64 {
-        self.shape.expected_fpr(keys)
+    fn health(&self) -> FilterHealth {
+        let fill = self.fill();
+        let fill_ratio = fill.ones as f64 / self.shape.bits() as f64;
+        FilterHealth::of_bloom(self.keys_of(fill), fill_ratio, fill.rate)
     }
 
     fn write_payload(&self, out: &mut [u8]) {
@@ -273,32 +283,19 @@ impl Contents for RegisterBlockedBloom {
 }
 
 impl Dynamic for RegisterBlockedBloom {
-    fn block_kind(&self) -> FilterKind {
-        FilterKind::REGISTER_BLOCKED_BLOOM
-    }
-
     fn contents(&self) -> &dyn Contents {
         self
     }
 
-    fn clear_contents(&mut self) {
-        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        self
     }
 
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert_mut(hash);
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        for &hash in hashes {
+            self.insert_mut(hash);
+        }
         Ok(())
-    }
-
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all(hashes);
-        Ok(())
-    }
-
-    fn measure_health(&self) -> FilterHealth {
-        let fill = self.fill();
-        let fill_ratio = fill.ones as f64 / self.shape.bits() as f64;
-        FilterHealth::of_bloom(self.keys_of(fill), fill_ratio, fill.rate)
     }
 
     /// Every payload of the right length is valid: a writer could have produced it.
