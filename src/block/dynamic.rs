@@ -67,7 +67,7 @@ pub trait DynamicFilter: Dynamic {
         self.insert_or_fail(&[hash])
     }
 
-    /// Inserts many keys in order. In large filters this is faster than one by one.
+    /// Inserts many keys in order. In large filters it can be faster than one by one.
     ///
     /// # Errors
     ///

@@ -345,7 +345,7 @@ impl<K: Kind> Job<K> {
 
     /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
-        let build = |plan: &K::Shape, limits| Ok(self.kind.build(plan, hashes, limits)?);
+        let build = |plan: &K::Shape, limits| self.kind.build(plan, hashes, limits);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if self.kind.id() == FilterKind::BLOCKED_BLOOM => {

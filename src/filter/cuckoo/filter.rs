@@ -97,11 +97,9 @@ impl CuckooFilter {
     /// [`FilterError::Full`] at the first key that there is no place for. Those before it are present, and no others:
     /// as many as [`keys`](crate::DynamicFilter::keys) has grown by.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        if self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES {
-            return hashes.iter().try_for_each(|&hash| self.insert(hash));
-        }
+        let is_cached = self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES;
         let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
-        let mut ahead = hashes.get(KEYS_AHEAD..).unwrap_or_default().iter();
+        let mut ahead = if is_cached { &[] } else { hashes.get(KEYS_AHEAD..).unwrap_or_default() }.iter();
         let are_in = with_buckets!(*shape, payload.as_mut_slice(), mut buckets => hashes.iter().all(|&hash| {
             if let Some(&next) = ahead.next() {
                 buckets.prefetch(&shape.candidates(next));

@@ -258,7 +258,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     /// `None` unless the payload is as long as the shape says, and at least a word.
     #[inline]
     pub(super) fn new(shape: CuckooShape, payload: P) -> Option<Self> {
-        let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= W::BYTES;
+        let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= size_of::<W>();
         is_whole.then(|| Self { shape, payload, lanes: Lanes::new(shape.tag_bits.into()) })
     }
 
@@ -268,7 +268,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     #[expect(clippy::cast_possible_truncation, reason = "payloads are as long as memory allows")]
     pub(super) fn locate(&self, bucket: u64) -> (usize, u32) {
         let bit = bucket * u64::from(SLOTS) * u64::from(self.shape.tag_bits);
-        let byte = ((bit / 8) as usize).min(self.payload.len() - W::BYTES);
+        let byte = ((bit / 8) as usize).min(self.payload.len() - size_of::<W>());
         (byte, (bit - byte as u64 * 8) as u32)
     }
 
