@@ -104,8 +104,8 @@ impl RegisterBlockedBloom {
         Self::empty(hash, RegisterBlockedShape::for_rate(keys, rate)?)
     }
 
-    /// An empty filter of `bytes` bytes, a power of two from 64 to 2^30, and 2 to 4 `probes`, the bits that a key sets in
-    /// its word of 64. 256 KiB fit into second-level caches.
+    /// An empty filter of `bytes` bytes, a power of two from 64 to 2^30. Each key sets `probes` bits, 2 to 4, in a
+    /// word of 64. 256 KiB fit into second-level caches.
     ///
     /// Two bits are the fastest. At 8 bits of filter per key, the false positive rate is 5.33 % with two, 3.76 % with
     /// three, and 3.35 % with four.
