@@ -6,7 +6,7 @@ use crate::codec::AlignedBuffer;
 use crate::filter::batch::{answers, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement, try_salts};
-use crate::filter::{BuildFailure, BuildResult, BuiltPayload, FilterShape};
+use crate::filter::{BuildResult, BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -47,7 +47,7 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
 
     /// The payload of keys that were peeled off.
     fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
-        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
+        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
         self.set_cells(sums, order, payload.as_mut_slice());
         let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
         Ok(BuiltPayload { shape: self, payload, attempts: u32::from(self.salt()) + 1, peak_bytes })

@@ -16,7 +16,7 @@ use crate::error::BlockError;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -282,7 +282,7 @@ fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u3
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) }
+    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
 }
 
 impl BuiltFilters {

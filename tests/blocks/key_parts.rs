@@ -12,7 +12,7 @@ use sstfilter::store::{
     PartitionOptions, PartitionedBuilder, TableIdentity,
 };
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildReason, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
+    BitsPerKey, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
     FilterBuilder, FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
@@ -363,7 +363,7 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
         let built = builder.finish();
         assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
         let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
-        assert_eq!(built.points.unwrap().reason, BuildReason::from(reason));
+        assert_eq!(built.points.unwrap().reason, reason);
     }
 }
 
@@ -408,7 +408,7 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
     };
     add(&mut *whole);
     let built = whole.finish();
-    assert_eq!((built.block, built.report.reason, caught), (None, BuildReason::Interrupted, 1));
+    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
     for cut in CUTS {
         let options = PartitionOptions::new(cut, 1_024).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
@@ -416,7 +416,7 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
             let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
         }
         let built = builder.finish();
-        assert_eq!((built.block, built.report.reason), (None, BuildReason::Interrupted));
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
     }
 }
 

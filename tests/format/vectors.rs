@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::common;
 use crate::common::cases::identity_of;
 use crate::common::container::Container;
 use bytes::Bytes;
@@ -18,7 +19,6 @@ use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
     FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId,
     HashIdentity, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom,
-    WordLayout,
 };
 
 pub(crate) const FORMAT: &str = include_str!("../../FORMAT.md");
@@ -205,7 +205,7 @@ fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
     for block in &blocks {
         let mut entries = kind::all().iter().filter(|entry| entry.id == kind_of(block));
         // What grows depends on how it was filled: those blocks have tests of their own.
-        let is_built = entries.any(|entry| entry.capabilities.updates != Updates::None || is_built_by(entry, block));
+        let is_built = entries.any(|entry| entry.updates != Updates::None || is_built_by(entry, block));
         assert!(is_built, "{}", hex(block));
     }
 }
@@ -293,7 +293,11 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
         let block = cuckoo_of(numbered(keys), tag_bits);
         let info = FilterBlock::open_unverified(&block).unwrap().info();
         assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
-        assert_eq!((info.payload_checksum, info.shape.get("buckets").unwrap()), (checksum, buckets), "{keys} keys");
+        assert_eq!(
+            (info.payload_checksum, common::shape_field(&info, "buckets").unwrap()),
+            (checksum, buckets),
+            "{keys} keys"
+        );
     }
 }
 
@@ -402,9 +406,9 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
 }
 
 /// The block of a filter of `bytes` bytes, with keys added.
-fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+fn register_blocked_block(probes: u8, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
     let hasher = KeyHasher::default();
-    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, layout).unwrap();
+    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, probes).unwrap();
     keys.into_iter().for_each(|key| {
         filter.insert(hasher.hash(key.as_ref()));
     });
@@ -413,7 +417,7 @@ fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterato
 
 #[test]
 fn three_keys_make_the_documented_register_blocked_block() {
-    let block = register_blocked_block(WordLayout::TwoBits, 64, FRUIT);
+    let block = register_blocked_block(2, 64, FRUIT);
     let text = FORMAT.split_once("### A whole register-blocked Bloom block").unwrap().1.split("```").nth(1).unwrap();
     // Offset, digits in groups, then words of explanation behind three blanks or more.
     let of_line = |line: &'static str| line.split_once("  ").map(|(_, rest)| rest.split("   ").next().unwrap());
@@ -424,13 +428,13 @@ fn three_keys_make_the_documented_register_blocked_block() {
 #[test]
 fn larger_register_blocked_blocks_have_the_documented_digests() {
     let cases = [
-        (WordLayout::TwoBits, 2_048, 1_000, 994, 0x5e60_a5f5),
-        (WordLayout::ThreeBits, 1_024, 1_000, 982, 0xb781_3937),
-        (WordLayout::FourBits, 65_536, 60_000, 60_059, 0xdb37_60d7),
+        (2, 2_048, 1_000, 994, 0x5e60_a5f5),
+        (3, 1_024, 1_000, 982, 0xb781_3937),
+        (4, 65_536, 60_000, 60_059, 0xdb37_60d7),
     ];
-    for (layout, bytes, keys, recorded, checksum) in cases {
-        let info = FilterBlock::open_unverified(register_blocked_block(layout, bytes, numbered(keys))).unwrap().info();
-        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
+    for (probes, bytes, keys, recorded, checksum) in cases {
+        let info = FilterBlock::open_unverified(register_blocked_block(probes, bytes, numbered(keys))).unwrap().info();
+        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{probes}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -51,8 +51,8 @@ impl Kind for BinaryFuseKind {
     /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
     const TAKES_ROUGH_ORDER: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<FuseShape, BuildFailure> {
-        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
+        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &FuseShape) -> u64 {

@@ -149,11 +149,12 @@ impl FilterShape for FuseShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("cells of a key", self.arity.get())
-            .with("fingerprint bits", self.fingerprint_bits)
-            .with("segment length", 1_u64 << self.log2_segment)
-            .with("cells", self.cells())
+        vec![
+            ("cells of a key", self.arity.get().to_string()),
+            ("fingerprint bits", self.fingerprint_bits.to_string()),
+            ("segment length", (1_u64 << self.log2_segment).to_string()),
+            ("cells", self.cells().to_string()),
+        ]
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{AttemptError, CellIndex, PeelOrder, Placement, zeroed};
-use crate::filter::BuildFailure;
+use crate::filter::FallbackReason;
 use crate::filter::cache::PEEL_PREFETCH_BYTES;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -43,13 +43,13 @@ impl CellSums {
     pub(crate) const BYTES: u64 = 9;
 
     /// `cells` cells without keys.
-    pub(crate) fn new(cells: u64) -> Result<Self, BuildFailure> {
+    pub(crate) fn new(cells: u64) -> Result<Self, FallbackReason> {
         Self::in_memory_of(Vec::new(), cells)
     }
 
     /// The same in memory left from other work, if it is large enough and at most half too large: the first touch of a
     /// new page can cost more than all the work in it.
-    pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, BuildFailure> {
+    pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, FallbackReason> {
         spare.clear();
         let mut spare: Vec<u64> = spare.into_iter().map(KeyHash::get).collect();
         let fits = (cells..=cells.saturating_add(cells / 2)).contains(&(spare.capacity() as u64));

@@ -242,10 +242,7 @@ impl FilterShape for RibbonShape {
         } else {
             format!("{} in {lower} of {all} blocks, else {upper}", upper - 1)
         };
-        ShapeFields::default()
-            .with("columns", columns)
-            .with("layers", self.layers().len())
-            .with("slots per layer", slots.join(", "))
+        vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
     }
 
     #[inline]

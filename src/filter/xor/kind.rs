@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::NO_RESERVE;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -39,8 +39,8 @@ impl Kind for XorKind {
     const ID: FilterKind = FilterKind::XOR;
     const STRENGTH: &'static str = "is probed at three cells without a branch";
 
-    fn plan(&self, keys: u64) -> Result<XorShape, BuildFailure> {
-        shape_for(keys, self.width).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<XorShape, FallbackReason> {
+        shape_for(keys, self.width).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorShape) -> u64 {

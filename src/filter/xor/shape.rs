@@ -106,10 +106,11 @@ impl FilterShape for XorShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("fingerprint bits", self.width.bits())
-            .with("cells", self.cells())
-            .with("salt", self.salt)
+        vec![
+            ("fingerprint bits", self.width.bits().to_string()),
+            ("cells", self.cells().to_string()),
+            ("salt", self.salt.to_string()),
+        ]
     }
 
     #[inline]

@@ -54,5 +54,5 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
     let shape = shape_for(1_000, XorWidth::Eight).unwrap();
     let failed = build(&sorted(1, 1_200), shape, NO_RESERVE, 1);
-    assert_eq!(failed.err(), Some(crate::filter::BuildFailure::AttemptsExhausted));
+    assert_eq!(failed.err(), Some(crate::filter::FallbackReason::ConstructionFailed));
 }

@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
 use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -37,8 +37,8 @@ impl Kind for XorPlusKind {
     /// Within 2 % from 1,000 keys on, and within 0.3 % from 100,000 on.
     const HAS_EXACT_SIZE: bool = false;
 
-    fn plan(&self, keys: u64) -> Result<XorPlusShape, BuildFailure> {
-        expected_shape(keys, self.width).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<XorPlusShape, FallbackReason> {
+        expected_shape(keys, self.width).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorPlusShape) -> u64 {
@@ -61,11 +61,11 @@ fn without_empty_cells<const BYTES: usize>(built: &BuiltPayload<XorShape>) -> Bu
     // What follows the third block are zeros as well.
     let third = rest.get(..built.shape.block_cells as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
-    let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| BuildFailure::TooManyKeys)?;
+    let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| FallbackReason::TooManyKeys)?;
     let shape = XorPlusShape { whole: built.shape, kept };
 
-    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
-    let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| BuildFailure::NoMemory)?;
+    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
+    let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| FallbackReason::MemoryBudget)?;
     let (lines, cells) = payload.as_mut_slice().split_at_mut(line_bytes);
     let mut before = 0;
     for (line, third) in lines.as_chunks_mut().0.iter_mut().zip(third.chunks(LINE_CELLS)) {

@@ -65,11 +65,12 @@ impl FilterShape for XorPlusShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("fingerprint bits", self.whole.width.bits())
-            .with("cells", self.whole.cells())
-            .with("kept of the third block", self.kept)
-            .with("salt", self.salt())
+        vec![
+            ("fingerprint bits", self.whole.width.bits().to_string()),
+            ("cells", self.whole.cells().to_string()),
+            ("kept of the third block", self.kept.to_string()),
+            ("salt", self.salt().to_string()),
+        ]
     }
 
     #[inline]

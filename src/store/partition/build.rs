@@ -16,7 +16,7 @@ use crate::codec::{AlignedBuffer, CHECKSUM_BYTES, LINE_BYTES, checksum, put_u32,
 use crate::filter::{FilterKind, MAX_KEYS};
 use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, BuiltFilter, FilterPolicy};
 use crate::range::KeyRange;
 use crate::threads::{share, worthwhile};
 
@@ -32,8 +32,8 @@ use crate::threads::{share, worthwhile};
 /// with any number of threads.
 ///
 /// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
-/// then not built ([`BuildReason::Interrupted`]). Keys that do not ascend where they should have the same effect
-/// ([`BuildReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
+/// then not built ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -250,15 +250,15 @@ impl PartitionedBuilder {
     }
 
     /// Builds what is left, if there can be a filter.
-    fn build_all(&mut self, is_unstable: bool) -> Result<(), BuildReason> {
+    fn build_all(&mut self, is_unstable: bool) -> Result<(), FallbackReason> {
         if self.interruption.has_happened() {
-            return Err(BuildReason::Interrupted);
+            return Err(FallbackReason::Interrupted);
         }
         if self.is_out_of_order {
-            return Err(BuildReason::KeysOutOfOrder);
+            return Err(FallbackReason::KeysOutOfOrder);
         }
         if is_unstable {
-            return Err(BuildReason::UnstableExtractor);
+            return Err(FallbackReason::UnstableExtractor);
         }
         match self.options.cut() {
             PartitionCut::KeyRange => self.close_partition(),
@@ -273,11 +273,11 @@ impl PartitionedBuilder {
         &self,
         held: HeldParts<'_>,
         mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
-    ) -> Result<Bytes, BuildReason> {
+    ) -> Result<Bytes, FallbackReason> {
         if self.built.iter().all(|partition| partition.block.is_none()) {
             let reasons = self.built.iter().map(|partition| partition.report.reason);
             let reason = reasons.max_by_key(|&reason| reason != FallbackReason::None);
-            return Err(reason.unwrap_or(FallbackReason::None.into()));
+            return Err(reason.unwrap_or(FallbackReason::None));
         }
         let has_bounds = self.options.cut() == PartitionCut::KeyRange;
         let (mut index, mut prefix, mut all_aux, mut end) = (Vec::new(), &[][..], Vec::new(), 0_u64);
@@ -310,7 +310,7 @@ impl PartitionedBuilder {
         };
         let fits = end <= MAX_OFFSET && trailer.keys <= MAX_KEYS && all_aux.len() == self.built.len();
         if !fits || all_aux.iter().any(|aux| u32::try_from(aux.len()).is_err()) {
-            return Err(FallbackReason::TooManyKeys.into());
+            return Err(FallbackReason::TooManyKeys);
         }
         index.extend(trailer.encode(held));
         let mut container = AlignedBuffer::empty(end + index.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
@@ -348,7 +348,7 @@ impl PartitionedBuilder {
     }
 
     /// Sorts all hashes and builds the partitions from runs of them.
-    fn cut_by_hash(&mut self) -> Result<(), BuildReason> {
+    fn cut_by_hash(&mut self) -> Result<(), FallbackReason> {
         let mut hashes = core::mem::take(&mut self.hashes);
         let mut scratch = SortScratch::of_threads(self.context.threads);
         sort_hashes(&mut hashes, &mut scratch, self.context.memory_budget.unwrap_or(u64::MAX));
@@ -462,7 +462,7 @@ fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[
     if block.is_none() && report.used.is_some() {
         // A builder of the engine's whose bytes are no unbound block of this hash.
         report = BuildReport {
-            reason: FallbackReason::ConstructionFailed.into(),
+            reason: FallbackReason::ConstructionFailed,
             used: None,
             block_bytes: 0,
             expected_fpr: 1.0,

@@ -17,7 +17,7 @@ use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterRea
 use crate::codec::{checksum, put_u32, put_varint};
 use crate::error::BlockError;
 use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
-use crate::policy::{AutoPolicy, BuildContext, BuildReason, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
+use crate::policy::{AutoPolicy, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::units::FalsePositiveRate;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
@@ -197,7 +197,7 @@ fn keys_that_do_not_ascend_give_no_filter_and_are_reported() {
     let mut out_of_order = builder(bloom(), PartitionCut::KeyRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| out_of_order.add_key(key));
     let built = out_of_order.finish();
-    assert_eq!(built.report.reason, BuildReason::KeysOutOfOrder);
+    assert_eq!(built.report.reason, FallbackReason::KeysOutOfOrder);
     assert!(built.report.used.is_none() && built.block.is_none());
     let mut by_hash = builder(bloom(), PartitionCut::HashRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| by_hash.add_key(key));
@@ -217,7 +217,7 @@ fn a_hash_function_that_panics_leaves_no_filter() {
         assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"b"))).is_err());
         builder.add_key(b"c");
         let built = builder.finish();
-        assert_eq!((built.block, built.report.reason), (None, BuildReason::Interrupted));
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
     }
 }
 
@@ -296,7 +296,7 @@ fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
         let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
     }
     let built = builder.finish();
-    assert_eq!((built.block, built.report.reason), (None, BuildReason::Interrupted));
+    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
 }
 
 #[test]
