@@ -98,7 +98,7 @@ impl AnyShape {
         encoded: &EncodedShape,
         kinds: Option<&KindRegistry>,
     ) -> Result<Self, BlockError> {
-        match kind {
+        let any = match kind {
             FilterKind::BLOCKED_BLOOM => FilterShape::decode(encoded).map(Self::BlockedBloom),
             FilterKind::RIBBON => FilterShape::decode(encoded).map(Self::Ribbon),
             FilterKind::STANDARD_BLOOM => FilterShape::decode(encoded).map(Self::StandardBloom),
@@ -113,7 +113,10 @@ impl AnyShape {
                 let user = kinds.and_then(|kinds| kinds.find(kind));
                 user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)
             }
-        }
+        }?;
+        let is_whole = any.payload_bytes() == encoded.payload_bytes;
+        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
+        Ok(any)
     }
 
     /// The blocked Bloom shape, if it is one: sets probe those together.

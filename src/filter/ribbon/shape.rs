@@ -8,7 +8,7 @@ use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -196,14 +196,8 @@ impl FilterShape for RibbonShape {
             "1 to 32, with a lower share only above 1",
             packed.into(),
         ))?;
-        let shape = Self::new(columns, blocks, encoded.salt).ok_or(field(
-            "ribbon layers",
-            "1 to 7, none of them empty",
-            blocks.len() as u64,
-        ))?;
-        let is_sum = shape.payload_bytes() == encoded.payload_bytes;
-        require(is_sum, "payload bytes", "the length that its layers add up to", encoded.payload_bytes)?;
-        Ok(shape)
+        let expected = "1 to 7, none of them empty";
+        Self::new(columns, blocks, encoded.salt).ok_or(field("ribbon layers", expected, blocks.len() as u64))
     }
 
     fn params(&self) -> ParamWords {
