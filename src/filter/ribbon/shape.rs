@@ -138,8 +138,7 @@ impl RibbonShape {
     #[inline]
     pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
         let (&packed, blocks) = params.split_first()?;
-        let [upper, reserved, low, high] = packed.to_le_bytes();
-        let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)?;
+        let columns = Columns::decode(packed)?;
         let mut filter = Filter::default();
         filter.lay_out(columns, blocks, salt)?;
         let view = filter.view(payload).filter(|_| payload.len() as u64 == filter.payload_bytes())?;
@@ -190,12 +189,8 @@ impl FilterShape for RibbonShape {
         let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
             return Err(field("parameter words", "2 to 8 for ribbon", 0));
         };
-        let [upper, reserved, low, high] = packed.to_le_bytes();
-        let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0).ok_or(field(
-            "ribbon columns",
-            "1 to 32, with a lower share only above 1",
-            packed.into(),
-        ))?;
+        let expected = "1 to 32, with a lower share only above 1";
+        let columns = Columns::decode(packed).ok_or(field("ribbon columns", expected, packed.into()))?;
         let expected = "1 to 7, none of them empty";
         Self::new(columns, blocks, encoded.salt).ok_or(field("ribbon layers", expected, blocks.len() as u64))
     }

@@ -39,6 +39,14 @@ impl XorPlusShape {
             zero: ZERO_BYTE / cell_bytes,
         })
     }
+
+    /// Whether the key of `hash` may be in the filter, whose cells have `BYTES` bytes.
+    #[inline]
+    fn holds<const BYTES: usize>(&self, payload: &[u8], hash: KeyHash) -> bool {
+        // Read as zeros, a payload that is too short could give negatives.
+        let Some(placement) = self.placement(payload, BYTES) else { return true };
+        agrees(WholeBytes::<BYTES>, payload, placement.place(hash.get()))
+    }
 }
 
 impl FilterShape for XorPlusShape {
@@ -77,12 +85,7 @@ impl FilterShape for XorPlusShape {
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        // Read as zeros, a payload that is too short could give negatives.
-        let place = |cell_bytes| Some(self.placement(payload, cell_bytes)?.place(hash.get()));
-        match self.whole.bits {
-            8 => place(1).is_none_or(|placed| agrees(WholeBytes::<1>, payload, placed)),
-            _ => place(2).is_none_or(|placed| agrees(WholeBytes::<2>, payload, placed)),
-        }
+        if self.whole.bits == 8 { self.holds::<1>(payload, hash) } else { self.holds::<2>(payload, hash) }
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
