@@ -1,7 +1,6 @@
 //! The shape of a binary fuse filter: how many cells it gets, in segments of which length, where keys have them, and
 //! its probe.
 
-use super::parts::Segments;
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{
@@ -51,7 +50,7 @@ pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 /// The shape of a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FuseShape {
-    arity: FuseArity,
+    pub(super) arity: FuseArity,
     pub(crate) fingerprint_bits: u8,
     log2_segment: u8,
     /// Segments in which a key's first cell can be.
@@ -60,9 +59,9 @@ pub(crate) struct FuseShape {
     /// The salt's step, precomputed.
     salt_step: SaltStep,
     /// Length of a segment.
-    segment: u64,
+    pub(super) segment: u64,
     /// Cells that can be a key's first.
-    range: u64,
+    pub(super) range: u64,
 }
 
 impl FuseShape {
@@ -85,10 +84,6 @@ impl FuseShape {
             (FuseArity::Three, 16, 0) => Some(probe_three::<2>),
             _ => None,
         }
-    }
-
-    pub(super) fn segments(&self) -> Segments {
-        Segments { range: self.range, segment: self.segment, arity: self.arity.get().into() }
     }
 
     /// Where keys have their cells.
@@ -186,7 +181,7 @@ impl PeeledShape for FuseShape {
 
     fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
         // With another salt than 0, neighbouring hashes have no neighbouring cells.
-        let groups = if threads > 1 && self.salt == 0 { self.segments().parts(hashes, threads) } else { None };
+        let groups = if threads > 1 && self.salt == 0 { self.parts(hashes, threads) } else { None };
         let Some(groups) = groups else { return self.add_all(sums, hashes.iter().copied()) };
         groups.into_iter().try_for_each(|parts| match self.arity {
             FuseArity::Three => sums.add_parts(self.placement::<3>(), parts, threads),
