@@ -85,14 +85,17 @@ macro_rules! any_shape {
                 encoded: &EncodedShape,
                 kinds: Option<&KindRegistry>,
             ) -> Result<Self, BlockError> {
-                match kind {
+                let any = match kind {
                     $(FilterKind::$id => FilterShape::decode(encoded).map(Self::$kind),)+
                     FilterKind::RANGE => Err(BlockError::RangeFilter),
                     _ => {
                         let user = kinds.and_then(|kinds| kinds.find(kind));
                         user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)
                     }
-                }
+                }?;
+                let is_whole = any.payload_bytes() == encoded.payload_bytes;
+                require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
+                Ok(any)
             }
 
             /// The probe by [`FilterShape::may_contain`].

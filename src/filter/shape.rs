@@ -11,7 +11,7 @@ use crate::hash::KeyHash;
 ///
 /// Probes never fail and never read beyond the payload: if it is too short, they answer "may be present".
 pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
-    /// Decodes a shape, and checks every field and their consistency with the payload's length.
+    /// Decodes a shape, and checks every field. The caller checks that the payload has the shape's length.
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError>
     where
         Self: Sized;

@@ -2,7 +2,7 @@
 
 use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
-use crate::filter::fingerprint::{PeeledShape, build};
+use crate::filter::fingerprint::{PeeledShape, attempt, build};
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{
     BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
@@ -71,8 +71,6 @@ impl Kind for BinaryFuseKind {
         limits: BuildLimits,
     ) -> Option<BuiltPayload<FuseShape>> {
         let mut sums = CellSums::in_memory_of(spare, plan.cells()).ok()?;
-        plan.add_slice(&mut sums, hashes, limits.threads).ok()?;
-        let order = plan.peel(&mut sums, NO_RESERVE).ok()?;
-        plan.assign(&sums, &order).ok()
+        attempt(hashes, *plan, &mut sums, NO_RESERVE, limits.threads).ok()
     }
 }

@@ -5,7 +5,7 @@ use super::shape::{XorPlusShape, expected_shape};
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
-use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
+use crate::filter::xor::{WIDTHS, XorShape};
 use crate::filter::{
     BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
@@ -16,14 +16,14 @@ use crate::units::Sizing;
 /// Xor+ filters with fingerprints of 8 or 16 bits: 9.12 or 17.78 bits per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorPlusKind {
-    width: XorWidth,
+    fingerprint_bits: u8,
 }
 
 impl XorPlusKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let block_bytes = |bits| expected_shape(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
-        let bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
-        Ok(Self { width: width_of(bits) })
+        let block_bytes = |bits| expected_shape(RATE_KEYS, bits).map(|shape| shape.block_bytes());
+        let fingerprint_bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
+        Ok(Self { fingerprint_bits })
     }
 }
 
@@ -38,7 +38,7 @@ impl Kind for XorPlusKind {
     const HAS_EXACT_SIZE: bool = false;
 
     fn plan(&self, keys: u64) -> Result<XorPlusShape, FallbackReason> {
-        expected_shape(keys, self.width).ok_or(FallbackReason::TooManyKeys)
+        expected_shape(keys, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorPlusShape) -> u64 {
@@ -47,10 +47,7 @@ impl Kind for XorPlusKind {
 
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
         let built = fingerprint::build(hashes, plan.whole, plan.whole.third_block(), limits.threads)?;
-        match plan.whole.width {
-            XorWidth::Eight => without_empty_cells::<1>(&built),
-            XorWidth::Sixteen => without_empty_cells::<2>(&built),
-        }
+        if plan.whole.bits == 8 { without_empty_cells::<1>(&built) } else { without_empty_cells::<2>(&built) }
     }
 }
 
