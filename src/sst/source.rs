@@ -95,7 +95,7 @@ pub(super) fn find_sidecar(
         let metadata = FilterMetadata::of_sidecar(&tail, file.length, &parts.identity()).map_err(refused)?;
         if metadata.key_bounds() != parts.properties.filters.key_bounds() {
             let (what, expected) = ("filters of a sidecar", "all keys from the table's smallest to its largest");
-            return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added() }));
+            return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added().to_string() }));
         }
         Ok(FilterBytes::new(&Arc::new(file), 0, metadata.into()))
     }))

@@ -1,7 +1,6 @@
 //! Up to 64 files of a level: which of them have a key within their bounds, and which of those have a filter that may
 //! contain it, each as the bits of one word and without touching a file.
 
-use core::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -45,9 +44,9 @@ pub(super) struct ChunkCore {
 
 /// The filters of files that may overlap.
 pub(super) struct Group {
-    filters: FilterGroup<Bytes>,
+    pub(super) filters: FilterGroup<Bytes>,
     /// What point lookups probe all filters of the group for, if that is one part, and the same for all.
-    one_part: Option<SharedParts>,
+    pub(super) one_part: Option<SharedParts>,
     /// The parts that filters are probed for, and the files with such filters.
     parts: Vec<(SharedParts, u64)>,
     /// Files whose filters are not in the group: a budget decides what of them is in memory, or another store opened
@@ -87,16 +86,6 @@ impl Group {
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         let filters = groups.pop().unwrap_or_else(FilterGroup::new);
         Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
-    }
-
-    /// What point lookups hash the key for, if all filters are probed with one hash.
-    #[inline]
-    pub(super) const fn one_part(&self) -> Option<SharedParts> {
-        self.one_part
-    }
-
-    pub(super) const fn filters(&self) -> &FilterGroup<Bytes> {
-        &self.filters
     }
 
     /// The files at `which` whose filters may contain the key, by all hashes that follow from the parts of each.
@@ -187,12 +176,6 @@ impl Drop for ChunkCore {
         for (file, counted) in self.files.iter().zip(counts.all()) {
             file.leave(counts, &counted);
         }
-    }
-}
-
-impl<F> fmt::Debug for Chunk<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chunk").field("files", &self.files.len()).finish_non_exhaustive()
     }
 }
 

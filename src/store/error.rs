@@ -10,15 +10,6 @@ use crate::hash::HashIdentity;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterProblem {
-    /// Bytes of something else.
-    Magic {
-        /// What the bytes should be.
-        what: &'static str,
-        /// The magic bytes.
-        expected: &'static str,
-        /// The bytes in their place.
-        got: Vec<u8>,
-    },
     /// A version that this reader does not know: use a newer release.
     Version {
         /// What has the version.
@@ -46,14 +37,14 @@ pub enum FilterProblem {
         /// The bytes there are.
         got: u64,
     },
-    /// A field with a value that no writer writes.
+    /// A field with a value that no writer writes; magic bytes of something else.
     Field {
         /// What has the field, and which it is.
         what: &'static str,
         /// The values that it may have.
         expected: &'static str,
         /// The value found.
-        got: u64,
+        got: String,
     },
     /// The filter holds no part of keys that the store probes for, or its ranges are inside prefixes of another
     /// extractor.
@@ -125,9 +116,6 @@ impl FilterProblem {
 impl fmt::Display for FilterProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic { what, expected, got } => {
-                write!(f, "no {what}: expected the magic bytes {expected}, got \"{}\"", got.escape_ascii())
-            }
             Self::Version { what, expected, got } => {
                 write!(f, "version of a {what}: expected at most {expected}, got {got}; read it with a newer release")
             }

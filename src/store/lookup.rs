@@ -127,15 +127,15 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     fn probe(&mut self, view: &FilterView<F>, level: &Level<F>, prepared: &mut Option<PreparedKey>) {
         let Some(group) = self.group(view).filter(|_| self.left != 0) else { return };
-        let Some(part) = group.one_part() else { return self.probe_by_parts(view, group) };
+        let Some(part) = group.one_part else { return self.probe_by_parts(view, group) };
         let Some(hash) = self.hash_for(view, part) else { return };
         if level.residency == CacheResidency::Memory {
-            group.filters().prefetch(hash, self.left);
+            group.filters.prefetch(hash, self.left);
         }
         if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
             *prepared = None;
         }
-        self.narrow(group.filters().probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), self.left));
+        self.narrow(group.filters.probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), self.left));
     }
 
     #[cold]
@@ -389,7 +389,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         for (_, cursor) in &mut self.lookups {
             cursor.enter(level, Some(chunk));
             let group = cursor.group(view).filter(|_| cursor.left != 0);
-            hashes.push(match group.map(|group| (group, group.one_part())) {
+            hashes.push(match group.map(|group| (group, group.one_part)) {
                 Some((_, Some(part))) => cursor.hash_for(view, part),
                 Some((group, None)) => {
                     cursor.probe_by_parts(view, group);
@@ -406,7 +406,7 @@ impl<'a, F> BatchCandidates<'a, F> {
             });
             let (Some(hash), Some((_, cursor))) = (*hash, self.lookups.get_mut(index)) else { continue };
             if let Some(group) = &chunk.core.group {
-                cursor.narrow(group.filters().probe_ahead(&mut PreparedKey::new(hash), cursor.left, later));
+                cursor.narrow(group.filters.probe_ahead(&mut PreparedKey::new(hash), cursor.left, later));
             }
         }
     }

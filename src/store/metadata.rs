@@ -457,15 +457,15 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
 fn check_start(covered: &[u8]) -> Result<(), FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
-            Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() })
+            Err(refused("magic bytes of a description of filters", "SFMD", magic.escape_ascii()))
         }
         Some(_) if covered.len() >= usize::from(HEADER_BYTES) => Ok(()),
         _ => Err(too_short(covered)),
     }
 }
 
-fn refused(what: &'static str, expected: &'static str, got: impl TryInto<u64>) -> FilterProblem {
-    FilterProblem::Field { what, expected, got: got.try_into().unwrap_or(u64::MAX) }
+pub(super) fn refused(what: &'static str, expected: &'static str, got: impl ToString) -> FilterProblem {
+    FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
 /// What is left of a description.

@@ -57,29 +57,18 @@ impl FileState {
         if let Some(answer) = self.unusable(&self.points, POINTS) {
             return answer;
         }
-        if self.shared.has_whole_keys() {
-            return self.probe_hashes(key, &[whole()]);
-        }
-        let hashes: Vec<KeyHash> = self.reader().point_hashes(self.shared, key).collect();
-        // A key outside the domains of all extractors is not probed for.
-        if hashes.is_empty() { Answer::of(FileProbe::Unusable) } else { self.probe_hashes(key, &hashes) }
-    }
-
-    /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
-    fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
-        let is_there = match usable {
-            Ok(_) if self.config.trust.get().is_none() => return None,
-            Err(None) => false,
-            Ok(_) | Err(Some(_)) => true,
+        let (of_key, of_parts): ([KeyHash; 1], Vec<KeyHash>);
+        let hashes: &[KeyHash] = if self.shared.has_whole_keys() {
+            of_key = [whole()];
+            &of_key
+        } else {
+            of_parts = self.reader().point_hashes(self.shared, key).collect();
+            &of_parts
         };
-        if is_there {
-            self.units.counters_of(unit).add_unusable(1);
+        if hashes.is_empty() {
+            // A key outside the domains of all extractors is not probed for.
+            return Answer::of(FileProbe::Unusable);
         }
-        Some(Answer { probe: FileProbe::Unusable, unit })
-    }
-
-    /// Probes for a key by all hashes that a filter with it has.
-    fn probe_hashes(self: &Arc<Self>, key: &[u8], hashes: &[KeyHash]) -> Answer {
         let index = match self.partitions_to_probe() {
             Ok(index) => index,
             Err(answer) => return answer,
@@ -103,6 +92,19 @@ impl FileState {
                 answer
             }
         }
+    }
+
+    /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
+    fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
+        let is_there = match usable {
+            Ok(_) if self.config.trust.get().is_none() => return None,
+            Err(None) => false,
+            Ok(_) | Err(Some(_)) => true,
+        };
+        if is_there {
+            self.units.counters_of(unit).add_unusable(1);
+        }
+        Some(Answer { probe: FileProbe::Unusable, unit })
     }
 
     /// Probes the point filter, or a partition of it, for hashes that a filter with what is looked for has all.

@@ -403,7 +403,7 @@ impl<F> Level<F> {
         let sorted = self.recut(true, &mut touched, &prefix, None)?;
         let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
         let groups = loose.iter().filter_map(|chunk| chunk.core.group.as_ref());
-        let residency = CacheResidency::of_bytes(groups.map(|group| group.filters().bytes()).sum());
+        let residency = CacheResidency::of_bytes(groups.map(|group| group.filters.bytes()).sum());
         Ok(Self { number: level, loose, sorted, fences, prefix, residency, left, joined })
     }
 
