@@ -83,7 +83,7 @@ pub(crate) fn run(
     let found = lookups.iter().filter(|lookup| lookup.found).count();
     let absent = lookups.len() - found;
     if output.is_json {
-        let TableStats { data_block_reads, bytes_read, .. } = set.stats().tables;
+        let TableStats { data_block_reads, bytes_read, .. } = set.stats();
         let tables = snapshot.tables(0).count();
         output.json(&GetReport { lookups, found, absent, tables, data_block_reads, bytes_read })?;
     } else {

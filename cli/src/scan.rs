@@ -89,7 +89,7 @@ pub(crate) fn run(
         tables: per_table.len(),
         skipped_by_keys: skipped(SkippedBy::Keys),
         skipped_by_range_filter: skipped(SkippedBy::RangeFilter),
-        data_block_reads: set.stats().tables.data_block_reads,
+        data_block_reads: set.stats().data_block_reads,
         per_table,
     };
     let outcome = Outcome::from_sound(report.count > 0);
@@ -108,7 +108,7 @@ impl TableRead {
         let stats = table.stats();
         let skipped_by = if stats.data_block_reads > 0 || may_hold {
             None
-        } else if stats.range_filter.negatives > 0 {
+        } else if stats.filters.ranges.negatives > 0 {
             Some(SkippedBy::RangeFilter)
         } else {
             Some(SkippedBy::Keys)

@@ -105,7 +105,7 @@ pub use options::{ReadOptions, TableOptions};
 pub use properties::TableProperties;
 pub use salvage::MissingData;
 pub use set::{TableSet, TableSnapshot};
-pub use stats::{TableSetStats, TableStats};
+pub use stats::TableStats;
 pub use table::Table;
 pub use verify::{FilterVerdict, VerifyReport};
 pub use writer::TableWriter;

@@ -417,7 +417,7 @@ impl ReadOptions {
     /// assert_eq!(budget.stats().used_bytes, 0);
     /// (0..10_000_u32).try_for_each(|key| table.get(&[&key.to_be_bytes()[..], b"absent"].concat()).map(drop))?;
     /// assert!((1..=8 << 10).contains(&budget.stats().used_bytes), "13 KB, shrunk");
-    /// assert!(table.stats().filter.negatives > 5_000);
+    /// assert!(table.stats().filters.filter.negatives > 5_000);
     /// # Ok::<(), sstfilter::sst::TableError>(())
     /// ```
     #[must_use]

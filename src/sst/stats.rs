@@ -2,19 +2,14 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stats::FilterStats;
 use crate::store::FileStats;
 
-/// What one table has answered, and what it has read.
+/// What one table has answered, and what it has read; or all tables of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// The filter's answers and their outcomes.
-    pub filter: FilterStats,
-    /// The range filter's answers to scans, and their outcomes.
-    pub range_filter: FilterStats,
-    /// Lookups of keys outside the table's range, answered without its filter.
-    pub range_skips: u64,
+    /// What lookups and scans have found out by the filters.
+    pub filters: FileStats,
     /// Reads of the index block: one in a table's life, unless it fails.
     pub index_block_reads: u64,
     /// Reads of data blocks from the source.
@@ -33,9 +28,7 @@ impl TableStats {
     #[must_use]
     pub const fn merged(&self, other: &Self) -> Self {
         Self {
-            filter: self.filter.merged(&other.filter),
-            range_filter: self.range_filter.merged(&other.range_filter),
-            range_skips: self.range_skips + other.range_skips,
+            filters: self.filters.merged(&other.filters),
             index_block_reads: self.index_block_reads + other.index_block_reads,
             data_block_reads: self.data_block_reads + other.data_block_reads,
             block_cache_hits: self.block_cache_hits + other.block_cache_hits,
@@ -43,24 +36,6 @@ impl TableStats {
             sidecar_problems: self.sidecar_problems + other.sidecar_problems,
         }
     }
-}
-
-/// What a set of tables has looked up, and what it has skipped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableSetStats {
-    /// Keys looked up.
-    pub lookups: u64,
-    /// Tables that lookups came to before they ended at a hit: the sum of the next three.
-    pub tables_considered: u64,
-    /// Tables skipped because the key is outside their range.
-    pub skipped_by_range: u64,
-    /// Tables skipped because their filter does not contain the key.
-    pub skipped_by_filter: u64,
-    /// Tables whose index and data were searched.
-    pub touched: u64,
-    /// The sum over the tables, from when each was opened.
-    pub tables: TableStats,
 }
 
 /// Counters that many threads add to.
@@ -76,9 +51,7 @@ impl ReadCounters {
     pub(crate) fn snapshot(&self, filters: FileStats) -> TableStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
-            filter: filters.filter,
-            range_filter: filters.ranges,
-            range_skips: filters.skipped_by_bounds,
+            filters,
             index_block_reads: count(&self.index_block_reads),
             data_block_reads: count(&self.data_block_reads),
             block_cache_hits: count(&self.block_cache_hits),
@@ -95,11 +68,8 @@ mod tests {
     #[test]
     fn tables_add_up() {
         let counters = ReadCounters { bytes_read: 10.into(), ..ReadCounters::default() };
-        let negatives = |negatives| FilterStats { negatives, ..FilterStats::default() };
-        let [filter, ranges] = [2, 3].map(negatives);
-        let stats = counters.snapshot(FileStats { filter, ranges, skipped_by_bounds: 1, ..FileStats::default() });
+        let stats = counters.snapshot(FileStats { skipped_by_bounds: 1, searched: 2, ..FileStats::default() });
         let both = stats.merged(&stats);
-        assert_eq!((both.range_skips, both.bytes_read), (2, 20));
-        assert_eq!((both.filter.negatives, both.range_filter.negatives), (4, 6));
+        assert_eq!((both.filters.skipped_by_bounds, both.filters.searched, both.bytes_read), (2, 4, 20));
     }
 }

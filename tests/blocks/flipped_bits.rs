@@ -218,7 +218,7 @@ fn the_filter_of_a_table_of_the_same_keys_is_not_believed_either() {
             let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
             assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{}: key {number}", case.name);
         }
-        let stats = table.stats().filter;
+        let stats = table.stats().filters.filter;
         assert_eq!((stats.negatives, stats.positives), (0, 0), "{}", case.name);
         assert_eq!(stats.unusable, u64::from(case.entries), "{}", case.name);
     }

@@ -235,7 +235,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
             assert_eq!(many.unwrap(), one, "round {round}");
         }
     }
-    let (before, after) = (plain.stats().tables, keeping.stats().tables);
+    let (before, after) = (plain.stats(), keeping.stats());
     assert!(after.data_block_reads * 10 < before.data_block_reads && after.block_cache_hits > before.data_block_reads);
 }
 

@@ -272,14 +272,14 @@ fn tables_without_entries_are_kept_overlap_nothing_and_hold_nothing() {
 fn a_table_moves_to_another_level_in_one_edit_and_stays_the_same_table() {
     let set = small_set();
     let moved = set.snapshot().tables(1).next().unwrap().clone();
-    let counted = moved.stats().filter;
+    let counted = moved.stats().filters.filter;
     let before = set.snapshot();
     let tables = set.apply(ViewEdit::new().add(2, moved.clone()).remove(1, &moved)).unwrap();
     assert_eq!((numbers(&tables, 1), numbers(&tables, 2)), (vec![3, 4], vec![2]));
     assert!(Arc::ptr_eq(tables.tables(2).next().unwrap(), &moved));
     assert_eq!(numbers(&before, 1), [2, 3, 4]);
     assert_eq!(text(&tables, "a"), text(&before, "a"));
-    assert!(moved.stats().filter.probes() > counted.probes());
+    assert!(moved.stats().filters.filter.probes() > counted.probes());
     // And aside for one of its own range.
     let tables = set.apply(ViewEdit::new().replace(1, &held(&set, 3), table(5, &["e", "i"], "5"))).unwrap();
     assert_eq!((numbers(&tables, 1), text(&tables, "e")), (vec![5, 4], Some("5".into())));

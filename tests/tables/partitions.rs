@@ -91,7 +91,7 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
             assert!(table.filters().residency().units >= 11, "{what}");
             assert_has_all(&table, what);
-            let stats = table.stats().filter;
+            let stats = table.stats().filters.filter;
             assert_eq!((stats.true_positives, stats.not_loaded, stats.unusable), (u64::from(ENTRIES), 0, 0));
             assert!((1..400).contains(&stats.false_positives), "{what}: {stats:?}");
             let report = table.verify().unwrap();
@@ -146,7 +146,7 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
                 assert!(source.last.load(Ordering::Relaxed) <= 2_048, "{cut:?}");
                 assert_eq!(table.get(key).unwrap(), Lookup::Absent);
                 assert_eq!(source.reads.load(Ordering::Relaxed), 5, "the partition has stayed");
-                assert_eq!(table.stats().filter.negatives, 2);
+                assert_eq!(table.stats().filters.filter.negatives, 2);
             }
         }
     }
@@ -177,7 +177,7 @@ fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
             let budget = FilterBudget::new(limit);
             let table = open(&bytes, &ReadOptions::default().with_filter_budget(budget.clone()));
             assert_has_all(&table, &format!("{limit} bytes"));
-            let (stats, used) = (table.stats().filter, budget.stats().used_bytes);
+            let (stats, used) = (table.stats().filters.filter, budget.stats().used_bytes);
             assert!(used <= limit, "{used} of {limit}");
             assert_eq!(stats.not_loaded > 0, limit < u64::MAX, "{limit}: {stats:?}");
             assert!(stats.negatives > 19_000 || limit < u64::MAX, "{limit}: {stats:?}");
@@ -212,7 +212,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
             let error = table.verify().unwrap_err();
             assert!(matches!(error, TableError::Filter { .. } | TableError::Corrupt { .. }), "{error}");
             let is_block = matches!(error, TableError::Filter { .. });
-            assert_eq!(table.stats().filter.unusable > 0, is_block, "{cut:?}, byte {byte}");
+            assert_eq!(table.stats().filters.filter.unusable > 0, is_block, "{cut:?}, byte {byte}");
             let reason = table.filters().residency().reason;
             assert_eq!(matches!(reason, ResidencyReason::LoadFailed(_)), is_block);
         }
@@ -232,7 +232,7 @@ fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_n
             for number in (0..ENTRIES).step_by(4_001) {
                 assert!(matches!(table.get(&key(number * 2)), Ok(Lookup::Found(_))), "byte {byte}");
             }
-            assert!(table.stats().filter.unusable > 0 && table.filters().residency().units == 0);
+            assert!(table.stats().filters.filter.unusable > 0 && table.filters().residency().units == 0);
             assert!(table.verify().is_err(), "byte {byte}");
         }
     }
@@ -249,7 +249,7 @@ fn partitions_of_another_table_or_of_another_place_are_damage() {
     swapped[start + step..start + 2 * step].copy_from_slice(&bytes[start..start + step]);
     let table = open(&swapped.into(), &ReadOptions::default());
     assert_has_all(&table, "swapped partitions");
-    assert!(table.stats().filter.unusable > 0);
+    assert!(table.stats().filters.filter.unusable > 0);
     assert!(table.verify().is_err());
 }
 
@@ -285,7 +285,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
         let read = ReadOptions::default().with_filter_budget(FilterBudget::unlimited()).with_hasher(hasher(2));
         let table = open(&bytes, &read);
         assert_has_all(&table, "changed hash");
-        assert_eq!(table.stats().filter.negatives, 0);
+        assert_eq!(table.stats().filters.filter.negatives, 0);
         let verdict = table.verify().unwrap().filter;
         assert!(matches!(verdict, FilterVerdict::NotProbed { .. }), "{verdict:?}");
         assert!(Table::open_source(bytes, &read.with_strict_hash()).is_err());
@@ -307,7 +307,7 @@ fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use(
         let table = open(&damaged.into(), &read);
         assert_has_all(&table, "damaged partitions of known keys");
         assert!(table.filter_problem().is_some());
-        assert!(table.stats().filter.negatives > 0, "{damage:?}");
+        assert!(table.stats().filters.filter.negatives > 0, "{damage:?}");
     }
     let foreign = open(&bytes, &read.with_hasher(other));
     assert!(matches!(foreign.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
@@ -363,8 +363,6 @@ fn a_set_of_tables_of_every_form_answers_as_a_map_would_under_any_budget() {
             let matches = crate::matches_of(&set, &key(entry));
             assert!((0..70).filter(has).all(|position| matches.contains(&(position as usize))), "entry {entry}");
         }
-        let stats = set.stats();
-        assert_eq!(stats.tables_considered, stats.skipped_by_range + stats.skipped_by_filter + stats.touched);
         assert!(budget.stats().used_bytes <= limit);
     }
 }
@@ -376,7 +374,7 @@ fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_noth
     let absent: Vec<Vec<u8>> = (70..3_900).map(|entry| [&key(entry)[..], b"?"].concat()).collect();
     // Every form but the one without a filter is negative for most keys.
     for is_batch in [false, true] {
-        let before = set.stats();
+        let (asked, before) = (set.snapshot().view().lookups(), set.stats());
         for chunk in absent.chunks(32) {
             let refs: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
             if is_batch {
@@ -386,10 +384,10 @@ fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_noth
             }
         }
         let after = set.stats();
-        let lookups = after.lookups - before.lookups;
+        let lookups = set.snapshot().view().lookups() - asked;
         assert_eq!(lookups, absent.len() as u64);
-        let touched = after.touched - before.touched;
-        let reads = after.tables.data_block_reads - before.tables.data_block_reads;
+        let touched = after.filters.searched - before.filters.searched;
+        let reads = after.data_block_reads - before.data_block_reads;
         assert!(touched >= lookups * 14 && touched < lookups * 16, "{touched} of {lookups} lookups in 70 tables");
         assert_eq!(touched, reads);
     }

@@ -72,7 +72,7 @@ fn tenants(tenants: std::ops::Range<u32>) -> Vec<Table> {
 }
 
 fn data_block_reads(set: &TableSnapshot) -> u64 {
-    set.stats().tables.data_block_reads
+    set.stats().data_block_reads
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
     let [keys, prefixes, no_keys, no_prefixes] = queries.map(|query| count(&table, query));
     assert_eq!((keys, prefixes), (99, 99));
     assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
-    assert_eq!(table.stats().range_filter.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
+    assert_eq!(table.stats().filters.ranges.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
     let set = TableSet::new(vec![table]).snapshot();
     let no_matches = (0..99_u32).filter(|group| {
         let prefix = &key(group << 8 | 128, 0)[..4];
@@ -250,8 +250,8 @@ fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
         // Half way between two groups.
         let from = 5 << 24 | 1 << 23;
         assert_eq!(set.range(&key(from, 100)..&key(from, 160)).count(), 0);
-        let stats = set.stats().tables;
-        (stats.range_filter.negatives, stats.data_block_reads)
+        let stats = set.stats();
+        (stats.filters.ranges.negatives, stats.data_block_reads)
     };
     assert_eq!(reads(None), (0, 20));
     for policy in [ordered(), bounded()] {
@@ -280,7 +280,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
 #[test]
 fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
     let table = TableSet::new(vec![open(&spread(0..1_000_000, 50_000), ordered())]).snapshot();
-    let stats = || table.stats().tables.range_filter;
+    let stats = || table.stats().filters.ranges;
     let outcomes = || (stats().true_positives, stats().false_positives);
     let (from, to) = (key(1, 400_000), key(1, 600_000));
     let mut walk = table.range(&from..&to);
@@ -382,7 +382,7 @@ fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
             let range = KeyRange::from(&from..&to);
             assert_eq!(values(set.range(range)), expected(&all, range));
             assert_eq!(set.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
-            assert_eq!(set.stats().tables.range_filter.unusable, 2);
+            assert_eq!(set.stats().filters.ranges.unusable, 2);
         }
     }
 }
@@ -434,7 +434,7 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
         assert!(table.range_filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{number}");
         assert!(table.may_hold(&key(1, 100_001)..&key(1, 100_002)));
         assert_eq!(table.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
-        assert_eq!(table.stats().range_filter.unusable, 2);
+        assert_eq!(table.stats().filters.ranges.unusable, 2);
         assert_eq!(table.range(..).count(), held.len());
         assert!(matches!(table.verify().unwrap().range_filter, FilterVerdict::NotProbed { .. }));
         assert!(Table::open_source(bytes.clone(), &options.with_strict_hash()).is_err(), "{number}");

@@ -207,11 +207,11 @@ fn a_filter_of_prefixes_is_asked_with_prefixes_and_not_for_keys_outside_its_doma
     assert_same(&table, &model);
     assert_eq!(table.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 300 });
 
-    let probes = table.stats().filter.probes();
+    let probes = table.stats().filters.filter.probes();
     assert_eq!(table.get(b"no such key").unwrap(), Lookup::Absent);
-    assert_eq!(table.stats().filter.probes(), probes, "a key outside the domain is no question for the filter");
+    assert_eq!(table.stats().filters.filter.probes(), probes, "a key outside the domain is no question for the filter");
     assert_eq!(table.get(b"other:1").unwrap(), Lookup::Absent);
-    assert_eq!(table.stats().filter.probes(), probes + 1);
+    assert_eq!(table.stats().filters.filter.probes(), probes + 1);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
             Some(TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. })
         ));
         assert_same(&table, &model);
-        assert!(table.stats().filter.unusable > 0 && table.stats().filter.negatives == 0);
+        assert!(table.stats().filters.filter.unusable > 0 && table.stats().filters.filter.negatives == 0);
         assert!(matches!(table.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
     }
 }
@@ -248,12 +248,12 @@ fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_l
         let blind = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
         assert!(matches!(blind.filter_problem(), Some(TableError::Filter { .. })));
         assert_same(&blind, &model);
-        assert!(blind.stats().filter.unusable > 0 && blind.stats().filter.negatives == 0);
+        assert!(blind.stats().filters.filter.unusable > 0 && blind.stats().filters.filter.negatives == 0);
 
         let seeing = Table::open_source(bytes, &ReadOptions::default().with_hasher(hasher)).unwrap();
         assert!(seeing.filter_problem().is_none());
         assert_same(&seeing, &model);
-        assert!(seeing.stats().filter.negatives > 0);
+        assert!(seeing.stats().filters.filter.negatives > 0);
     }
 }
 
@@ -263,7 +263,7 @@ fn a_seed_that_is_no_secret_is_taken_from_the_table() {
     let table = open(&model, &small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(42))));
     assert_eq!(table.store().hasher().identity(), KeyHasher::with_seed(42).identity());
     assert_same(&table, &model);
-    assert!(table.stats().filter.negatives > 0);
+    assert!(table.stats().filters.filter.negatives > 0);
 }
 
 #[test]
@@ -284,14 +284,15 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     for key in &keys {
         assert_eq!(set.get(key).unwrap().map(Vec::from), expect(key));
     }
-    let singly = set.stats();
+    let counts = || (set.snapshot().view().lookups(), set.stats().filters);
+    let (lookups, singly) = counts();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for (key, value) in keys.iter().zip(set.multi_get(&refs)) {
         assert_eq!(value.unwrap().map(Vec::from), expect(key));
     }
-    let both = set.stats();
-    assert_eq!((both.lookups, both.tables_considered), (singly.lookups * 2, singly.tables_considered * 2));
-    assert_eq!((both.touched, both.skipped_by_filter), (singly.touched * 2, singly.skipped_by_filter * 2));
+    let (all_lookups, both) = counts();
+    assert_eq!((all_lookups, both.skipped_by_bounds), (lookups * 2, singly.skipped_by_bounds * 2));
+    assert_eq!((both.searched, both.filter.negatives), (singly.searched * 2, singly.filter.negatives * 2));
     assert_eq!(
         crate::matches_of(&set, b"user:00000001"),
         [1, 2],
@@ -332,7 +333,7 @@ fn the_observed_rate_is_known() {
         assert_eq!(table.get(key.as_bytes()).unwrap(), Lookup::Absent);
     }
     let expected = table.filters().block().unwrap().info().expected_fpr;
-    let stats = table.stats().filter;
+    let stats = table.stats().filters.filter;
     assert!(stats.false_positives > 0 && stats.alarm(expected).is_none(), "{stats:?} for {expected}");
 }
 

@@ -164,17 +164,14 @@ fn assert_set_is_same(
 
         let counted = tables.all_tables().map(|table| {
             let stats = table.stats();
-            assert_eq!(table.filters().stats().filter, stats.filter);
-            Counts { range_skips: stats.range_skips, filter: stats.filter }
+            assert_eq!(table.filters().stats(), stats.filters);
+            Counts { range_skips: stats.filters.skipped_by_bounds, filter: stats.filters.filter }
         });
         assert_eq!(counted.collect::<Vec<_>>(), naive.counts);
-        let stats = set.stats();
-        assert_eq!((stats.lookups, stats.touched), (lookups, naive.touched));
-        assert_eq!(stats.skipped_by_range, naive.counts.iter().map(|counts| counts.range_skips).sum::<u64>());
-        assert_eq!(stats.skipped_by_filter, naive.counts.iter().map(|counts| counts.filter.negatives).sum::<u64>());
-        assert_eq!(stats.tables_considered, stats.skipped_by_range + stats.skipped_by_filter + stats.touched);
-        assert_eq!(stats.tables.range_skips, stats.skipped_by_range);
-        assert_eq!(stats.tables.filter.negatives, stats.skipped_by_filter);
+        let stats = set.stats().filters;
+        assert_eq!((set.snapshot().view().lookups(), stats.searched), (lookups, naive.touched));
+        assert_eq!(stats.skipped_by_bounds, naive.counts.iter().map(|counts| counts.range_skips).sum::<u64>());
+        assert_eq!(stats.filter.negatives, naive.counts.iter().map(|counts| counts.filter.negatives).sum::<u64>());
     }
     let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
     let mut of_each = vec![Vec::new(); asked.len()];
@@ -197,7 +194,7 @@ fn assert_set_is_same(
         let alone = (0..models.len()).filter(|&table| all[table].may_contain_key(key));
         assert_eq!(alone.collect::<Vec<_>>(), candidates);
     }
-    assert_eq!(set.stats().lookups, lookups + 2 * asked.len() as u64);
+    assert_eq!(set.snapshot().view().lookups(), lookups + 2 * asked.len() as u64);
 }
 
 /// Every key, its neighbours in order, its prefixes, and all bounds.
@@ -284,7 +281,8 @@ fn threads_that_share_a_set_count_every_lookup() {
     let asked: Vec<Vec<u8>> = numbered(0..800, 0).into_keys().collect();
     let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
     refs.iter().for_each(|key| drop(set.get(key).unwrap()));
-    let once = set.stats();
+    let counts = || (set.snapshot().view().lookups(), set.stats().filters);
+    let (lookups, once) = counts();
     std::thread::scope(|scope| {
         for thread in 0..6 {
             let (set, refs) = (&set, &refs);
@@ -297,11 +295,11 @@ fn threads_that_share_a_set_count_every_lookup() {
             });
         }
     });
-    let all = set.stats();
-    assert_eq!((all.lookups, all.touched), (once.lookups * 7, once.touched * 7));
-    assert_eq!(all.skipped_by_range, once.skipped_by_range * 7);
-    assert_eq!(all.skipped_by_filter, once.skipped_by_filter * 7);
-    assert_eq!(all.tables.filter.positives, once.tables.filter.positives * 7);
+    let (all_lookups, all) = counts();
+    assert_eq!((all_lookups, all.searched), (lookups * 7, once.searched * 7));
+    assert_eq!(all.skipped_by_bounds, once.skipped_by_bounds * 7);
+    assert_eq!(all.filter.negatives, once.filter.negatives * 7);
+    assert_eq!(all.filter.positives, once.filter.positives * 7);
 }
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
@@ -372,9 +370,9 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         let set = TableSet::new(Vec::new());
         set.apply(ViewEdit::new().add(level, Arc::new(table))).unwrap();
         let counted = |keys: &[&[u8]]| {
-            let (before, searches) = (set.stats().tables, cache.searches.load(Ordering::Relaxed));
+            let (before, searches) = (set.stats(), cache.searches.load(Ordering::Relaxed));
             assert!(set.multi_get(keys).into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));
-            let after = set.stats().tables;
+            let after = set.stats();
             (
                 cache.searches.load(Ordering::Relaxed) - searches,
                 after.data_block_reads - before.data_block_reads,

@@ -118,12 +118,12 @@ fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&KindPoli
     for (key, _) in keys.present.iter().take(FILES) {
         set.get(key)?;
     }
-    let before = set.stats().tables;
+    let before = set.stats();
     let ns_per_absent_lookup = look_up_absent(&set, keys, every)?;
-    let after = set.stats().tables;
+    let after = set.stats();
     let absent_lookups = keys.absent.len().div_ceil(every) as u64;
-    let absent_probes = after.filter.absent_probes() - before.filter.absent_probes();
-    let false_positives = after.filter.false_positives - before.filter.false_positives;
+    let absent_probes = after.filters.filter.absent_probes() - before.filters.filter.absent_probes();
+    let false_positives = after.filters.filter.false_positives - before.filters.filter.false_positives;
     let per_lookup = |after: u64, before: u64| (after - before) as f64 / absent_lookups as f64;
     let groups = group(&written);
     let first = groups.first().context("no table was written")?;

@@ -119,7 +119,7 @@ fn measure_design(
         ensure!(set.get(key)?.is_none(), "{}: found, and was never written", key.escape_ascii());
     }
     let lookups = names.len() as f64;
-    let reads = set.stats().tables.data_block_reads;
+    let reads = set.stats().data_block_reads;
     let mut false_negatives = 0;
     let filter_bytes = budget.stats().loaded_bytes;
     for (key, value) in keys.present.iter() {

@@ -216,7 +216,7 @@ impl<'a> Deal<'a> {
     /// Scans of this many names.
     fn scan(&self, set: &TableSnapshot, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
         let mut found = LengthFigures { names: length, ..LengthFigures::default() };
-        let (before, mut useless, mut without) = (set.stats().tables.data_block_reads, 0, 0);
+        let (before, mut useless, mut without) = (set.stats().data_block_reads, 0, 0);
         for scan in 0..SCANS {
             let first = below(SCAN_SEED + scan, self.names.len() - length);
             let names = &self.names[first..first + length];
@@ -234,7 +234,7 @@ impl<'a> Deal<'a> {
             without += strangers.len();
         }
         let per_scan = |count: u64| count as f64 / SCANS as f64;
-        found.data_block_reads_per_scan = per_scan(set.stats().tables.data_block_reads - before);
+        found.data_block_reads_per_scan = per_scan(set.stats().data_block_reads - before);
         (found.useless_reads_per_scan, found.files_without_a_name) = (per_scan(useless), per_scan(without as u64));
         ensure!(found.data_block_reads_per_scan > 0.0, "scans read no data block: their reads are not counted");
         Ok(found)

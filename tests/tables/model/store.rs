@@ -321,10 +321,9 @@ impl Store {
     /// What the set has counted until now.
     fn count_stats(&mut self) {
         let stats = self.set.stats();
-        assert_eq!(stats.tables_considered, stats.skipped_by_range + stats.skipped_by_filter + stats.touched);
-        self.counts.add("range skips", stats.tables.range_skips);
-        self.counts.add("block cache hits", stats.tables.block_cache_hits);
-        let filter = stats.tables.filter;
+        self.counts.add("range skips", stats.filters.skipped_by_bounds);
+        self.counts.add("block cache hits", stats.block_cache_hits);
+        let filter = stats.filters.filter;
         self.counts.add("negatives", filter.negatives);
         self.counts.add("true positives", filter.true_positives);
         self.counts.add("false positives", filter.false_positives);
