@@ -144,14 +144,9 @@ pub(crate) fn may_contain_batch<const ARITY: usize>(
     }
 }
 
-/// Whether the values of a key's cells add up to its fingerprint. Cells beyond the payload are 0.
 #[inline]
-pub(crate) fn agrees<const ARITY: usize>(
-    width: impl Width,
-    payload: &[u8],
-    (cells, bits): ([usize; ARITY], u32),
-) -> bool {
-    // A sound payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch.
+fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], (cells, bits): ([usize; ARITY], u32)) -> bool {
+    // The payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch here.
     let read = |cell| width.read(payload, cell).unwrap_or_default();
     width.is_zero(cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell)))
 }

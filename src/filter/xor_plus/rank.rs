@@ -11,9 +11,6 @@ pub(super) type Line = [u8; 64];
 /// Where the eighth word's count of all lines before begins.
 const BEFORE: u32 = 27;
 
-/// Where the first line has at least two bytes that are 0 in every filter: those of what is kept in the lines before it.
-pub(super) const ZERO_BYTE: usize = 60;
-
 /// A place that no payload has, and that can be added to one that it has.
 const NOWHERE: usize = usize::MAX / 2;
 

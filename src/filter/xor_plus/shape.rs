@@ -1,16 +1,16 @@
 //! The shape of an xor+ filter, and its probe: the kept cells of the third block decide where a third cell is.
 
-use core::hint::select_unpredictable;
-
-use super::rank::{LINE_CELLS, Line, ZERO_BYTE, place_of};
+use super::rank::{LINE_CELLS, Line, place_of};
 use crate::codec::LINE_BYTES;
 use crate::error::BlockError;
-use crate::filter::batch;
-use crate::filter::fingerprint::{PeeledShape, WholeBytes, agrees, may_contain_batch, with_width};
+use crate::filter::batch::{self, word_of};
+use crate::filter::cache::PROBE_PREFETCH_BYTES;
+use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape};
 use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::KeyHash;
+use crate::kernel::prefetch::prefetch;
 
 /// The shape of an xor+ filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,25 +27,11 @@ impl XorPlusShape {
         u64::from(self.whole.block_cells).div_ceil(LINE_CELLS as u64) * LINE_BYTES as u64
     }
 
-    /// Where keys have their cells of `cell_bytes` bytes in a payload; `None` if it has another length than the shape's.
+    /// The lines and the cells of a payload of the shape's length.
     #[inline]
-    fn placement<'a>(&self, payload: &'a [u8], cell_bytes: usize) -> Option<KeptCells<'a>> {
-        let lines = payload.get(..usize::try_from(self.line_bytes()).ok()?)?;
-        (payload.len() as u64 == self.payload_bytes()).then(|| KeptCells {
-            all: self.whole.placement(),
-            third_block: self.whole.third_block(),
-            lines: lines.as_chunks().0,
-            line_cells: lines.len() / cell_bytes,
-            zero: ZERO_BYTE / cell_bytes,
-        })
-    }
-
-    /// Whether the key of `hash` may be in the filter, whose cells have `BYTES` bytes.
-    #[inline]
-    fn holds<const BYTES: usize>(&self, payload: &[u8], hash: KeyHash) -> bool {
-        // Read as zeros, a payload that is too short could give negatives.
-        let Some(placement) = self.placement(payload, BYTES) else { return true };
-        agrees(WholeBytes::<BYTES>, payload, placement.place(hash.get()))
+    fn parts<'a>(&self, payload: &'a [u8]) -> Option<(&'a [Line], &'a [u8])> {
+        let (lines, cells) = payload.split_at_checked(usize::try_from(self.line_bytes()).ok()?)?;
+        (payload.len() as u64 == self.payload_bytes()).then_some((lines.as_chunks().0, cells))
     }
 }
 
@@ -86,13 +72,20 @@ impl FilterShape for XorPlusShape {
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        if self.whole.bits == 8 { self.holds::<1>(payload, hash) } else { self.holds::<2>(payload, hash) }
+        // Read as zeros, a payload that is too short could give negatives.
+        let Some((lines, cells)) = self.parts(payload) else { return true };
+        match self.whole.bits {
+            8 => Filter::new(self, WholeBytes::<1>, lines, cells).holds(hash),
+            _ => Filter::new(self, WholeBytes::<2>, lines, cells).holds(hash),
+        }
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        let cell_bytes = usize::from(self.whole.bits / 8);
-        let Some(placement) = self.placement(payload, cell_bytes) else { return batch::all_match(hashes, matches) };
-        with_width!(self.whole.bits, may_contain_batch(placement, payload, hashes, matches));
+        let Some((lines, cells)) = self.parts(payload) else { return batch::all_match(hashes, matches) };
+        match self.whole.bits {
+            8 => Filter::new(self, WholeBytes::<1>, lines, cells).answer_all(hashes, matches),
+            _ => Filter::new(self, WholeBytes::<2>, lines, cells).answer_all(hashes, matches),
+        }
     }
 }
 
@@ -117,27 +110,101 @@ fn expected_kept(keys: u64, whole: XorShape) -> u128 {
     taken - (taken >> whole.bits)
 }
 
-/// Where keys have their cells: places in the whole payload, lines included, in which some cells are left out.
+/// What a probe reads of a filter.
 #[derive(Clone, Copy)]
-struct KeptCells<'a> {
-    all: XorCells,
+struct Filter<'a, W> {
+    placement: XorCells,
+    width: W,
     third_block: usize,
     lines: &'a [Line],
-    /// Cells that would fit the lines.
-    line_cells: usize,
-    /// Where a 0 is read for a cell that is left out.
-    zero: usize,
+    /// The first two blocks, and what is kept of the third.
+    cells: &'a [u8],
 }
 
-impl Placement<3> for KeptCells<'_> {
+/// A key between the steps of its probe.
+#[derive(Clone, Copy, Default)]
+struct KeyCells {
+    cells: [usize; 3],
+    /// Whether the third cell is kept; before that is known, its number is that in the whole filter.
+    is_kept: bool,
+    bits: u32,
+}
+
+impl<'a, W: Width> Filter<'a, W> {
     #[inline]
-    fn place(&self, hash: u64) -> ([usize; 3], u32) {
-        let ([first, second, third], bits) = self.all.place(hash);
-        let (place, is_kept) = place_of(self.lines, third - self.third_block);
-        // Counts that lie can lead beyond the payload.
-        let kept = (self.line_cells + self.third_block).saturating_add(place);
+    fn new(shape: &XorPlusShape, width: W, lines: &'a [Line], cells: &'a [u8]) -> Self {
+        Self { placement: shape.whole.placement(), width, third_block: shape.whole.third_block(), lines, cells }
+    }
+
+    #[inline]
+    fn holds(self, hash: KeyHash) -> bool {
+        self.answer(self.found(self.located(hash)))
+    }
+
+    #[inline]
+    fn located(self, hash: KeyHash) -> KeyCells {
+        let (cells, bits) = self.placement.place(hash.get());
+        KeyCells { cells, is_kept: false, bits }
+    }
+
+    /// The third cell's place.
+    #[inline]
+    fn found(self, mut probe: KeyCells) -> KeyCells {
+        let (place, is_kept) = place_of(self.lines, probe.cells[2] - self.third_block);
+        probe.cells[2] = self.third_block.saturating_add(place);
+        KeyCells { is_kept, ..probe }
+    }
+
+    #[inline]
+    fn answer(self, probe: KeyCells) -> bool {
+        // The payload has all cells, but counts that lie can lead beyond it.
+        let [first, second, third] = probe.cells.map(|cell| self.width.read(self.cells, cell).unwrap_or_default());
         // No branch: two in three are kept, which no predictor can guess.
-        let third = select_unpredictable(is_kept, kept, self.zero);
-        ([self.line_cells + first, self.line_cells + second, third], bits)
+        let third = third & 0_u32.wrapping_sub(probe.is_kept.into());
+        self.width.is_zero(first ^ second ^ third ^ self.width.fingerprint(probe.bits))
+    }
+
+    fn answer_all(self, hashes: &[KeyHash], matches: &mut [u64]) {
+        if self.cells.len() > PROBE_PREFETCH_BYTES {
+            return self.answers_by_chunk(hashes, matches);
+        }
+        batch::answers(hashes, matches, |hash| self.holds(hash));
+    }
+
+    /// For a payload larger than the nearer caches, 64 keys at a time: prefetches the lines and the first two cells of
+    /// a chunk, and then the third cells, whose places depend on the lines, before it reads the answers of the previous
+    /// chunk.
+    fn answers_by_chunk(self, hashes: &[KeyHash], matches: &mut [u64]) {
+        let mut upcoming = hashes.chunks(64);
+        let mut locate = || {
+            let mut group = [KeyCells { cells: [0, 0, self.third_block], ..KeyCells::default() }; 64];
+            for (&hash, probe) in upcoming.next().into_iter().flatten().zip(&mut group) {
+                *probe = self.located(hash);
+                probe.cells[..2].iter().for_each(|&cell| self.prefetch_cell(cell));
+                let line = (probe.cells[2] - self.third_block) / LINE_CELLS;
+                prefetch(self.lines.as_ptr().wrapping_add(line));
+            }
+            group
+        };
+        let find = |group: &mut [KeyCells; 64]| {
+            for probe in group {
+                *probe = self.found(*probe);
+                self.prefetch_cell(probe.cells[2]);
+            }
+        };
+        let mut here = locate();
+        find(&mut here);
+        let mut next = locate();
+        for (chunk, word) in hashes.chunks(64).zip(matches) {
+            let ahead = locate();
+            find(&mut next);
+            *word = word_of(here.iter().take(chunk.len()).map(|&probe| self.answer(probe)));
+            (here, next) = (next, ahead);
+        }
+    }
+
+    #[inline]
+    fn prefetch_cell(self, cell: usize) {
+        prefetch(self.cells.as_ptr().wrapping_add(self.width.byte(cell)));
     }
 }
