@@ -137,7 +137,7 @@ impl Table {
                 }
                 Err(missing) => {
                     is_whole = false;
-                    damage.push(missing.problem);
+                    damage.push(missing.cause());
                 }
             }
         }
