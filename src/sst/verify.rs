@@ -1,6 +1,7 @@
 //! Reading all of a table and checking every claim in it.
 
 use core::ops::Range;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -11,16 +12,11 @@ use super::parts::TableParts;
 use super::salvage::Salvage;
 use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Table, TableError, TableLocation, TablePart, TableProperties};
-use crate::block::{FileId, FilterBlock, LoadContext};
-use crate::codec::{LINE_BYTES, checksum};
+use crate::codec::LINE_BYTES;
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::panics::lock;
-use crate::range::RangeInfo;
-use crate::store::{
-    FileFilters, FileProbe, FilterBudget, FilterPart, FilterProblem, FilterSection, FilterSource, PartitionIndex,
-    sidecar_path,
-};
+use crate::store::{FileFilters, FileProbe, FilterBudget, FilterPart, FilterProblem, FilterSource, sidecar_path};
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,13 +137,14 @@ impl Table {
                 }
             }
         }
+        let opened = filters.iter().filter_map(|verified| verified.filters.as_ref()?.0.partitions());
+        let filter_partitions = opened.map(|index| u64::from(index.partitions())).sum();
         filters.iter_mut().for_each(|verified| verified.end(&mut damage));
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
             damage.push(TableError::corrupt(at, expected, counts(&parts.properties)));
         }
-        let filter_partitions = filters.iter().map(|verified| verified.partitions).sum();
         let mut verdicts = filters.into_iter().map(|verified| verified.verdicts);
         let [filter, range_filter] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
         let [sidecar, _] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
@@ -223,17 +220,17 @@ fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(
     Ok(())
 }
 
-/// Reads filter bytes, and keeps why that failed first.
+/// Reads filter bytes, and keeps why that failed.
 struct CheckedBytes {
     bytes: FilterBytes,
-    failure: Mutex<Option<TableError>>,
+    failures: Mutex<VecDeque<TableError>>,
 }
 
 impl FilterSource for CheckedBytes {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.bytes.read_range(range).map_err(|problem| {
             let text = problem.to_string();
-            lock(&self.failure).get_or_insert(problem);
+            lock(&self.failures).push_back(problem);
             io::Error::other(text)
         })
     }
@@ -245,7 +242,6 @@ struct Verified {
     filters: Option<(FileFilters, Arc<CheckedBytes>)>,
     /// Where the point filter and the range filter are.
     at: [Option<TableLocation>; 2],
-    partitions: u64,
     /// Of the point filter and of the range filter.
     verdicts: [FilterVerdict; 2],
 }
@@ -254,34 +250,45 @@ impl Verified {
     /// A sidecar that is not opened: for this reason if it is not damaged.
     fn refused(reason: Option<String>) -> Self {
         let verdict = reason.map_or(FilterVerdict::Damaged, |reason| FilterVerdict::NotProbed { reason });
-        Self { filters: None, at: [None, None], partitions: 0, verdicts: [verdict, FilterVerdict::None] }
+        Self { filters: None, at: [None, None], verdicts: [verdict, FilterVerdict::None] }
     }
 
     fn new(table: &Table, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
-        let metadata = bytes.metadata.clone();
         let none = [FilterVerdict::None, FilterVerdict::None];
-        let mut verified = Self { filters: None, at: [None, None], partitions: 0, verdicts: none };
-        let mut found = Vec::new();
-        for section in metadata.sections() {
-            let before = damage.len();
-            let problem = verified.check_section(table, section, &bytes, damage);
-            found.push((section, problem, damage.len() > before));
-        }
-        let source = Arc::new(CheckedBytes { bytes, failure: Mutex::default() });
+        let mut verified = Self { filters: None, at: [None, None], verdicts: none };
+        let source = Arc::new(CheckedBytes { bytes, failures: Mutex::default() });
+        let bytes = &source.bytes;
+        let found = table.store.verify(&bytes.metadata, &*source);
         let filters = open_to_probe(table, &source);
-        for (section, problem, is_damaged) in found {
+        for section in bytes.metadata.sections() {
             let is_range = section.part == FilterPart::Ranges;
-            let at = source.bytes.location(section);
+            let (at, before, mut unknown) = (bytes.location(section), damage.len(), None);
+            for (offset, problem) in found.iter().filter(|(offset, _)| section.range().contains(offset)) {
+                let is_index = section.index_bytes > 0 && section.index_range().contains(offset);
+                let part = if is_index { TablePart::FilterIndex } else { at.part };
+                match problem {
+                    problem if problem.is_unknown() => unknown = Some(problem.clone()),
+                    // A read that has failed is reported as it came.
+                    FilterProblem::Unreadable { .. } => damage.extend(lock(&source.failures).pop_front()),
+                    problem => {
+                        let at = bytes.file.location(part, bytes.start.saturating_add(*offset));
+                        damage.push(TableError::Filter { at, source: problem.clone() });
+                    }
+                }
+            }
+            let keys = filters.range_filter().filter(|_| is_range).map(|filter| filter.info().keys);
+            let entries = table.parts.properties.entries;
+            let counted =
+                keys.map_or(Ok(()), |keys| require(keys == entries, "keys", "as many as the table has", keys));
             let of_reader = if is_range { filters.range_problem() } else { filters.point_problem() };
             let is_readers = |problem: &FilterProblem| {
                 let is_part_unknown = matches!(problem, FilterProblem::Block(BlockError::PartNotHeld));
                 is_part_unknown || problem.is_foreign() || problem.is_unknown()
             };
-            let verdict = match problem.or(of_reader) {
-                _ if is_damaged => FilterVerdict::Damaged,
+            let verdict = match unknown.or(of_reader).or(counted.err().map(FilterProblem::from)) {
+                _ if damage.len() > before => FilterVerdict::Damaged,
                 None => FilterVerdict::ContainsAll { keys: 0 },
                 Some(problem) if is_readers(&problem) => FilterVerdict::NotProbed { reason: problem.to_string() },
-                // A read that has failed is reported as it came.
                 Some(FilterProblem::Unreadable { .. }) => FilterVerdict::Damaged,
                 Some(problem) => {
                     damage.push(TableError::Filter { at: at.clone(), source: problem });
@@ -299,81 +306,13 @@ impl Verified {
 
     /// After the last key: a partition that could not be read again was not probed.
     fn end(&mut self, damage: &mut Vec<TableError>) {
-        let failure = self.filters.take().and_then(|(_, source)| lock(&source.failure).take());
+        let failure = self.filters.take().and_then(|(_, source)| lock(&source.failures).pop_front());
         if let Some(failure) = failure {
             damage.push(failure);
             for verdict in self.verdicts.iter_mut().filter(|verdict| **verdict != FilterVerdict::None) {
                 *verdict = FilterVerdict::Damaged;
             }
         }
-    }
-
-    /// Reads a filter, and compares all checksums in it. Gives the reason why one that is sound cannot be probed.
-    fn check_section(
-        &mut self,
-        table: &Table,
-        section: &FilterSection,
-        bytes: &FilterBytes,
-        damage: &mut Vec<TableError>,
-    ) -> Option<FilterProblem> {
-        let at = bytes.location(section);
-        let checked = match section.part {
-            FilterPart::PartitionedPoints => self.check_partitions(table, section, bytes, damage),
-            part => bytes.read_range(section.range()).and_then(|block| {
-                let checked = check_block(table, bytes.metadata.file_id(), part, &block).map_err(FilterProblem::from);
-                let checked = written(section, &block, checked);
-                checked.map_err(|source| TableError::Filter { at: at.clone(), source })
-            }),
-        };
-        match checked {
-            Ok(()) => None,
-            Err(TableError::Filter { source, .. }) if source.is_unknown() => Some(source),
-            Err(problem) => {
-                damage.push(problem);
-                None
-            }
-        }
-    }
-
-    /// Reads all partitions, and the zeros between them.
-    fn check_partitions(
-        &mut self,
-        table: &Table,
-        section: &FilterSection,
-        bytes: &FilterBytes,
-        damage: &mut Vec<TableError>,
-    ) -> Result<(), TableError> {
-        let Range { start, end } = section.range();
-        let metadata = &bytes.metadata;
-        let at = |part, offset| bytes.file.location(part, bytes.start.saturating_add(offset));
-        let refused = |part, offset, source: FilterProblem| TableError::Filter { at: at(part, offset), source };
-        let index_at = end - u64::from(section.index_bytes);
-        let tail = bytes.read_range(index_at..end)?;
-        // By the hash and the parts of its writer: whether they are the store's is a question of its own.
-        let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
-        let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = written(section, &tail, index.map_err(FilterProblem::from)).map_err(|source| {
-            TableError::Filter { at: bytes.file.location(TablePart::FilterIndex, bytes.start + index_at), source }
-        })?;
-        self.partitions = index.partitions().into();
-        let mut last = start;
-        for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
-            let range = start + entry.offset..start + entry.offset + u64::from(entry.block_bytes);
-            let zeros = bytes.start.saturating_add(last)..bytes.start.saturating_add(range.start);
-            damage.extend(check_zeros(&bytes.file, TablePart::Filter, zeros).err());
-            last = range.end;
-            let block = bytes.read_range(range.clone());
-            let opened = block.and_then(|block| {
-                index.open(entry.number, block).map_err(|source| refused(TablePart::Filter, range.start, source.into()))
-            });
-            match opened {
-                Err(TableError::Filter { source, .. }) if source.is_unknown() => {
-                    return Err(refused(TablePart::Filter, range.start, source));
-                }
-                opened => damage.extend(opened.err()),
-            }
-        }
-        Ok(())
     }
 
     /// Probes the filters for a key that the table has.
@@ -408,32 +347,6 @@ fn open_to_probe(table: &Table, source: &Arc<CheckedBytes>) -> FileFilters {
         let _ = filters.probe_range(smallest..=smallest);
     }
     filters
-}
-
-/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
-/// like one of a later release.
-fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProblem>) -> Result<T, FilterProblem> {
-    match found {
-        Err(problem) if !problem.is_unknown() => Err(problem),
-        found => section.check(bytes).and(found),
-    }
-}
-
-/// Compares all checksums of a filter in one block.
-fn check_block(table: &Table, file: FileId, part: FilterPart, block: &Bytes) -> Result<(), BlockError> {
-    if part == FilterPart::Ranges {
-        let info = RangeInfo::of_block(block)?;
-        let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
-        let (expected, got) = (info.payload_checksum, checksum(payload));
-        if expected != got {
-            return Err(BlockError::PayloadChecksum { expected, got });
-        }
-        return require(info.keys == table.parts.properties.entries, "keys", "as many as the table has", info.keys);
-    }
-    let opened = FilterBlock::open_unverified_with_kinds(block, table.store.kinds())?;
-    opened.verify()?;
-    let (expected, got) = (Some(file), opened.info().file);
-    if expected == got { Ok(()) } else { Err(BlockError::FileMismatch { expected, got }) }
 }
 
 fn counts(properties: &TableProperties) -> String {

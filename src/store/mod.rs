@@ -55,6 +55,7 @@ mod sidecar;
 mod source;
 mod state;
 mod stats;
+mod verify;
 mod view;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, FilterState, ResidencyReason};

@@ -1,0 +1,134 @@
+//! Reading every byte of a file's filters, and comparing it with what was written.
+
+use core::ops::Range;
+
+use bytes::Bytes;
+
+use super::{
+    FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionEntry, PartitionIndex,
+};
+use crate::block::{FilterBlock, LoadContext};
+use crate::codec::checksum;
+use crate::error::BlockError;
+use crate::filter::require;
+use crate::range::RangeInfo;
+
+impl FilterStore {
+    /// Reads all filters of a file, for scrubbing, and compares every checksum in them: what is wrong, and with the
+    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound.
+    ///
+    /// Filters of a kind or version that this release does not know are among it
+    /// ([`is_unknown`](FilterProblem::is_unknown)); those of another hash or other extractors than the store's are not:
+    /// [`FileFilters::problem`](super::FileFilters::problem) tells.
+    ///
+    /// ```
+    /// use sstfilter::KeyHasher;
+    /// use sstfilter::store::FilterStore;
+    ///
+    /// let store = FilterStore::new(&KeyHasher::default());
+    /// let mut builder = store.builder(&store.build_context());
+    /// [b"apple", b"lemon"].into_iter().for_each(|key| builder.add_key(key));
+    /// let (bytes, metadata) = builder.finish().seal();
+    /// assert_eq!(store.verify(&metadata, &bytes), []);
+    ///
+    /// let mut damaged = bytes.to_vec();
+    /// damaged[7] ^= 1;
+    /// assert_eq!(store.verify(&metadata, &bytes::Bytes::from(damaged)).len(), 1);
+    /// ```
+    #[must_use]
+    pub fn verify(&self, metadata: &FilterMetadata, source: &dyn FilterSource) -> Vec<(u64, FilterProblem)> {
+        let verifier = Verifier { store: self, metadata, source };
+        metadata.sections().iter().flat_map(|section| verifier.check(section)).collect()
+    }
+}
+
+struct Verifier<'a> {
+    store: &'a FilterStore,
+    metadata: &'a FilterMetadata,
+    source: &'a dyn FilterSource,
+}
+
+impl Verifier<'_> {
+    fn check(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
+        if section.part == FilterPart::PartitionedPoints {
+            return self.check_partitions(section);
+        }
+        let checked = self.read(section.range()).and_then(|block| {
+            let is_of_ranges = section.part == FilterPart::Ranges;
+            let checked = if is_of_ranges { check_range_filter(&block) } else { self.check_block(&block) };
+            written(section, &block, checked)
+        });
+        checked.err().map(|problem| (section.offset, problem)).into_iter().collect()
+    }
+
+    /// Reads the top index and all partitions, and the zeros between them; up to the first that is not known.
+    fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
+        let index_range = section.index_range();
+        let index = self.read(index_range.clone()).and_then(|tail| {
+            // By the hash and the parts of its writer: whether they are the store's is a question of its own.
+            let context = LoadContext::from(self.metadata.hash_identity()).with_any_key_parts();
+            let context = context.with_file_id(self.metadata.file_id()).with_kinds(self.store.kinds());
+            written(section, &tail, PartitionIndex::load(&tail, context))
+        });
+        let index = match index {
+            Ok(index) => index,
+            Err(problem) => return vec![(index_range.start, problem)],
+        };
+        let (mut found, mut last) = (Vec::new(), section.offset);
+        for PartitionEntry { number, offset, block_bytes, aux_bytes, .. } in index.entries() {
+            if block_bytes == 0 && aux_bytes == 0 {
+                continue;
+            }
+            let start = section.offset + offset;
+            let end = start + u64::from(block_bytes);
+            found.extend(self.check_zeros(last..start).err().map(|problem| (last, problem)));
+            last = end + u64::from(aux_bytes);
+            let opened =
+                (block_bytes > 0).then(|| self.read(start..end).and_then(|block| Ok(index.open(number, block)?)));
+            let beside =
+                (aux_bytes > 0).then(|| self.read(end..last).and_then(|aux| Ok(index.check_aux(number, &aux)?)));
+            let before = found.len();
+            found.extend(opened.and_then(Result::err).map(|problem| (start, problem)));
+            found.extend(beside.and_then(Result::err).map(|problem| (end, problem)));
+            if found.iter().skip(before).any(|(_, problem)| problem.is_unknown()) {
+                break;
+            }
+        }
+        found
+    }
+
+    fn check_zeros(&self, range: Range<u64>) -> Result<(), FilterProblem> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let other = self.read(range)?.iter().copied().find(|&byte| byte != 0);
+        Ok(require(other.is_none(), "bytes between partitions", "zeros", other.unwrap_or_default())?)
+    }
+
+    fn check_block(&self, block: &Bytes) -> Result<(), BlockError> {
+        let opened = FilterBlock::open_unverified_with_kinds(block, self.store.kinds())?;
+        opened.verify()?;
+        let (expected, got) = (Some(self.metadata.file_id()), opened.info().file);
+        if expected == got { Ok(()) } else { Err(BlockError::FileMismatch { expected, got }) }
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Bytes, FilterProblem> {
+        self.source.read(range).map_err(|error| FilterProblem::Unreadable { reason: error.to_string() })
+    }
+}
+
+fn check_range_filter(block: &Bytes) -> Result<(), BlockError> {
+    let info = RangeInfo::of_block(block)?;
+    let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
+    let (expected, got) = (info.payload_checksum, checksum(payload));
+    if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+}
+
+/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
+/// like one of a later release.
+fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, BlockError>) -> Result<T, FilterProblem> {
+    match found.map_err(FilterProblem::from) {
+        Err(problem) if !problem.is_unknown() => Err(problem),
+        found => section.check(bytes).and(found),
+    }
+}
