@@ -93,12 +93,12 @@ impl Version {
         let (from, to) = if from <= to { (from, to) } else { (to, from) };
         let mut newest = BTreeMap::new();
         for table in self.set.tables(0) {
-            for entry in table.iter_from(&from).map(Result::unwrap).take(200).take_while(|entry| entry.key < to) {
+            for entry in table.range(&from[..]..).map(Result::unwrap).take(200).take_while(|entry| entry.key < to) {
                 newest.entry(entry.key).or_insert(entry.value);
             }
         }
         // A table that was not walked to the end may hold newer entries behind its 200th.
-        let sure = self.set.tables(0).filter_map(|table| table.iter_from(&from).nth(200));
+        let sure = self.set.tables(0).filter_map(|table| table.range(&from[..]..).nth(200));
         let end = sure.map(|entry| entry.unwrap().key.to_vec()).chain([to]).min().unwrap();
         let walked = newest.iter().filter(|(key, value)| key.as_ref() < end.as_slice() && value.is_some());
         let walked: Vec<(Vec<u8>, Vec<u8>)> =

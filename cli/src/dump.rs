@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::sst::{MissingData, Table};
+use sstfilter::sst::{Table, TableError};
 use sstfilter_interop::{Engine, Error};
 
 use crate::left_out::BY_SST_DUMP;
@@ -78,19 +78,20 @@ struct JsonMissing {
 }
 
 impl JsonMissing {
-    fn new(missing: &MissingData) -> Self {
+    fn new(missing: &TableError) -> Option<Self> {
+        let TableError::Missing { bytes, blocks, keys: (lower, upper), source, .. } = missing else { return None };
         let key = |bound: &Bound<Bytes>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => Some(Text(key.to_vec())),
             Bound::Unbounded => None,
         };
-        Self {
-            offset: missing.offset,
-            bytes: missing.bytes,
-            blocks: missing.blocks,
-            first_key_from: key(&missing.lower),
-            last_key_up_to: key(&missing.upper),
-            problem: missing.problem.to_string(),
-        }
+        Some(Self {
+            offset: bytes.start,
+            bytes: bytes.end - bytes.start,
+            blocks: *blocks,
+            first_key_from: key(lower),
+            last_key_up_to: key(upper),
+            problem: source.to_string(),
+        })
     }
 }
 
@@ -177,7 +178,10 @@ impl Dump<'_, '_> {
                 Ok(entry) => self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?,
                 Err(missing) => {
                     note(&format!("{name}: missing: {missing}"));
-                    self.missing.push(JsonMissing::new(&missing));
+                    match JsonMissing::new(&missing) {
+                        Some(data) => self.missing.push(data),
+                        None => return Err(missing.into()),
+                    }
                 }
             }
         }

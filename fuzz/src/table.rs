@@ -37,7 +37,7 @@ pub fn exercise(bytes: &[u8]) {
             }
             Err(error) => shown(error),
         }
-        let _ = (unfiltered.get(key), plain.iter_from(key).take(2).count());
+        let _ = (unfiltered.get(key), plain.range(key..).take(2).count());
     }
     if let Ok(report) = plain.verify() {
         assert_eq!(report.file_bytes, bytes.len() as u64);
@@ -79,7 +79,7 @@ fn walk(table: &Table) -> Vec<Entry> {
 fn keys_of(table: &Table, walked: &[Entry]) -> Vec<Vec<u8>> {
     let properties = table.properties();
     let mut keys = vec![Vec::new(), vec![0xff; 40], b"key-00000007".to_vec()];
-    keys.extend([properties.smallest_key(), properties.largest_key()].into_iter().flatten().map(<[u8]>::to_vec));
+    keys.extend(properties.filters.key_bounds().into_iter().flat_map(|(first, last)| [first.to_vec(), last.to_vec()]));
     keys.extend(walked.iter().step_by(walked.len() / 40 + 1).map(|entry| entry.key.to_vec()));
     let near = keys.iter().flat_map(|key| [[key, &b"\0"[..]].concat(), key[..key.len() / 2].to_vec()]);
     let near: Vec<_> = near.collect();
@@ -92,7 +92,7 @@ fn sound(table: &Table, walked: &[Entry]) {
     for entry in walked {
         let expected = entry.value.clone().map_or(Lookup::Deleted, Lookup::Found);
         assert_eq!(table.get(&entry.key).expect("it is verified"), expected, "{:?}", entry.key);
-        let from = table.iter_from(&entry.key).next().expect("it is there").expect("it is verified");
+        let from = table.range(&entry.key[..]..).next().expect("it is there").expect("it is verified");
         assert_eq!(&from, entry);
     }
 }

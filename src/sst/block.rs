@@ -222,6 +222,24 @@ impl Block {
         Ok(Some(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found)))
     }
 
+    /// Reads all entries, and checks their order: how many there are, and the last key.
+    pub(super) fn check_entries(&self) -> Result<(u64, Vec<u8>), TableError> {
+        let (mut entries, mut cursor) = (0, BlockCursor::new(self));
+        while cursor.advance()? {
+            entries += 1;
+        }
+        Ok((entries, cursor.key))
+    }
+
+    /// The value under a name, in a block of named values.
+    pub(super) fn value_of(&self, name: &str) -> Result<Option<Bytes>, TableError> {
+        match self.get(name.as_bytes())? {
+            Some(Lookup::Found(value)) => Ok(Some(value)),
+            Some(Lookup::Deleted) => Err(self.corrupt(format!("a value of {name}"), "a tombstone")),
+            Some(Lookup::Absent) | None => Ok(None),
+        }
+    }
+
     /// The last restart point whose key is not above `target`; the first when all are.
     pub(super) fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
         let (mut low, mut high) = (0, self.restarts);

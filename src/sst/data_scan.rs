@@ -12,10 +12,13 @@
 //! The index also has the checksum of each block, which this does without: an earlier table of the same id may have
 //! left a block in this place. Ids that do not recur exclude that.
 
+use core::ops::{Bound, Range};
+
 use bytes::Bytes;
 
 use super::block::{Block, BlockCursor, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
+use super::iter::OpenBlock;
 use super::{Table, TableError, TablePart};
 use crate::codec::{read_u32, take_varint};
 
@@ -41,35 +44,19 @@ pub(super) struct DataScan<'a> {
     steps_left: u64,
 }
 
-/// What comes next in the data.
-pub(super) struct Scanned {
-    /// Where the bytes begin that are not of the block.
-    pub(super) start: u64,
-    /// How many there are.
-    pub(super) skipped: u64,
-    /// Why reading ended, if it did.
-    pub(super) problem: Option<TableError>,
-    pub(super) block: Option<(Block, BlockHandle)>,
-}
-
 impl<'a> DataScan<'a> {
     pub(super) fn new(table: &'a Table) -> Self {
         let steps_left = table.properties().data_bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(1 << 20);
         Self { table, at: 0, window: Bytes::new(), window_start: 0, last_key: None, steps_left }
     }
 
-    /// The last key of the last sound block.
-    pub(super) fn last_key(&self) -> Option<&[u8]> {
-        self.last_key.as_deref()
-    }
-
-    /// The next sound block, and what is before it; `None` at the end of the data.
-    pub(super) fn next(&mut self) -> Option<Scanned> {
+    /// The next sound block, and what is missing before it; `None` at the end of the data.
+    pub(super) fn next(&mut self) -> Option<(Option<OpenBlock>, Option<TableError>)> {
         let (start, end) = (self.at, self.table.properties().data_bytes);
         if start >= end {
             return None;
         }
-        let (mut problem, mut block, mut at) = (None, None, start);
+        let (before, mut problem, mut block, mut at) = (self.last_key.clone(), None, None, start);
         while at < end && block.is_none() && problem.is_none() && self.steps_left > 0 {
             match self.block_at(at) {
                 Ok(Some(found)) => block = Some(found),
@@ -79,7 +66,31 @@ impl<'a> DataScan<'a> {
         }
         let begins = block.as_ref().map_or(end, |(_, handle)| handle.offset);
         self.at = block.as_ref().and_then(|(_, handle)| handle.end()).unwrap_or(end);
-        Some(Scanned { start, skipped: begins - start, problem, block })
+        let first = block.as_ref().and_then(|(block, _)| block.first_key().ok());
+        let missing = (begins > start).then(|| self.missing(start..begins, before.as_deref(), first, problem));
+        let open = |(block, handle)| OpenBlock { handle, cursor: BlockCursor::new(block), last_key: None };
+        Some((block.map(open), missing))
+    }
+
+    /// Bytes in which no block was found, between the keys before and behind them.
+    fn missing(
+        &self,
+        bytes: Range<u64>,
+        before: Option<&[u8]>,
+        behind: Option<&[u8]>,
+        problem: Option<TableError>,
+    ) -> TableError {
+        let (smallest, largest) = self.table.properties().filters.key_bounds().unzip();
+        let bound = |neighbour: Option<&[u8]>, end: Option<&[u8]>| {
+            let end = end.map_or(Bound::Unbounded, Bound::Included);
+            neighbour.map_or(end, Bound::Excluded).map(Bytes::copy_from_slice)
+        };
+        let keys = (bound(before, smallest), bound(behind, largest));
+        let source = problem.unwrap_or_else(|| {
+            let (at, bytes) = (self.table.file.location(TablePart::Data, bytes.start), bytes.end - bytes.start);
+            TableError::corrupt(at, "a data block, found by its checksum", format_args!("none in {bytes} bytes"))
+        });
+        TableError::Missing { bytes, blocks: None, keys, source: Box::new(source) }
     }
 
     /// The sound block that begins there.
@@ -150,23 +161,15 @@ impl<'a> DataScan<'a> {
 
     /// Whether the keys of a block ascend from those before it to the table's largest.
     fn accepts(&mut self, block: &Block) -> bool {
-        let properties = self.table.properties();
         let Ok(first) = block.first_key() else { return false };
-        let is_behind = match &self.last_key {
-            Some(last) => first > last.as_slice(),
-            None => properties.smallest_key().is_some_and(|smallest| first >= smallest),
-        };
-        let mut cursor = BlockCursor::new(block);
-        let is_walked = loop {
-            match cursor.advance() {
-                Ok(true) => {}
-                end => break end.is_ok(),
-            }
-        };
-        let last = cursor.key();
-        let is_next = is_behind && is_walked && properties.largest_key().is_some_and(|largest| last <= largest);
+        let Ok((_, last)) = block.check_entries() else { return false };
+        let bounds = self.table.properties().filters.key_bounds();
+        let is_next = bounds.is_some_and(|(smallest, largest)| {
+            let is_behind = self.last_key.as_deref().map_or(first >= smallest, |before| first > before);
+            is_behind && last.as_slice() <= largest
+        });
         if is_next {
-            self.last_key = Some(last.to_vec());
+            self.last_key = Some(last);
         }
         is_next
     }

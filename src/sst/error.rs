@@ -1,9 +1,12 @@
 //! What can go wrong with a table, where, and what was expected there.
 
 use core::fmt;
+use core::ops::{Bound, Range};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::store::FilterProblem;
 
@@ -192,6 +195,18 @@ pub enum TableError {
         /// What is wrong with it.
         source: FilterProblem,
     },
+    /// Data that cannot be read: a data block, or bytes between two that are sound. Only
+    /// [`Table::salvage`](super::Table::salvage) gives it.
+    Missing {
+        /// The bytes in the file.
+        bytes: Range<u64>,
+        /// How many data blocks; `None` where the index is damaged.
+        blocks: Option<u64>,
+        /// No missing key sorts before the first or after the second.
+        keys: (Bound<Bytes>, Bound<Bytes>),
+        /// What is wrong.
+        source: Box<Self>,
+    },
     /// The filter lacks a key that the table holds.
     FalseNegative {
         /// The filter block.
@@ -211,6 +226,11 @@ impl TableError {
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
         matches!(self, Self::Filter { source, .. } | Self::Sidecar { source, .. } if source.is_foreign())
+    }
+
+    /// What is wrong with missing data.
+    pub(crate) fn cause(self) -> Self {
+        if let Self::Missing { source, .. } = self { *source } else { self }
     }
 
     /// Names the file that a failed write was for.
@@ -261,6 +281,17 @@ impl fmt::Display for TableError {
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
             Self::Sidecar { path, source } => write!(f, "{} is not used: {source}", path.display()),
+            Self::Missing { bytes, keys: (lower, upper), source, .. } => {
+                f.write_str("keys")?;
+                for (bound, included, excluded) in [(lower, "from", "after"), (upper, "up to", "and before")] {
+                    match bound {
+                        Bound::Included(key) => write!(f, " {included} {}", shown(key))?,
+                        Bound::Excluded(key) => write!(f, " {excluded} {}", shown(key))?,
+                        Bound::Unbounded => {}
+                    }
+                }
+                write!(f, ", {} bytes at offset {}: {source}", bytes.end - bytes.start, bytes.start)
+            }
             Self::FalseNegative { at, key } => {
                 write!(f, "{at}: expected it to contain every key of the table, got \"absent\" for {}", shown(key))
             }
@@ -272,6 +303,7 @@ impl core::error::Error for TableError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
+            Self::Missing { source, .. } => Some(source),
             Self::Filter { source, .. } | Self::Sidecar { source, .. } => Some(source),
             _ => None,
         }

@@ -19,7 +19,7 @@
 use core::ops::Range;
 
 use super::TableProperties;
-use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::block::{Block, BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
 use crate::codec::{Fields, checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
 use crate::store::FilterPart;
@@ -75,6 +75,11 @@ impl BlockHandle {
     /// Contents and trailer.
     pub(crate) fn bytes(&self) -> u64 {
         self.contents_bytes.saturating_add(BLOCK_TRAILER_BYTES as u64)
+    }
+
+    /// Contents and checksum, of a block that lies inside the file.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.bytes())
     }
 
     /// The first byte behind the block; `None` when no file is that long.
@@ -234,19 +239,18 @@ impl BlockHandles {
 
     /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
-        let (mut properties, mut index) = (None, None);
-        let mut cursor = BlockCursor::new(block);
-        while cursor.advance()? {
-            let slot = match cursor.key() {
-                b"index" => &mut index,
-                b"properties" => &mut properties,
-                other => return Err(block.corrupt("index or properties", shown(other))),
-            };
-            let handle = cursor.value().and_then(BlockHandle::decode);
-            *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", shown(cursor.value().unwrap_or_default())))?);
+        let handle = |name| {
+            let value = block.value_of(name)?;
+            let handle = value.as_deref().and_then(BlockHandle::decode);
+            handle.ok_or_else(|| block.corrupt(format!("a handle of {name}"), shown(&value.unwrap_or_default())))
+        };
+        let (properties, index) = (handle("properties")?, handle("index")?);
+        let (names, last) = block.check_entries()?;
+        if names != 2 {
+            return Err(
+                block.corrupt("index and properties alone", format_args!("{names} names up to {}", shown(&last)))
+            );
         }
-        let properties = properties.ok_or_else(|| block.corrupt("properties", "none"))?;
-        let index = index.ok_or_else(|| block.corrupt("index", "none"))?;
         if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
             let expected = format!("properties and index end to end before offset {}", metaindex.offset);
             return Err(block.corrupt(expected, format_args!("{properties:?}, {index:?}")));

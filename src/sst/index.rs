@@ -44,7 +44,7 @@ impl TableIndex {
     /// Reads an index block. The data blocks it names must lie end to end from the file's first byte, as many and as
     /// long as the properties say, up to the largest key.
     pub(crate) fn decode(block: &Block, properties: &TableProperties) -> Result<Self, TableError> {
-        let smallest = properties.smallest_key().unwrap_or_default();
+        let smallest = properties.filters.key_bounds().map_or(&[][..], |(smallest, _)| smallest);
         let (keys, bounds) = (smallest.to_vec(), vec![0, smallest.len()]);
         let mut index = Self { keys, bounds, handles: Vec::new(), heads: KeyHeads::default() };
         let mut end = 0;
@@ -76,7 +76,7 @@ impl TableIndex {
             return Err(block.corrupt(format!("{blocks} data blocks of {bytes} bytes"), got));
         }
         let last = self.handles.len().checked_sub(1).map(|last| self.last_key(last));
-        let largest = properties.largest_key();
+        let largest = properties.filters.key_bounds().map(|(_, largest)| largest);
         if last != largest {
             let expected = format!("the largest key {} at the end", shown(largest.unwrap_or_default()));
             return Err(block.corrupt(expected, shown(last.unwrap_or_default())));

@@ -6,6 +6,8 @@ use core::ops::Bound;
 use bytes::Bytes;
 
 use super::block::{Block, BlockCursor};
+use super::format::BlockHandle;
+use super::index::DataBlockPlace;
 use super::{Table, TableError};
 use crate::range::KeyRange;
 
@@ -14,12 +16,6 @@ impl Table {
     #[must_use]
     pub fn iter(&self) -> TableIter<'_> {
         self.iter_within(Bytes::new(), Bound::Unbounded)
-    }
-
-    /// The entries from `key` on, which need not be there.
-    #[must_use]
-    pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
-        self.iter_within(Bytes::copy_from_slice(key), Bound::Unbounded)
     }
 
     /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for
@@ -76,7 +72,7 @@ pub struct Entry {
     pub value: Option<Bytes>,
 }
 
-/// The entries of a table in key order; see [`Table::iter`], [`Table::iter_from`] and [`Table::range`].
+/// The entries of a table in key order; see [`Table::iter`] and [`Table::range`].
 ///
 /// Each data block is read once, when the walk comes to it, and past the block cache: a walk over everything would
 /// fill it with blocks that no lookup needs. The first error ends the walk: after an [`Err`] comes [`None`].
@@ -90,7 +86,7 @@ pub struct Entry {
 /// }
 /// let bytes = bytes::Bytes::from(builder.finish()?.0);
 /// let table = Table::open_source(bytes, &ReadOptions::default())?;
-/// let keys: Result<Vec<_>, _> = table.iter_from(b"b").map(|entry| Ok(entry?.key)).collect();
+/// let keys: Result<Vec<_>, _> = table.range(b"b"..).map(|entry| Ok(entry?.key)).collect();
 /// assert_eq!(keys?, [&b"c"[..], b"e"]);
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
@@ -109,7 +105,7 @@ enum State {
     /// On an entry that has been returned, in the data block at `position`.
     InBlock {
         position: usize,
-        cursor: BlockCursor<Block>,
+        block: OpenBlock,
     },
     Done,
 }
@@ -124,13 +120,9 @@ impl TableIter<'_> {
                 let from = from.clone();
                 self.enter(self.table.index()?.position_of(&from), &from)
             }
-            State::InBlock { position, cursor } => {
-                if cursor.advance()? {
-                    return Ok(Some(entry_at(cursor)));
-                }
-                let last_key = self.table.index()?.last_key(*position);
-                if cursor.key() != last_key {
-                    return Err(cursor.block().ends_before(last_key));
+            State::InBlock { position, block } => {
+                if let Some(entry) = block.step()? {
+                    return Ok(Some(entry));
                 }
                 let next = *position + 1;
                 self.enter(next, b"")
@@ -141,20 +133,53 @@ impl TableIter<'_> {
     /// The first entry of the data block at `position`, or the first whose key is not below `from`.
     fn enter(&mut self, position: usize, from: &[u8]) -> Result<Option<Entry>, TableError> {
         let Some(place) = self.table.index()?.place(position) else { return Ok(None) };
-        let mut cursor = BlockCursor::new(self.table.read_data_block(&place)?);
-        let is_on_entry = if from.is_empty() { cursor.advance()? } else { cursor.seek(from)? };
-        if !is_on_entry {
-            return Err(cursor.block().ends_before(place.last_key));
+        let mut block = OpenBlock::read(self.table, &place)?;
+        if !block.cursor.seek(from)? {
+            return Err(block.cursor.block().ends_before(place.last_key));
         }
-        let entry = entry_at(&cursor);
-        self.state = State::InBlock { position, cursor };
+        let entry = block.entry();
+        self.state = State::InBlock { position, block };
         Ok(Some(entry))
     }
 }
 
-/// The entry that a cursor is on.
-pub(super) fn entry_at(cursor: &BlockCursor<Block>) -> Entry {
-    Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() }
+/// A data block that a walk is in.
+#[derive(Debug)]
+pub(super) struct OpenBlock {
+    pub(super) handle: BlockHandle,
+    pub(super) cursor: BlockCursor<Block>,
+    /// By the index.
+    pub(super) last_key: Option<Bytes>,
+}
+
+impl OpenBlock {
+    pub(super) fn read(table: &Table, place: &DataBlockPlace<'_>) -> Result<Self, TableError> {
+        let cursor = BlockCursor::new(table.read_data_block(place)?);
+        Ok(Self { handle: place.handle, cursor, last_key: Some(Bytes::copy_from_slice(place.last_key)) })
+    }
+
+    /// The next entry; `None` behind the last.
+    pub(super) fn step(&mut self) -> Result<Option<Entry>, TableError> {
+        if self.cursor.advance()? {
+            return Ok(Some(self.entry()));
+        }
+        match &self.last_key {
+            Some(last) if self.cursor.key() != &last[..] => Err(self.cursor.block().ends_before(last)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The entry that the walk is on.
+    fn entry(&self) -> Entry {
+        Entry { key: Bytes::copy_from_slice(self.cursor.key()), value: self.cursor.value_bytes() }
+    }
+
+    /// What its contents do not give, although its checksum holds.
+    pub(super) fn rest(self, problem: TableError) -> TableError {
+        let lower = Bound::Excluded(Bytes::copy_from_slice(self.cursor.key()));
+        let keys = (lower, self.last_key.map_or(Bound::Unbounded, Bound::Included));
+        TableError::Missing { bytes: self.handle.range(), blocks: Some(1), keys, source: Box::new(problem) }
+    }
 }
 
 impl Iterator for TableIter<'_> {
@@ -198,7 +223,7 @@ mod tests {
     fn a_block_that_ends_before_the_key_in_the_index_is_an_error() {
         let table = lying_table();
         assert!(matches!(table.get(b"e"), Err(TableError::Corrupt { .. })));
-        assert!(matches!(table.iter_from(b"e").next(), Some(Err(TableError::Corrupt { .. }))));
+        assert!(matches!(table.range(b"e"..).next(), Some(Err(TableError::Corrupt { .. }))));
         assert!(matches!(table.verify(), Err(TableError::Corrupt { .. })));
     }
 
@@ -238,7 +263,7 @@ mod tests {
         let panics = Arc::new(AtomicBool::new(false));
         let source = Panicking { bytes: Bytes::from(builder.finish().unwrap().0), panics: panics.clone() };
         let table = Table::open_source(source, &ReadOptions::default()).unwrap();
-        let mut walk = table.iter_from(b"d");
+        let mut walk = table.range(b"d"..);
         panics.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| walk.next().is_some())).is_err());
         let keys: Vec<Bytes> = walk.map(|entry| entry.unwrap().key).collect();

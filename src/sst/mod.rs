@@ -103,7 +103,6 @@ pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use iter::{Entry, TableIter};
 pub use options::{ReadOptions, TableOptions};
 pub use properties::TableProperties;
-pub use salvage::MissingData;
 pub use set::{TableSet, TableSnapshot};
 pub use stats::TableStats;
 pub use table::Table;

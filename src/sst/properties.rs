@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::TableError;
-use super::block::{Block, BlockBuilder, BlockCursor};
+use super::block::{Block, BlockBuilder};
 use crate::store::FilterMetadata;
 
 /// The properties of a table.
@@ -41,18 +43,6 @@ pub struct TableProperties {
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
 
 impl TableProperties {
-    /// The first key; `None` in a table of no entries.
-    #[must_use]
-    pub fn smallest_key(&self) -> Option<&[u8]> {
-        self.filters.key_bounds().map(|(smallest, _)| smallest)
-    }
-
-    /// The last key; `None` in a table of no entries.
-    #[must_use]
-    pub fn largest_key(&self) -> Option<&[u8]> {
-        self.filters.key_bounds().map(|(_, largest)| largest)
-    }
-
     /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
     pub(super) fn encode(&self) -> BlockBuilder {
         let number = |number: u64| Some(number.to_le_bytes().to_vec());
@@ -82,26 +72,37 @@ impl TableProperties {
 
     /// Reads a properties block, and checks that its values are possible. Unknown names are ignored.
     pub(super) fn decode(block: &Block) -> Result<Self, TableError> {
-        let mut values = NamedValues { cursor: BlockCursor::new(block), is_on_entry: false };
-        values.advance()?;
-        // Taken in the order of their names.
-        let properties = Self {
-            block_bytes: values.number("block-bytes")?,
-            data_blocks: values.number("data-blocks")?,
-            data_bytes: values.number("data-bytes")?,
-            entries: values.number("entries")?,
-            filter_policy: values.text("filter-policy")?,
-            filters: values.filters("filters")?.into(),
-            level: values.level("level")?,
-            range_filter_missing: values.text("range-missing")?,
-            raw_key_bytes: values.number("raw-key-bytes")?,
-            raw_value_bytes: values.number("raw-value-bytes")?,
-            restart_interval: values.number("restart-interval")?,
-            tombstones: values.number("tombstones")?,
+        block.check_entries()?;
+        let corrupt = |expected, value: Option<Bytes>| {
+            block.corrupt(expected, value.map_or_else(|| "none".to_owned(), |value| format!("{} bytes", value.len())))
         };
-        while values.is_on_entry {
-            values.advance()?;
-        }
+        let number = |name| {
+            let value = block.value_of(name)?;
+            let number = value.as_deref().and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+            number.ok_or_else(|| corrupt(format!("{name} of 8 bytes"), value))
+        };
+        let text = |name| {
+            let value = block.value_of(name)?;
+            let text = value.as_deref().map(|bytes| core::str::from_utf8(bytes).map(str::to_owned));
+            text.transpose().map_err(|_| corrupt(format!("{name} in UTF-8"), value))
+        };
+        let level = block.value_of("level")?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        let filters = block.value_of("filters")?.ok_or_else(|| corrupt("filters".to_owned(), None))?;
+        let filters = FilterMetadata::decode_covered(&filters);
+        let properties = Self {
+            entries: number("entries")?,
+            tombstones: number("tombstones")?,
+            raw_key_bytes: number("raw-key-bytes")?,
+            raw_value_bytes: number("raw-value-bytes")?,
+            data_blocks: number("data-blocks")?,
+            data_bytes: number("data-bytes")?,
+            block_bytes: number("block-bytes")?,
+            restart_interval: number("restart-interval")?,
+            level: level.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()),
+            filter_policy: text("filter-policy")?,
+            range_filter_missing: text("range-missing")?,
+            filters: filters.map_err(|problem| block.corrupt("filters, sound", problem))?.into(),
+        };
         properties.check(block)?;
         Ok(properties)
     }
@@ -116,7 +117,7 @@ impl TableProperties {
 
     fn check(&self, block: &Block) -> Result<(), TableError> {
         let is_empty = self.entries == 0;
-        if self.smallest_key().is_none() != is_empty {
+        if self.filters.key_bounds().is_none() != is_empty {
             return Err(block.corrupt("a smallest and a largest key if there are entries, else neither", self.entries));
         }
         if self.tombstones > self.entries || self.data_blocks > self.entries || (self.data_blocks == 0) != is_empty {
@@ -124,62 +125,6 @@ impl TableProperties {
             return Err(block.corrupt(format!("counts that {} entries allow", self.entries), got));
         }
         Ok(())
-    }
-}
-
-/// Takes the values of a block in the order of their names.
-///
-/// Other names are passed over and never copied: key sharing makes long names cheap to claim, and many short ones would
-/// take ten times their bytes in memory.
-struct NamedValues<'a> {
-    cursor: BlockCursor<&'a Block>,
-    is_on_entry: bool,
-}
-
-impl NamedValues<'_> {
-    fn advance(&mut self) -> Result<(), TableError> {
-        self.is_on_entry = self.cursor.advance()?;
-        if self.is_on_entry && self.cursor.value().is_none() {
-            return Err(self.cursor.block().corrupt("a property's value", "a tombstone"));
-        }
-        Ok(())
-    }
-
-    /// The value of `name`, which comes after all names taken before.
-    fn value(&mut self, name: &str) -> Result<Option<&[u8]>, TableError> {
-        while self.is_on_entry && self.cursor.key() < name.as_bytes() {
-            self.advance()?;
-        }
-        let is_found = self.is_on_entry && self.cursor.key() == name.as_bytes();
-        Ok(if is_found { self.cursor.value() } else { None })
-    }
-
-    /// A level is for information: one that no engine has is as good as none.
-    fn level(&mut self, name: &str) -> Result<Option<u32>, TableError> {
-        let bytes = self.value(name)?.and_then(|bytes| bytes.try_into().ok());
-        Ok(bytes.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()))
-    }
-
-    fn number(&mut self, name: &str) -> Result<u64, TableError> {
-        let number = self.value(name)?.and_then(|bytes| bytes.try_into().ok());
-        number.map(u64::from_le_bytes).ok_or_else(|| self.missing(format!("{name} of 8 bytes")))
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, TableError> {
-        let text = self.value(name)?.map(|bytes| core::str::from_utf8(bytes).map(str::to_owned));
-        text.transpose().map_err(|_| self.missing(format!("{name} in UTF-8")))
-    }
-
-    fn filters(&mut self, name: &str) -> Result<FilterMetadata, TableError> {
-        let decoded = self.value(name)?.map(FilterMetadata::decode_covered);
-        let decoded = decoded.ok_or_else(|| self.missing(name.to_owned()))?;
-        decoded.map_err(|problem| self.cursor.block().corrupt(format!("{name}, sound"), problem))
-    }
-
-    fn missing(&self, expected: String) -> TableError {
-        let got = self.cursor.value().filter(|_| self.is_on_entry);
-        let got = got.map_or_else(|| "none".to_owned(), |value| format!("{} bytes", value.len()));
-        self.cursor.block().corrupt(expected, got)
     }
 }
 

@@ -133,7 +133,7 @@ impl Table {
                 }
                 Err(missing) => {
                     is_whole = false;
-                    damage.push(missing.problem);
+                    damage.push(missing.cause());
                 }
             }
         }

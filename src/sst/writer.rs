@@ -1,6 +1,6 @@
 //! Writing a table file: all of it, or nothing that looks like one.
 
-use std::io::{self, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct TableWriter {
-    builder: TableBuilder<BufferedFile>,
+    builder: TableBuilder<BufWriter<Box<dyn WritableFile>>>,
     files: Arc<dyn FileSystem>,
     path: PathBuf,
 }
@@ -54,7 +54,7 @@ impl TableWriter {
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
         let (path, file) = create_beside(files.as_ref(), path)?;
-        let builder = TableBuilder::new(BufferedFile { file, bytes: Vec::new() }, options)?;
+        let builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
         Ok(Self { builder, files, path })
     }
 
@@ -97,8 +97,8 @@ impl TableWriter {
     /// may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
-        let (BufferedFile { file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
-        publish(files.as_ref(), file, &path)?;
+        let (flushed, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
+        publish(files.as_ref(), flushed.into_parts().0, &path)?;
         summary.path = Some(path);
         Ok(summary)
     }
@@ -125,91 +125,17 @@ pub(crate) fn publish(files: &dyn FileSystem, mut file: Box<dyn WritableFile>, p
     files.sync_directory(directory_of(path)).map_err(io_error("syncing the directory of", Some(path)))
 }
 
-/// Collects small writes into large ones. Unlike a `BufWriter`, it writes nothing when it is dropped: after a failure
-/// the file is of no use.
-#[derive(Debug)]
-struct BufferedFile {
-    file: Box<dyn WritableFile>,
-    bytes: Vec<u8>,
-}
-
-impl BufferedFile {
-    fn write_buffer(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.bytes)?;
-        self.bytes.clear();
-        Ok(())
-    }
-}
-
-impl Write for BufferedFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > WRITE_BUFFER_BYTES {
-            self.write_buffer()?;
-        }
-        if bytes.len() >= WRITE_BUFFER_BYTES {
-            return self.file.write(bytes);
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.write_buffer()?;
-        self.file.flush()
-    }
-}
-
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[test]
     fn a_bare_file_name_lies_in_the_current_directory() {
         assert_eq!(directory_of(Path::new("7.sst")), Path::new("."));
         assert_eq!(directory_of(Path::new("/db/7.sst")), Path::new("/db"));
-    }
-
-    /// Notes the length of each write.
-    #[derive(Debug)]
-    struct Noting(Arc<Mutex<Vec<usize>>>);
-
-    impl Write for Noting {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().push(bytes.len());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl WritableFile for Noting {
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn persist(self: Box<Self>, _: &Path) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn small_writes_are_collected_until_the_buffer_is_full_and_a_large_one_is_passed_on() {
-        let writes = Arc::default();
-        let mut file = BufferedFile { file: Box::new(Noting(Arc::clone(&writes))), bytes: Vec::new() };
-        let (all, quarter) = (vec![7; WRITE_BUFFER_BYTES], WRITE_BUFFER_BYTES / 4);
-        (0..5).for_each(|_| file.write_all(&all[..quarter]).unwrap());
-        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES], "the fifth quarter finds no room");
-        file.write_all(&all).unwrap();
-        file.write_all(&all[..10]).unwrap();
-        file.flush().unwrap();
-        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES, quarter, WRITE_BUFFER_BYTES, 10]);
     }
 }

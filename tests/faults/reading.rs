@@ -52,7 +52,7 @@ fn read_all(options: &ReadOptions, expected: &Entries, fault: Fault) {
         }
     }
     let from = &expected[expected.len() / 2].0;
-    let walk = || table.iter_from(from).map(|entry| Ok(entry?.key)).collect::<Result<Vec<_>, TableError>>();
+    let walk = || table.range(from..).map(|entry| Ok(entry?.key)).collect::<Result<Vec<_>, TableError>>();
     let walked = at_most_one_error(PATH, fault, walk);
     assert_eq!(walked.len(), expected.len() - expected.len() / 2);
     assert_eq!(&at_most_one_error(PATH, fault, || contents(&table)), expected);

@@ -431,7 +431,7 @@ fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_
                 walk(&table).1,
                 table.get(&last).map(drop),
                 table.verify().map(drop),
-                table.iter_from(&last).next().unwrap().map(drop),
+                table.range(&last[..]..).next().unwrap().map(drop),
             ];
             for refused in refused {
                 let message = refused.unwrap_err().to_string();

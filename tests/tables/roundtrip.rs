@@ -54,7 +54,7 @@ fn assert_same(table: &Table, model: &Model) {
         for probe in [key, &after, before] {
             assert_eq!(table.get(probe).unwrap(), expected(model, probe), "{probe:?}");
             let next = model.range::<[u8], _>((Bound::Included(probe), Bound::Unbounded)).next();
-            let found = table.iter_from(probe).next().map(|entry| entry.unwrap().key.to_vec());
+            let found = table.range(probe..).next().map(|entry| entry.unwrap().key.to_vec());
             assert_eq!(found.as_ref(), next.map(|(key, _)| key), "{probe:?}");
         }
     }
@@ -91,8 +91,8 @@ fn a_table_of_no_entries_is_a_table() {
     for options in [TableOptions::default(), TableOptions::default().without_filter()] {
         let table = open(&Model::new(), &options);
         assert_eq!(table.get(b"").unwrap(), Lookup::Absent);
-        assert!(table.iter().next().is_none() && table.iter_from(b"k").next().is_none());
-        assert_eq!((table.verify().unwrap().entries, table.properties().smallest_key()), (0, None));
+        assert!(table.iter().next().is_none() && table.range(b"k"..).next().is_none());
+        assert_eq!((table.verify().unwrap().entries, table.properties().filters.key_bounds()), (0, None));
         assert!(table.region(TablePart::Data).is_none());
     }
 }

@@ -63,10 +63,10 @@ impl Salvaged {
                     assert!(is_behind, "keys ascend");
                     salvaged.entries.insert(entry.key.to_vec(), entry.value.map(|value| value.to_vec()));
                 }
-                Err(missing) => {
-                    let place = missing.offset..missing.offset + missing.bytes;
-                    salvaged.missing.push((missing.lower, missing.upper, place, missing.blocks));
+                Err(TableError::Missing { bytes, blocks, keys: (lower, upper), .. }) => {
+                    salvaged.missing.push((lower, upper, bytes, blocks));
                 }
+                Err(other) => panic!("{other}"),
             }
         }
         salvaged

@@ -454,8 +454,8 @@ impl Properties {
             ("data_bytes", number(properties.data_bytes)),
             ("block_bytes", number(properties.block_bytes)),
             ("restart_interval", number(properties.restart_interval)),
-            ("smallest_key", text(properties.smallest_key())),
-            ("largest_key", text(properties.largest_key())),
+            ("smallest_key", text(properties.filters.key_bounds().map(|(smallest, _)| smallest))),
+            ("largest_key", text(properties.filters.key_bounds().map(|(_, largest)| largest))),
             (
                 "level",
                 (

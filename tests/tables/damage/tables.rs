@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::FilterPolicy;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions, TablePart};
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -197,10 +197,11 @@ fn salvage_is_right(table: &Table, root: &Subject, what: &str) {
                 let (key, value) = left.next().unwrap();
                 assert_eq!((&entry.key[..], entry.value.as_deref()), (&key[..], value.as_deref()), "{what}: salvaged");
             }
-            Err(missing) => {
-                let (lower, upper) = (missing.lower.map(|key| key.to_vec()), missing.upper.map(|key| key.to_vec()));
+            Err(TableError::Missing { keys: (lower, upper), .. }) => {
+                let (lower, upper) = (lower.map(|key| key.to_vec()), upper.map(|key| key.to_vec()));
                 while left.next_if(|(key, _)| (lower.clone(), upper.clone()).contains(*key)).is_some() {}
             }
+            Err(other) => panic!("{what}: {other}"),
         }
     }
     assert_eq!(left.next(), None, "{what}: neither salvaged nor missing");

@@ -270,7 +270,7 @@ impl Store {
         let from = if random.one_in(4) { vec![] } else { self.any_key(random) };
         let mut newest = self.memtable.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
         for (file, table) in self.files.iter().zip(self.tables()) {
-            let walked: Entries = read_all(table.iter_from(&from)).collect();
+            let walked: Entries = read_all(table.range(from.as_slice()..)).collect();
             assert!(walked.iter().eq(file.entries.range(from.clone()..)), "from {}", from.escape_ascii());
             if from.is_empty() {
                 assert!(read_all(table.iter()).eq(walked.clone()));
