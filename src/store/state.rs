@@ -160,7 +160,7 @@ impl FileState {
         let ranges = reader.range_extractor.as_ref();
         let of_points =
             metadata.extractors.iter().flat_map(|named| reader.parts.extractors().map(move |own| (own, named)));
-        let of_ranges = metadata.range_extractor.iter().flat_map(|named| ranges.map(|own| (own, named)));
+        let of_ranges = metadata.range_extractor.iter().filter_map(|named| ranges.map(|own| (own, named)));
         let has_changed = |(own, (name, check)): (&Arc<dyn KeyExtractor>, &(String, u32))| {
             own.name() == name && check_of_extractor(&**own, &known) != *check
         };
