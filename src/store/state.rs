@@ -112,14 +112,13 @@ impl FileState {
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
-        let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
-            checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
-        };
-        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
-        state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
-        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        let usable =
+            |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
+        state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points(shared)));
+        state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
+        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map_or(0, |section| section.bytes));
         // One that cannot be used counts that.
-        units.range_counters = ranges.map(|_| Box::new(FilterCounters::new()));
+        units.range_counters = ranges.map(|_| Box::new(FilterCounters::default()));
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
