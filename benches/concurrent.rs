@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom, WordLayout};
+use sstfilter::{DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 
 /// Eight bits per key in 256 KiB.
 const KEYS: u64 = 1 << 18;
@@ -19,46 +19,46 @@ fn hashes(set: u64) -> Vec<KeyHash> {
     (0..KEYS).map(|number| KeyHash::mix(set << 32 | number)).collect()
 }
 
-fn empty(layout: WordLayout) -> RegisterBlockedBloom {
-    RegisterBlockedBloom::with_shape(HashIdentity::default(), 256 << 10, layout).expect("memory for 256 KiB")
+fn empty(bits: u8) -> RegisterBlockedBloom {
+    RegisterBlockedBloom::with_shape(HashIdentity::default(), 256 << 10, bits).expect("memory for 256 KiB")
 }
 
-fn filled(layout: WordLayout, hashes: &[KeyHash]) -> RegisterBlockedBloom {
-    let filter = empty(layout);
+fn filled(bits: u8, hashes: &[KeyHash]) -> RegisterBlockedBloom {
+    let filter = empty(bits);
     filter.insert_all(hashes);
     filter
 }
 
 fn one_thread(criterion: &mut Criterion) {
     let (present, absent) = (hashes(0), hashes(1));
-    for layout in WordLayout::ALL {
-        let mut group = criterion.benchmark_group(format!("register-blocked bloom, {layout}"));
+    for bits in [2, 3, 4] {
+        let mut group = criterion.benchmark_group(format!("register-blocked bloom, {bits} bits in 64"));
         group.throughput(Throughput::Elements(KEYS)).sample_size(20);
-        inserts(&mut group, layout, &present);
-        probes(&mut group, layout, &present, &absent);
+        inserts(&mut group, bits, &present);
+        probes(&mut group, bits, &present, &absent);
     }
 }
 
-fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash]) {
-    let all = filled(layout, present);
+fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, bits: u8, present: &[KeyHash]) {
+    let all = filled(bits, present);
     let one_by_one = |filter: &RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert(hash)).count();
     group.bench_function("insert, new", |bencher| {
-        bencher.iter_batched_ref(|| empty(layout), |filter| one_by_one(filter), BatchSize::LargeInput);
+        bencher.iter_batched_ref(|| empty(bits), |filter| one_by_one(filter), BatchSize::LargeInput);
     });
     group.bench_function("insert, present", |bencher| bencher.iter(|| one_by_one(black_box(&all))));
     group.bench_function("batch insert, new", |bencher| {
-        bencher.iter_batched_ref(|| empty(layout), |filter| filter.insert_all(present), BatchSize::LargeInput);
+        bencher.iter_batched_ref(|| empty(bits), |filter| filter.insert_all(present), BatchSize::LargeInput);
     });
     group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_all(black_box(present))));
     group.bench_function("insert, exclusive", |bencher| {
         let exclusive =
             |filter: &mut RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
-        bencher.iter_batched_ref(|| empty(layout), exclusive, BatchSize::LargeInput);
+        bencher.iter_batched_ref(|| empty(bits), exclusive, BatchSize::LargeInput);
     });
 }
 
-fn probes(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash], absent: &[KeyHash]) {
-    let filter = filled(layout, present);
+fn probes(group: &mut BenchmarkGroup<'_, WallTime>, bits: u8, present: &[KeyHash], absent: &[KeyHash]) {
+    let filter = filled(bits, present);
     let mut hits = MatchBitmap::default();
     for (name, hashes) in [("hit", present), ("miss", absent)] {
         group.bench_function(name, |bencher| {
@@ -80,18 +80,18 @@ fn two_threads(criterion: &mut Criterion) {
     let (one, other) = (hashes(0), hashes(1));
     let mut group = criterion.benchmark_group("register-blocked bloom, two threads");
     group.throughput(Throughput::Elements(2 * KEYS)).sample_size(20);
-    let layout = WordLayout::default();
+    let bits = 2;
     let insert = |filter: &RegisterBlockedBloom, hashes: &[KeyHash]| filter.insert_all(hashes);
     let contains = |filter: &RegisterBlockedBloom, hashes: &[KeyHash]| {
         hashes.iter().map(|&hash| u64::from(filter.contains(hash))).sum::<u64>()
     };
-    let full = filled(layout, &one);
+    let full = filled(bits, &one);
     full.insert_all(&other);
     group.bench_function("insert, new, different keys", |bencher| {
-        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(layout), [&one, &other], insert)).sum());
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(bits), [&one, &other], insert)).sum());
     });
     group.bench_function("insert, new, the same keys", |bencher| {
-        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(layout), [&one, &one], insert)).sum());
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(bits), [&one, &one], insert)).sum());
     });
     group.bench_function("insert, present", |bencher| {
         bencher.iter_custom(|turns| (0..turns).map(|_| together(&full, [&one, &other], insert)).sum());

@@ -9,10 +9,10 @@
 
 use std::error::Error;
 
-use sstfilter::kind::{BuildFailure, EncodedShape, ShapeFields, UserKind};
+use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, FileId, FilterBlock, FilterKind, FilterReader, KeyHash, KeyHasher, KindPolicy,
-    KindRegistry, LoadContext,
+    BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash, KeyHasher,
+    KindPolicy, KindRegistry, LoadContext,
 };
 
 /// The configured kind: there is nothing to configure. A block records one parameter, the number of fingerprints.
@@ -44,13 +44,13 @@ impl UserKind for SortedList {
         "sorted-list"
     }
 
-    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure> {
-        let fingerprints = u32::try_from(keys).map_err(|_| BuildFailure::TooManyKeys)?;
+    fn plan(&self, keys: u64) -> Result<EncodedShape, FallbackReason> {
+        let fingerprints = u32::try_from(keys).map_err(|_| FallbackReason::TooManyKeys)?;
         Ok(EncodedShape::new(&[fingerprints], payload_bytes(fingerprints)))
     }
 
     /// The hashes come distinct and ascending.
-    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure> {
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason> {
         let mut bytes: Vec<u8> = hashes.iter().flat_map(|&hash| fingerprint(hash).to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         Ok((*plan, bytes))
@@ -68,8 +68,8 @@ impl UserKind for SortedList {
         shape.keys as f64 / 2.0_f64.powi(32)
     }
 
-    fn describe(&self, shape: &EncodedShape) -> ShapeFields {
-        ShapeFields::default().with("fingerprints", fingerprints(shape))
+    fn describe(&self, shape: &EncodedShape) -> Vec<(&'static str, String)> {
+        vec![("fingerprints", fingerprints(shape).to_string())]
     }
 
     fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let block = FilterBlock::open_unverified_with_kinds(&bytes, &kinds)?;
     block.verify()?;
     let name = kinds.name(block.info().kind).unwrap_or("unknown");
-    println!("kind {name}: {} keys, {}", block.info().keys, block.info().shape);
+    println!("kind {name}: {} keys, {:?}", block.info().keys, block.info().shape);
 
     // A reader without the registry, and one of a damaged block, get "may be present" for every key.
     let unknown = FilterReader::load(bytes.clone(), LoadContext::new(&hasher).with_file_id(file));

@@ -130,11 +130,9 @@ pub mod kind {
 
     pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
     pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
-    pub use crate::filter::capabilities::{Capabilities, Updates, Writers};
     pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
-    pub use crate::filter::kind::BuildFailure;
+    pub use crate::filter::kind::Updates;
     pub use crate::filter::ribbon::kind::RibbonKind;
-    pub use crate::filter::shape::ShapeFields;
     pub use crate::filter::user::UserKind;
     pub use crate::policy::Plan;
     pub use crate::policy::kinds::{KindEntry, all};
@@ -161,7 +159,6 @@ pub use filter::binary_fuse::shape::FuseArity;
 pub use filter::counting_bloom::filter::CountingBloom;
 pub use filter::cuckoo::filter::CuckooFilter;
 pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;
-pub use filter::register_blocked_bloom::layout::WordLayout;
 pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
@@ -169,8 +166,7 @@ pub use hash::{
 };
 pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    KindPolicy,
+    AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
 };
 pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

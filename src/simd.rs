@@ -10,6 +10,8 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
+#[cfg(target_arch = "x86_64")]
+use std::arch::is_x86_feature_detected;
 
 use crate::error::ConfigError;
 
@@ -35,6 +37,28 @@ pub enum InstructionSet {
     Neon = 4,
 }
 
+/// Whether `$has` holds for each extension of the set.
+macro_rules! avx2 {
+    ($has:ident) => {
+        $has!("avx2") && $has!("bmi1") && $has!("bmi2") && $has!("lzcnt") && $has!("popcnt")
+    };
+}
+
+/// Each extension is asked for separately: AVX-512 F does not imply the others.
+macro_rules! avx512 {
+    ($has:ident) => {
+        avx2!($has)
+            && ($has!("avx512f") && $has!("avx512bw") && $has!("avx512dq") && $has!("avx512vl"))
+            && ($has!("avx512vbmi") && $has!("avx512vpopcntdq") && $has!("gfni"))
+    };
+}
+
+macro_rules! is_compiled_for {
+    ($extension:literal) => {
+        cfg!(all(target_arch = "x86_64", target_feature = $extension))
+    };
+}
+
 /// From the slowest to the fastest.
 const ALL: [InstructionSet; 4] =
     [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
@@ -50,9 +74,9 @@ impl InstructionSet {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => has_avx2(),
+            Self::Avx2 => avx2!(is_x86_feature_detected),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => has_avx512(),
+            Self::Avx512 => avx512!(is_x86_feature_detected),
             #[allow(unreachable_patterns, reason = "the sets of other architectures, if any are left")]
             _ => false,
         }
@@ -87,40 +111,10 @@ impl fmt::Display for InstructionSet {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn has_avx2() -> bool {
-    use std::arch::is_x86_feature_detected as has;
-    has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
-}
-
-/// Each extension is detected separately: AVX-512 F does not imply the others.
-#[cfg(target_arch = "x86_64")]
-fn has_avx512() -> bool {
-    use std::arch::is_x86_feature_detected as has;
-    let has_base = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
-    has_avx2() && has_base && has!("avx512vbmi") && has!("avx512vpopcntdq") && has!("gfni")
-}
-
 /// The set that the crate is compiled for, if the target has one. Every 64-bit ARM has NEON.
-pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
-    target_arch = "x86_64",
-    target_feature = "avx512f",
-    target_feature = "avx512bw",
-    target_feature = "avx512dq",
-    target_feature = "avx512vl",
-    target_feature = "avx512vpopcntdq",
-    target_feature = "avx512vbmi",
-    target_feature = "gfni"
-)) {
+pub(crate) const COMPILED: Option<InstructionSet> = if avx512!(is_compiled_for) {
     Some(InstructionSet::Avx512)
-} else if cfg!(all(
-    target_arch = "x86_64",
-    target_feature = "avx2",
-    target_feature = "bmi1",
-    target_feature = "bmi2",
-    target_feature = "lzcnt",
-    target_feature = "popcnt"
-)) {
+} else if avx2!(is_compiled_for) {
     Some(InstructionSet::Avx2)
 } else if cfg!(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")) {
     Some(InstructionSet::Neon)

@@ -5,7 +5,7 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
 
 /// The policies measured, by name: about 1 % false positives, or 0.4 % of those with fingerprints.
 pub(crate) fn policies() -> Vec<(&'static str, KindPolicy)> {
-    let for_files = kind::all().iter().filter(|entry| entry.capabilities.updates < Updates::InsertAndRemove);
+    let for_files = kind::all().iter().filter(|entry| entry.updates < Updates::InsertAndRemove);
     let policy = |entry: &'static KindEntry| {
         let sizing = match entry.name {
             "bloom" | "standard-bloom" => BitsPerKey::TEN.into(),

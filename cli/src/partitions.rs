@@ -44,7 +44,7 @@ impl<'a> Partitions<'a> {
 
     /// The partitions that `read` gives.
     fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, BlockError>) -> Self {
-        let block = |number| index.block_place(number).and_then(&read);
+        let block = |number| index.block_range(number).and_then(&read);
         // Whatever comes of it, every partition says so that is opened.
         let _ = index.check_known_keys(block);
         let open = |number| block(number).and_then(|block| index.open(number, block));
@@ -65,9 +65,9 @@ impl<'a> Partitions<'a> {
         if !self.index.has_whole_keys() {
             return true;
         }
-        let place = self.index.place(key, hash);
-        let block = self.blocks.get(place.number as usize).and_then(|block| block.as_ref().ok());
-        block.is_none_or(|block| block.may_contain(place.hash))
+        let (number, hash) = self.index.place(key, hash);
+        let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
+        block.is_none_or(|block| block.may_contain(hash))
     }
 
     /// The partitions that should have a filter and have none that can be used.
@@ -139,7 +139,7 @@ impl Container {
         }
         let mut end = 0;
         for number in 0..self.index.partitions() {
-            let (block, aux) = (self.index.block_place(number)?, self.index.aux_place(number)?);
+            let (block, aux) = (self.index.block_range(number)?, self.index.aux_range(number)?);
             if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
                 return Err(BlockError::Field { field, expected, got: end + at as u64 });
@@ -185,8 +185,8 @@ pub(crate) struct PartitionFields {
     top_index_bytes: u64,
     /// Of `bytes`.
     top_index_share: f64,
-    smallest_partition_bytes: u32,
-    largest_partition_bytes: u32,
+    smallest_partition_bytes: u64,
+    largest_partition_bytes: u64,
     bits_per_key: f64,
     /// Mean over the partitions, weighted by their keys. Those of partitions that cannot be used are all positives.
     pub(crate) expected_fpr: f64,
@@ -222,7 +222,7 @@ impl PartitionFields {
         let Partitions { index, blocks } = partitions;
         let (keys, bytes, partition_bytes) = (index.keys(), index.container_bytes(), index.partition_bytes());
         let top_index_bytes = bytes - partition_bytes;
-        let lengths = || index.entries().map(|entry| entry.block_bytes);
+        let lengths = || lengths(index);
         Self {
             partitions: index.partitions(),
             cut: match index.cut() {
@@ -283,9 +283,14 @@ fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) ->
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 
+/// The length of each partition's block, in order.
+fn lengths(index: &PartitionIndex) -> impl Iterator<Item = u64> {
+    (0..index.partitions()).map(|number| index.block_range(number).map_or(0, |range| range.end - range.start))
+}
+
 fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) -> Vec<KindPartitions> {
     let mut kinds: Vec<KindPartitions> = Vec::new();
-    for (block, entry) in blocks.iter().zip(index.entries()) {
+    for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
             Ok(info) => {
                 let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
@@ -300,7 +305,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError
         });
         kinds[known].partitions += 1;
         kinds[known].keys += keys;
-        kinds[known].bytes += u64::from(entry.block_bytes);
+        kinds[known].bytes += bytes;
     }
     kinds
 }

@@ -45,12 +45,12 @@ fn open(bytes: &[u8], hasher: &KeyHasher) {
 
 /// Everything that can be done with a filter that was opened from untrusted bytes. The keys are made of `bytes`.
 pub(crate) fn probe(filter: &Container, bytes: &[u8], hasher: &KeyHasher) {
-    let _ = (filter.verify(), filter.problems().len(), filter.index.entries().count());
+    let _ = (filter.verify(), filter.problems().len(), filter.index.lower_bound(filter.index.partitions()));
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
     assert!(filter.index.memory_bytes() <= 8 * bytes.len() + 512, "an index larger than its bytes explain");
     for key in bytes.chunks(7).take(50) {
-        let place = filter.index.place(key, hasher.hash(key));
-        assert_eq!(place.number < filter.index.partitions(), filter.index.has_whole_keys());
+        let (number, _) = filter.index.place(key, hasher.hash(key));
+        assert_eq!(number < filter.index.partitions(), filter.index.has_whole_keys());
         let _ = filter.may_contain(key, hasher.hash(key));
         let prefix = parts.prefix(hasher, key);
         match filter.index.places_with_prefix(&prefix) {
@@ -72,12 +72,11 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
     let mut builder = PartitionedBuilder::new(policy.shared(), &context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    let mut built = builder.finish();
-    for number in 0..built.partitions().min(aux.into()) {
-        built.set_aux(number, &vec![aux; usize::from(aux)]).expect("a partition that exists");
-    }
-    let bytes = built.report().block_bytes;
-    let Some(mut container) = built.seal().map(|container| container.to_vec()) else { return Ok(()) };
+    let built = builder.finish_with_aux(|number, _, _| {
+        vec![aux; if number < aux.into() { aux.into() } else { 0 }]
+    });
+    let bytes = built.report.block_bytes;
+    let Some(mut container) = built.block.map(|container| container.to_vec()) else { return Ok(()) };
     assert_eq!(container.len() as u64, bytes);
     let known: Vec<&[u8]> = keys.first().into_iter().chain(keys.last()).map(Vec::as_slice).collect();
     let context = LoadContext::new(&hasher).with_known_keys(&known);

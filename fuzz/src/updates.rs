@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arbitrary::{Result, Unstructured};
 use sstfilter::{
     CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterError, FilterKind, HashIdentity, KeyHash,
-    MatchBitmap, RegisterBlockedBloom, StandardBloom, WordLayout,
+    MatchBitmap, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::pick;
@@ -54,8 +54,8 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
             Err(_) => Ok(()),
         },
         1 => {
-            let (layout, bytes) = (*input.choose(&WordLayout::ALL)?, 64 << input.int_in_range(0..=10)?);
-            let filter = RegisterBlockedBloom::with_shape(identity, bytes, layout).expect("a power of two");
+            let (probes, bytes) = (*input.choose(&[2, 3, 4])?, 64 << input.int_in_range(0..=10)?);
+            let filter = RegisterBlockedBloom::with_shape(identity, bytes, probes).expect("a power of two");
             steps(input, filter, merge_register_blocked)
         }
         2 => match counting(input, identity)? {
@@ -194,7 +194,7 @@ fn merge_standard(filter: &mut StandardBloom, held: &mut Multiset, keys: &[KeyHa
 fn merge_register_blocked(filter: &mut RegisterBlockedBloom, held: &mut Multiset, keys: &[KeyHash]) {
     let (shared, merged) = keys.split_at(keys.len() / 2);
     shared.iter().for_each(|&hash| _ = filter.insert(hash));
-    let other = RegisterBlockedBloom::with_shape(filter.hash_identity(), filter.bytes(), filter.layout());
+    let other = RegisterBlockedBloom::with_shape(filter.hash_identity(), filter.bytes(), filter.probes());
     let other = other.expect("the same shape");
     other.insert_all(merged);
     filter.union(&other).expect("the same shape");

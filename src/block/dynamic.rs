@@ -50,7 +50,7 @@ use crate::stats::FilterHealth;
 pub trait DynamicFilter: Dynamic {
     /// The kind of its blocks.
     fn kind(&self) -> FilterKind {
-        self.block_kind()
+        self.contents().kind()
     }
 
     /// The hash of its keys.
@@ -64,16 +64,16 @@ pub trait DynamicFilter: Dynamic {
     ///
     /// [`FilterError::Full`] when a [`CuckooFilter`] has no slot for the key; the filter is then unchanged.
     fn try_insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert_or_fail(hash)
+        self.insert_or_fail(&[hash])
     }
 
-    /// Inserts many keys in order. In large filters this is faster than one by one.
+    /// Inserts many keys in order. In large filters it can be faster than one by one.
     ///
     /// # Errors
     ///
     /// [`FilterError::Full`] at the first key that a [`CuckooFilter`] has no slot for; the keys before it are inserted.
     fn try_insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all_or_fail(hashes)
+        self.insert_or_fail(hashes)
     }
 
     /// Whether the key may have been inserted; `false` is certain.
@@ -95,22 +95,22 @@ pub trait DynamicFilter: Dynamic {
 
     /// Removes all keys.
     fn clear(&mut self) {
-        self.clear_contents();
+        self.contents_mut().clear();
     }
 
     /// How full the filter is, and the resulting false positive rate. Reads the whole payload of a Bloom filter.
     fn health(&self) -> FilterHealth {
-        self.measure_health()
+        self.contents().health()
     }
 
     /// The expected false positive rate once the filter has `keys` distinct keys.
     fn expected_fpr(&self, keys: u64) -> f64 {
-        self.contents().expected_fpr(keys)
+        self.contents().shape().expected_fpr(keys)
     }
 
     /// The size of the block that [`to_block`](Self::to_block) returns.
     fn block_bytes(&self) -> u64 {
-        self.contents().encode_shape(0).block_bytes()
+        self.contents().shape().block_bytes()
     }
 
     /// Writes the filter's present contents as an unbound block ([`FilterBlock::bound_to`] binds it).
@@ -120,11 +120,11 @@ pub trait DynamicFilter: Dynamic {
     /// [`FilterError::NoMemory`] when allocation fails.
     fn to_block(&self) -> Result<Bytes, FilterError> {
         let contents = self.contents();
-        let shape = contents.encode_shape(contents.keys().min(MAX_KEYS));
+        let shape = contents.shape().encode(contents.keys().min(MAX_KEYS));
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
-        let trailer = Trailer::new(self.block_kind(), contents.hash_identity().into(), shape, &payload);
+        let trailer = Trailer::new(contents.kind(), contents.hash_identity().into(), shape, &payload);
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
@@ -156,7 +156,6 @@ impl DynamicFilter for CuckooFilter {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::register_blocked_bloom::WordLayout;
     use crate::units::FalsePositiveRate;
 
     fn one_of_each_kind() -> [Box<dyn DynamicFilter>; 4] {
@@ -164,7 +163,7 @@ mod tests {
         [
             Box::new(StandardBloom::for_rate(hash, 1_000, rate).unwrap()),
             Box::new(CountingBloom::for_rate(hash, 1_000, rate).unwrap()),
-            Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, WordLayout::TwoBits).unwrap()),
+            Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, 2).unwrap()),
             Box::new(CuckooFilter::for_rate(hash, 1_000, rate).unwrap()),
         ]
     }

@@ -42,6 +42,11 @@ impl<'a> HeldParts<'a> {
         Self::of_field(start.and_then(|start| before.get(start..)).unwrap_or_default())
     }
 
+    /// Whether a reader that names the extractors with these bits is answered for parts of a domain.
+    pub(crate) fn is_answered(self, answered: u64, domain: Domain) -> bool {
+        self.position(domain).is_some_and(|bit| answered >> bit & 1 == 1)
+    }
+
     /// Refuses a parts word that no writer writes.
     pub(crate) fn check_word(self) -> Result<(), BlockError> {
         let Some(&[extractors, whole_keys, low, high]) = self.field.last_chunk() else { return Ok(()) };

@@ -4,14 +4,14 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::FallbackReason;
 use super::bitmap::{MatchBitmap, Probe};
 use super::held::{HeldParts, PART_NOT_HELD};
 use super::identity::{BlockIdentity, LoadContext};
-use super::reason::FallbackReason;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
-use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, ShapeFields, batch};
+use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, batch};
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
@@ -244,8 +244,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Whether the block answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
     /// reader names them.
     pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
-        prefix.hash_identity() == self.hash_identity()
-            && self.held_parts().position(domain).is_some_and(|bit| self.answered >> bit & 1 == 1)
+        prefix.hash_identity() == self.hash_identity() && self.held_parts().is_answered(self.answered, domain)
     }
 
     /// Which parts of its keys the block holds.
@@ -393,7 +392,7 @@ pub struct BlockInfo {
     /// CRC32C of the payload, as stored.
     pub payload_checksum: u32,
     /// The kind's parameters by name: probes and lines, or columns, layers and slots.
-    pub shape: ShapeFields,
+    pub shape: Vec<(&'static str, String)>,
     /// Expected false positive rate, from 0 to 1.
     pub expected_fpr: f64,
 }

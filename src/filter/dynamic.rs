@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::{BuildFailure, BuiltPayload, EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
+use super::{BuiltPayload, EncodedShape, FallbackReason, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
 use crate::hash::{HashIdentity, KeyHash};
@@ -11,22 +11,13 @@ use crate::stats::FilterHealth;
 
 /// A filter in memory, without knowledge of blocks.
 pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
-    /// The kind of its blocks.
-    fn block_kind(&self) -> FilterKind;
-
     /// The contents that a block stores.
     fn contents(&self) -> &dyn Contents;
 
-    /// Removes all keys.
-    fn clear_contents(&mut self);
+    fn contents_mut(&mut self) -> &mut dyn Contents;
 
-    /// Inserts a key. Only a kind that can be full fails.
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError>;
-
-    /// Inserts many keys in order, up to the first that fails.
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError>;
-
-    fn measure_health(&self) -> FilterHealth;
+    /// Inserts keys in order, up to the first that fails. Only a kind that can be full fails.
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError>;
 
     /// Restores a stored filter. Although its checksum holds, the payload may be one that no writer produces. That is
     /// an error, or else the restored filter must contain every key inserted from now on.
@@ -37,16 +28,27 @@ pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
 
 /// A shape, a payload, and the hash of its keys.
 pub(crate) trait Contents {
+    /// The kind of its blocks.
+    fn kind(&self) -> FilterKind;
     fn hash_identity(&self) -> HashIdentity;
+    fn shape(&self) -> &dyn FilterShape;
     fn keys(&self) -> u64;
-    fn encode_shape(&self, keys: u64) -> EncodedShape;
-    /// The expected rate of a filter of this shape with `keys` distinct keys.
-    fn expected_fpr(&self, keys: u64) -> f64;
+    /// Removes all keys.
+    fn clear(&mut self);
+    fn health(&self) -> FilterHealth;
     /// Writes the payload to `out`, which has its length and is all zeros.
     fn write_payload(&self, out: &mut [u8]);
     fn contains(&self, hash: KeyHash) -> bool;
     /// Bit `i % 64` of word `i / 64` of `matches` becomes the answer for key `i`.
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]);
+}
+
+/// The shape of a filter that one thread at a time changes.
+pub(crate) trait GrowingShape: FilterShape {
+    const KIND: FilterKind;
+    fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth;
+    /// Refuses or mends what no writer stores, where later operations rely on it.
+    fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError>;
 }
 
 /// The parts of a block that a filter is restored from.
@@ -90,19 +92,6 @@ impl<S: FilterShape> InMemory<S> {
         Ok(Self { hash, shape, payload, keys: 0 })
     }
 
-    /// Copies a stored payload without checking it.
-    pub(crate) fn restore(stored: &StoredFilter<'_>, kind: FilterKind) -> Result<Self, FilterError> {
-        let mut restored = Self::empty(stored.hash, stored.decode(kind)?)?;
-        restored.payload.as_mut_slice().copy_from_slice(stored.payload);
-        restored.keys = stored.shape.keys;
-        Ok(restored)
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.payload.as_mut_slice().fill(0);
-        self.keys = 0;
-    }
-
     /// The payload of a filter that was filled for a file.
     pub(crate) fn into_payload(self) -> BuiltPayload<S> {
         BuiltPayload::new(self.shape, self.payload)
@@ -114,21 +103,42 @@ impl<S: FilterShape> InMemory<S> {
     }
 }
 
-impl<S: FilterShape> Contents for InMemory<S> {
+impl<S: GrowingShape> InMemory<S> {
+    /// Copies a stored payload.
+    pub(crate) fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let mut restored = Self::empty(stored.hash, stored.decode(S::KIND)?)?;
+        restored.keys = stored.shape.keys;
+        let payload = restored.payload.as_mut_slice();
+        payload.copy_from_slice(stored.payload);
+        restored.shape.accept(restored.keys, payload)?;
+        Ok(restored)
+    }
+}
+
+impl<S: GrowingShape> Contents for InMemory<S> {
+    fn kind(&self) -> FilterKind {
+        S::KIND
+    }
+
     fn hash_identity(&self) -> HashIdentity {
         self.hash
+    }
+
+    fn shape(&self) -> &dyn FilterShape {
+        &self.shape
     }
 
     fn keys(&self) -> u64 {
         self.keys
     }
 
-    fn encode_shape(&self, keys: u64) -> EncodedShape {
-        self.shape.encode(keys)
+    fn clear(&mut self) {
+        self.payload.as_mut_slice().fill(0);
+        self.keys = 0;
     }
 
-    fn expected_fpr(&self, keys: u64) -> f64 {
-        self.shape.expected_fpr(keys)
+    fn health(&self) -> FilterHealth {
+        self.shape.health(self.keys, self.bytes())
     }
 
     fn write_payload(&self, out: &mut [u8]) {
@@ -145,11 +155,11 @@ impl<S: FilterShape> Contents for InMemory<S> {
     }
 }
 
-impl From<FilterError> for BuildFailure {
+impl From<FilterError> for FallbackReason {
     fn from(error: FilterError) -> Self {
         match error {
-            FilterError::NoMemory { .. } => Self::NoMemory,
-            FilterError::Full { .. } => Self::AttemptsExhausted,
+            FilterError::NoMemory { .. } => Self::MemoryBudget,
+            FilterError::Full { .. } => Self::ConstructionFailed,
             _ => Self::TooManyKeys,
         }
     }

@@ -6,7 +6,7 @@ use crate::codec::AlignedBuffer;
 use crate::filter::batch::{answers, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement, try_salts};
-use crate::filter::{BuildFailure, BuildResult, BuiltPayload, FilterShape};
+use crate::filter::{BuildResult, BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -47,7 +47,7 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
 
     /// The payload of keys that were peeled off.
     fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
-        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
+        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
         self.set_cells(sums, order, payload.as_mut_slice());
         let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
         Ok(BuiltPayload { shape: self, payload, attempts: u32::from(self.salt()) + 1, peak_bytes })
@@ -60,13 +60,39 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
 pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize, threads: usize) -> BuildResult<S> {
     let mut sums = CellSums::new(shape.cells())?;
     try_salts(|salt| {
-        let shape = shape.with_salt(salt);
         sums.clear();
-        shape.add_slice(&mut sums, hashes, threads)?;
-        let order = shape.peel(&mut sums, reserve)?;
-        Ok(shape.assign(&sums, &order)?)
+        attempt(hashes, shape.with_salt(salt), &mut sums, reserve, threads)
     })
 }
+
+/// Builds the filter of distinct, at least partitioned `hashes` with the salt of `shape`, in empty `sums`.
+pub(crate) fn attempt<S: PeeledShape>(
+    hashes: &[KeyHash],
+    shape: S,
+    sums: &mut CellSums,
+    reserve: usize,
+    threads: usize,
+) -> Result<BuiltPayload<S>, AttemptError> {
+    shape.add_slice(sums, hashes, threads)?;
+    let order = shape.peel(sums, reserve)?;
+    Ok(shape.assign(sums, &order)?)
+}
+
+/// Calls a function with a placement and the [`Width`] of fingerprints of some bits, so that its loops are compiled for
+/// them.
+macro_rules! with_width {
+    ($bits:expr, $function:ident($placement:expr, $($argument:expr),* $(,)?)) => {{
+        use $crate::filter::fingerprint::{Packed, WholeBytes};
+        match $bits {
+            8 => $function($placement, WholeBytes::<1>, $($argument),*),
+            16 => $function($placement, WholeBytes::<2>, $($argument),*),
+            32 => $function($placement, WholeBytes::<4>, $($argument),*),
+            bits @ ..16 => $function($placement, Packed::<4> { bits }, $($argument),*),
+            bits => $function($placement, Packed::<8> { bits }, $($argument),*),
+        }
+    }};
+}
+pub(crate) use with_width;
 
 /// Fills zeroed cells so that those of every peeled key add up to its fingerprint.
 pub(crate) fn set_cells<const ARITY: usize>(
@@ -114,15 +140,12 @@ pub(crate) fn may_contain_batch<const ARITY: usize>(
     if payload.len() > PROBE_PREFETCH_BYTES {
         answers_by_chunk(placement, width, payload, hashes, matches);
     } else {
-        answers(hashes, matches, |hash| {
-            let (cells, bits) = placement.place(hash.get());
-            agrees(width, payload, cells, bits)
-        });
+        answers(hashes, matches, |hash| agrees(width, payload, placement.place(hash.get())));
     }
 }
 
 #[inline]
-fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], cells: [usize; ARITY], bits: u32) -> bool {
+fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], (cells, bits): ([usize; ARITY], u32)) -> bool {
     // The payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch here.
     let read = |cell| width.read(payload, cell).unwrap_or_default();
     width.is_zero(cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell)))
@@ -154,7 +177,7 @@ fn answers_by_chunk<const ARITY: usize>(
         if let Some(next) = upcoming.next() {
             place(next, &mut ahead);
         }
-        *word = word_of(here.iter().take(chunk.len()).map(|&(cells, bits)| agrees(width, payload, cells, bits)));
+        *word = word_of(here.iter().take(chunk.len()).map(|&placed| agrees(width, payload, placed)));
         core::mem::swap(&mut here, &mut ahead);
     }
 }

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::capabilities::Capabilities;
 use super::payload::{BuiltPayload, StreamedPayload};
+use super::reason::FallbackReason;
 use super::shape::FilterShape;
 use crate::hash::KeyHash;
 use crate::ids::FilterKind;
@@ -24,6 +24,17 @@ impl Default for BuildLimits {
     fn default() -> Self {
         Self { scratch_bytes: None, threads: 1 }
     }
+}
+
+/// The changes to a filter's keys while it is in use, from fewest to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Updates {
+    /// None: all keys are known when it is built.
+    None,
+    /// Keys are added.
+    Insert,
+    /// Keys are added and removed.
+    InsertAndRemove,
 }
 
 /// A kind of filter. A value of the type is the kind *configured*: a fuse filter's value knows how many cells a key has
@@ -49,8 +60,11 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// When to choose it: the predicate of a sentence whose subject is its name.
     const STRENGTH: &'static str = "";
 
-    /// The operations of its filters beside being built once.
-    const CAPABILITIES: Capabilities = Capabilities::STATIC;
+    /// The changes to a filter's keys while it is in use.
+    const UPDATES: Updates = Updates::None;
+
+    /// Whether many threads can make these changes at once, with concurrent readers.
+    const IS_CONCURRENT: bool = false;
 
     /// Files with fewer keys get a blocked Bloom filter, unless a policy sets another minimum.
     const DEFAULT_MIN_KEYS: u64 = 0;
@@ -72,7 +86,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// The shape of a filter of `keys` distinct keys: exactly, or about ([`HAS_EXACT_SIZE`](Self::HAS_EXACT_SIZE)), or
     /// the reason to fall back to another kind. An implementation need not check `MAX_KEYS` and `MAX_PAYLOAD_BYTES`:
     /// the caller does.
-    fn plan(&self, keys: u64) -> Result<Self::Shape, BuildFailure>;
+    fn plan(&self, keys: u64) -> Result<Self::Shape, FallbackReason>;
 
     /// The most bytes that building takes beside the hashes and the finished block.
     fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
@@ -87,7 +101,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Builds the filter of `hashes`: distinct and ascending, unless the kind is streamed. The bytes do not depend on
     /// `limits`.
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
-        let mut stream = self.stream(plan, limits).ok_or(BuildFailure::NoMemory)?;
+        let mut stream = self.stream(plan, limits).ok_or(FallbackReason::MemoryBudget)?;
         stream.insert_all(hashes);
         Ok(BuiltPayload::of_stream(plan.clone(), stream))
     }
@@ -127,18 +141,4 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 /// What [`Kind::build`] gives.
-pub(crate) type BuildResult<S> = Result<BuiltPayload<S>, BuildFailure>;
-
-/// Why there is no filter of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildFailure {
-    /// More keys than the kind or the format can record.
-    TooManyKeys,
-    /// A blocked Bloom filter of the same rate is no larger.
-    NotSmaller,
-    /// Allocation failed.
-    NoMemory,
-    /// No attempt succeeded.
-    AttemptsExhausted,
-}
+pub(crate) type BuildResult<S> = Result<BuiltPayload<S>, FallbackReason>;

@@ -8,7 +8,6 @@ pub(crate) mod batch;
 pub mod binary_fuse;
 pub mod blocked_bloom;
 pub(crate) mod cache;
-pub(crate) mod capabilities;
 pub mod counting_bloom;
 pub mod cuckoo;
 pub(crate) mod dynamic;
@@ -18,6 +17,7 @@ pub(crate) mod kind;
 pub(crate) mod payload;
 pub(crate) mod peel;
 mod power;
+pub(crate) mod reason;
 pub mod register_blocked_bloom;
 pub mod ribbon;
 pub(crate) mod shape;
@@ -42,80 +42,96 @@ use user::UserShape;
 pub(crate) use xor::{XorKind, XorShape};
 pub(crate) use xor_plus::{XorPlusKind, XorPlusShape};
 
-pub(crate) use capabilities::Capabilities;
 pub(crate) use encoded::{
     EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
 };
-pub(crate) use kind::{BuildFailure, BuildLimits, BuildResult, Kind};
+pub(crate) use kind::{BuildLimits, BuildResult, Kind, Updates};
 pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;
+pub(crate) use reason::FallbackReason;
 pub(crate) use shape::{FilterShape, ShapeFields};
-pub(crate) use sizing::{RATE_KEYS, fingerprint_bits, no_such_fingerprints};
+pub(crate) use sizing::{RATE_KEYS, by_size_or_rate, fingerprint_bits, no_such_fingerprints};
 pub(crate) use user::KindRegistry;
 
 use crate::error::BlockError;
 use crate::hash::KeyHash;
 pub(crate) use crate::ids::FilterKind;
 
-/// The shape of a filter of any kind. It has the methods of [`FilterShape`].
-#[derive(Clone)]
-pub(crate) enum AnyShape {
-    BlockedBloom(BloomShape),
-    Ribbon(RibbonShape),
-    StandardBloom(StandardBloomShape),
-    CountingBloom(CountingBloomShape),
-    RegisterBlockedBloom(RegisterBlockedShape),
-    Cuckoo(CuckooShape),
-    Xor(XorShape),
-    XorPlus(XorPlusShape),
-    BinaryFuse(FuseShape),
-    User(UserShape),
+/// The shape of a filter of any kind, from a table of the library's kinds.
+macro_rules! any_shape {
+    ($($kind:ident($shape:ty): $id:ident,)+) => {
+        /// The shape of a filter of any kind. It has the methods of [`FilterShape`].
+        #[derive(Clone)]
+        pub(crate) enum AnyShape {
+            $($kind($shape),)+
+            User(UserShape),
+        }
+
+        impl Deref for AnyShape {
+            type Target = dyn FilterShape;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$kind(shape) => shape,)+
+                    Self::User(shape) => shape,
+                }
+            }
+        }
+
+        impl AnyShape {
+            /// The shape of a filter of one of the library's kinds, or of `kinds`.
+            pub(crate) fn decode(
+                kind: FilterKind,
+                encoded: &EncodedShape,
+                kinds: Option<&KindRegistry>,
+            ) -> Result<Self, BlockError> {
+                let any = match kind {
+                    $(FilterKind::$id => FilterShape::decode(encoded).map(Self::$kind),)+
+                    FilterKind::RANGE => Err(BlockError::RangeFilter),
+                    _ => {
+                        let user = kinds.and_then(|kinds| kinds.find(kind));
+                        user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)
+                    }
+                }?;
+                let is_whole = any.payload_bytes() == encoded.payload_bytes;
+                require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
+                Ok(any)
+            }
+
+            /// The probe by [`FilterShape::may_contain`].
+            fn plain_probe(&self) -> SingleProbe {
+                match self {
+                    $(Self::$kind(_) => probe_of!($kind),)+
+                    Self::User(_) => probe_of!(User),
+                }
+            }
+        }
+    };
 }
 
-impl Deref for AnyShape {
-    type Target = dyn FilterShape;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::BlockedBloom(shape) => shape,
-            Self::Ribbon(shape) => shape,
-            Self::StandardBloom(shape) => shape,
-            Self::CountingBloom(shape) => shape,
-            Self::RegisterBlockedBloom(shape) => shape,
-            Self::Cuckoo(shape) => shape,
-            Self::Xor(shape) => shape,
-            Self::XorPlus(shape) => shape,
-            Self::BinaryFuse(shape) => shape,
-            Self::User(shape) => shape,
+/// The probe of a kind by [`FilterShape::may_contain`].
+macro_rules! probe_of {
+    ($kind:ident) => {
+        |data, hash, open| match (&open.any, open.payload(data)) {
+            (AnyShape::$kind(shape), Some(payload)) => shape.may_contain(payload, hash),
+            _ => true,
         }
-    }
+    };
+}
+
+any_shape! {
+    BlockedBloom(BloomShape): BLOCKED_BLOOM,
+    Ribbon(RibbonShape): RIBBON,
+    StandardBloom(StandardBloomShape): STANDARD_BLOOM,
+    CountingBloom(CountingBloomShape): COUNTING_BLOOM,
+    RegisterBlockedBloom(RegisterBlockedShape): REGISTER_BLOCKED_BLOOM,
+    Cuckoo(CuckooShape): CUCKOO,
+    Xor(XorShape): XOR,
+    XorPlus(XorPlusShape): XOR_PLUS,
+    BinaryFuse(FuseShape): BINARY_FUSE,
 }
 
 impl AnyShape {
-    /// The shape of a filter of one of the library's kinds, or of `kinds`.
-    pub(crate) fn decode(
-        kind: FilterKind,
-        encoded: &EncodedShape,
-        kinds: Option<&KindRegistry>,
-    ) -> Result<Self, BlockError> {
-        match kind {
-            FilterKind::BLOCKED_BLOOM => FilterShape::decode(encoded).map(Self::BlockedBloom),
-            FilterKind::RIBBON => FilterShape::decode(encoded).map(Self::Ribbon),
-            FilterKind::STANDARD_BLOOM => FilterShape::decode(encoded).map(Self::StandardBloom),
-            FilterKind::COUNTING_BLOOM => FilterShape::decode(encoded).map(Self::CountingBloom),
-            FilterKind::REGISTER_BLOCKED_BLOOM => FilterShape::decode(encoded).map(Self::RegisterBlockedBloom),
-            FilterKind::CUCKOO => FilterShape::decode(encoded).map(Self::Cuckoo),
-            FilterKind::XOR => FilterShape::decode(encoded).map(Self::Xor),
-            FilterKind::XOR_PLUS => FilterShape::decode(encoded).map(Self::XorPlus),
-            FilterKind::BINARY_FUSE => FilterShape::decode(encoded).map(Self::BinaryFuse),
-            FilterKind::RANGE => Err(BlockError::RangeFilter),
-            _ => {
-                let user = kinds.and_then(|kinds| kinds.find(kind));
-                user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)
-            }
-        }
-    }
-
     /// The blocked Bloom shape, if it is one: sets probe those together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }
@@ -141,34 +157,16 @@ pub(crate) struct OpenShape {
     pub(crate) any: AnyShape,
 }
 
-/// The probe of a kind by [`FilterShape::may_contain`].
-macro_rules! probe_of {
-    ($kind:ident) => {
-        |data, hash, open| match (&open.any, open.payload(data)) {
-            (AnyShape::$kind(shape), Some(payload)) => shape.may_contain(payload, hash),
-            _ => true,
-        }
-    };
-}
-
 impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
-        let mut lines = Lines::new(0);
-        let probe: SingleProbe = match &any {
-            AnyShape::BlockedBloom(shape) => {
-                lines = shape.lines();
-                line::single_probe(shape.probes())
-            }
-            AnyShape::Ribbon(_) => probe_of!(Ribbon),
-            AnyShape::StandardBloom(_) => probe_of!(StandardBloom),
-            AnyShape::CountingBloom(_) => probe_of!(CountingBloom),
-            AnyShape::RegisterBlockedBloom(_) => probe_of!(RegisterBlockedBloom),
-            AnyShape::Cuckoo(_) => probe_of!(Cuckoo),
-            AnyShape::Xor(shape) => shape.single_probe().unwrap_or(probe_of!(Xor)),
-            AnyShape::XorPlus(_) => probe_of!(XorPlus),
-            AnyShape::BinaryFuse(shape) => shape.single_probe().unwrap_or(probe_of!(BinaryFuse)),
-            AnyShape::User(_) => probe_of!(User),
+        let own_probe = match &any {
+            AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
+            AnyShape::Xor(shape) => shape.single_probe(),
+            AnyShape::BinaryFuse(shape) => shape.single_probe(),
+            _ => None,
         };
+        let probe = own_probe.unwrap_or_else(|| any.plain_probe());
+        let lines = any.as_blocked_bloom().map_or(Lines::new(0), |shape| shape.lines());
         // A block is a slice, so its payload's length fits.
         let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
         Self { probe, lines, payload_bytes, any }

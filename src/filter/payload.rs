@@ -13,7 +13,9 @@ pub(crate) trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
     fn insert(&mut self, hash: KeyHash);
 
     /// Inserts many.
-    fn insert_all(&mut self, hashes: &[KeyHash]);
+    fn insert_all(&mut self, hashes: &[KeyHash]) {
+        hashes.iter().for_each(|&hash| self.insert(hash));
+    }
 
     /// Inserts many, and returns how many of them differ from the one before; `last` precedes the first.
     fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
@@ -51,8 +53,6 @@ pub(crate) enum NotStreamed {}
 
 impl StreamedPayload for NotStreamed {
     fn insert(&mut self, _hash: KeyHash) {}
-
-    fn insert_all(&mut self, _hashes: &[KeyHash]) {}
 
     fn into_payload(self) -> AlignedBuffer {
         match self {}

@@ -11,7 +11,7 @@ use crate::hash::KeyHash;
 ///
 /// Probes never fail and never read beyond the payload: if it is too short, they answer "may be present".
 pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
-    /// Decodes a shape, and checks every field and their consistency with the payload's length.
+    /// Decodes a shape, and checks every field. The caller checks that the payload has the shape's length.
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError>
     where
         Self: Sized;
@@ -68,44 +68,5 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A filter's shape for people: names with values, as in `lines 1, probes 7`.
-///
-/// ```
-/// use sstfilter::kind::ShapeFields;
-///
-/// let fields = ShapeFields::default().with("lines", 1).with("probes", 7);
-/// assert_eq!(fields.to_string(), "lines 1, probes 7");
-/// assert_eq!(fields.get("probes"), Some("7"));
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShapeFields(Vec<(&'static str, String)>);
-
-impl ShapeFields {
-    /// Appends a field.
-    #[must_use]
-    pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
-        self.0.push((name, value.to_string()));
-        self
-    }
-
-    /// The value of the first field of this name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find_map(|(found, value)| (found == name).then_some(value))
-    }
-
-    /// The fields, in the order in which the kind gives them.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().map(|(name, value)| (*name, value.as_str()))
-    }
-}
-
-impl fmt::Display for ShapeFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (name, value)) in self.iter().enumerate() {
-            let separator = if position == 0 { "" } else { ", " };
-            write!(f, "{separator}{name} {value}")?;
-        }
-        Ok(())
-    }
-}
+/// The parameters of a shape by name, for display: `("lines", "1")`, `("probes", "7")`.
+pub(crate) type ShapeFields = Vec<(&'static str, String)>;

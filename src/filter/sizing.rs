@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::ids::FilterKind;
-use crate::units::Sizing;
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// The number of keys for which sizes are compared with rates: large enough that neither depends on it any more, and
 /// one for all files, so that a store's filters have one rate.
@@ -11,6 +11,21 @@ pub(crate) const RATE_KEYS: u64 = 1 << 24;
 /// The error for fingerprints that a kind does not support.
 pub(crate) fn no_such_fingerprints(option: &'static str, expected: &'static str, bits: u8) -> ConfigError {
     ConfigError::OutOfRange { option, expected, got: bits.into() }
+}
+
+/// What `of_size` or `of_rate` makes of a target, for a Bloom filter: it has no fingerprints.
+pub(crate) fn by_size_or_rate<T>(
+    sizing: Sizing,
+    of_size: impl FnOnce(BitsPerKey) -> Result<T, ConfigError>,
+    of_rate: impl FnOnce(FalsePositiveRate) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    match sizing {
+        Sizing::BitsPerKey(size) => of_size(size),
+        Sizing::Rate(rate) => of_rate(rate),
+        Sizing::FingerprintBits(bits) => {
+            Err(no_such_fingerprints("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
+        }
+    }
 }
 
 /// The fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from it: the

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
-use super::kind::{BuildFailure, BuildLimits, Kind};
+use super::kind::{BuildLimits, Kind};
 use super::payload::{BuiltPayload, NotStreamed};
+use super::reason::FallbackReason;
 use super::shape::{FilterShape, ShapeFields};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, ConfigError};
@@ -44,8 +45,10 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason to fall back to a blocked Bloom filter.
-    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure>;
+    /// The reason to fall back to a blocked Bloom filter: one that a block can record, such as
+    /// [`TooManyKeys`](FallbackReason::TooManyKeys). Any other counts as
+    /// [`ConstructionFailed`](FallbackReason::ConstructionFailed).
+    fn plan(&self, keys: u64) -> Result<EncodedShape, FallbackReason>;
 
     /// The most bytes that building takes beside the hashes and the finished block: by default, the payload's, because
     /// it is copied into the block.
@@ -58,8 +61,8 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why it cannot be built.
-    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure>;
+    /// The reason why it cannot be built, as for [`plan`](Self::plan).
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason>;
 
     /// Checks the parameters of a block that is opened, and gives the length of the payload that follows from them. A
     /// block of another length is refused. Where the length is free, it is that of `shape`.
@@ -73,8 +76,8 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     fn expected_fpr(&self, shape: &EncodedShape) -> f64;
 
     /// The parameters by name, for display.
-    fn describe(&self, _shape: &EncodedShape) -> ShapeFields {
-        ShapeFields::default()
+    fn describe(&self, _shape: &EncodedShape) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// How full the filter is, from 0 to 1; `None` for kinds that do not fill up.
@@ -140,6 +143,12 @@ fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
 }
 
+/// The result of a plan or a build. A reason that no block records is replaced.
+fn guarded_build<T>(call: impl FnOnce() -> Result<T, FallbackReason>) -> Result<T, FallbackReason> {
+    let failed = FallbackReason::ConstructionFailed;
+    guarded(Err(failed), call).map_err(|reason| if (1..=6).contains(&reason.code()) { reason } else { failed })
+}
+
 impl Kind for GuardedKind {
     type Shape = UserShape;
     type Stream = NotStreamed;
@@ -151,8 +160,8 @@ impl Kind for GuardedKind {
         self.id
     }
 
-    fn plan(&self, keys: u64) -> Result<UserShape, BuildFailure> {
-        let encoded = guarded(Err(BuildFailure::AttemptsExhausted), || self.kind.plan(keys))?;
+    fn plan(&self, keys: u64) -> Result<UserShape, FallbackReason> {
+        let encoded = guarded_build(|| self.kind.plan(keys))?;
         Ok(UserShape { kind: self.clone(), encoded: EncodedShape { keys, ..encoded } })
     }
 
@@ -165,16 +174,16 @@ impl Kind for GuardedKind {
         plan: &UserShape,
         hashes: &[KeyHash],
         _limits: BuildLimits,
-    ) -> Result<BuiltPayload<UserShape>, BuildFailure> {
-        let failed = BuildFailure::AttemptsExhausted;
-        let (encoded, bytes) = guarded(Err(failed), || self.kind.build(&plan.encoded, hashes))?;
+    ) -> Result<BuiltPayload<UserShape>, FallbackReason> {
+        let failed = FallbackReason::ConstructionFailed;
+        let (encoded, bytes) = guarded_build(|| self.kind.build(&plan.encoded, hashes))?;
         let (keys, payload_bytes) = (hashes.len() as u64, bytes.len() as u64);
         // Readers must accept what is written.
         let shape = self.decode(&EncodedShape { keys, ..encoded }).map_err(|_| failed)?;
         if payload_bytes != encoded.payload_bytes {
             return Err(failed);
         }
-        let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(BuildFailure::NoMemory)?;
+        let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
         payload.append(&bytes);
         Ok(BuiltPayload { peak_bytes: 2 * payload_bytes, ..BuiltPayload::new(shape, payload) })
     }
@@ -222,7 +231,7 @@ impl FilterShape for UserShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        guarded(ShapeFields::default(), || self.kind.kind.describe(&self.encoded))
+        guarded(Vec::new(), || self.kind.kind.describe(&self.encoded))
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
@@ -270,10 +279,6 @@ pub struct KindRegistry {
 }
 
 impl KindRegistry {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.kinds.is_none()
-    }
-
     /// Adds a kind.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ macro_rules! dispatch_generic {
         match $crate::simd::selected() {
             #[cfg(target_arch = "x86_64")]
             $crate::simd::InstructionSet::Avx512 => $crate::kernel::call_with!(
-                "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt",
+                "avx512dq,avx512vl,avx512vbmi,avx512vpopcntdq,gfni,avx2,bmi1,bmi2,lzcnt,popcnt",
                 $kernel::$function::<$($sets)::+::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
             ),
             #[cfg(target_arch = "x86_64")]

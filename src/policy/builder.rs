@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterBuilder};
+use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
@@ -226,13 +226,13 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         let started = Instant::now();
         let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
-            return job.without_filter(BuildReason::Interrupted, 0);
+            return job.without_filter(FallbackReason::Interrupted, 0);
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
         job.held = held.as_ref().map(encode_parts).unwrap_or_default();
         let mut built = match state {
-            _ if held.is_none() => job.without_filter(BuildReason::UnstableExtractor, 0),
+            _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
             State::Streaming { plan, stream, distinct, .. } => {
                 let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
                 built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
@@ -345,7 +345,7 @@ impl<K: Kind> Job<K> {
 
     /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
-        let build = |plan: &K::Shape, limits| Ok(self.kind.build(plan, hashes, limits)?);
+        let build = |plan: &K::Shape, limits| self.kind.build(plan, hashes, limits);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if self.kind.id() == FilterKind::BLOCKED_BLOOM => {
@@ -402,7 +402,7 @@ impl<K: Kind> Job<K> {
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(self.kind.id()),
-            reason: self.reason.into(),
+            reason: self.reason,
             distinct_keys: keys,
             attempts,
             block_bytes,
@@ -414,8 +414,8 @@ impl<K: Kind> Job<K> {
     }
 
     /// The last resort: the file gets no filter.
-    fn without_filter(&self, reason: impl Into<BuildReason>, distinct_keys: u64) -> BuiltFilter {
-        BuiltFilter::new(None, BuildReport { reason: reason.into(), distinct_keys, ..BuildReport::new(self.requested) })
+    fn without_filter(&self, reason: FallbackReason, distinct_keys: u64) -> BuiltFilter {
+        BuiltFilter::new(None, BuildReport { reason, distinct_keys, ..BuildReport::new(self.requested) })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::user::{GuardedKind, UserKind};
 use crate::filter::{
     BinaryFuseKind, BlockedBloomKind, BuildLimits, CountingBloomKind, CuckooKind, FilterKind, FilterShape, Kind,
-    RegisterBlockedKind, RibbonKind, ShapeFields, StandardBloomKind, XorKind, XorPlusKind,
+    RegisterBlockedKind, RibbonKind, StandardBloomKind, XorKind, XorPlusKind,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -91,7 +91,7 @@ pub struct Plan {
     /// The false positive rate.
     pub expected_fpr: f64,
     /// The parameters by name, as in a block's [`info`](crate::BlockInfo::shape).
-    pub shape: ShapeFields,
+    pub shape: Vec<(&'static str, String)>,
 }
 
 impl KindPolicy {

@@ -3,8 +3,8 @@
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::{
-    BinaryFuseKind, BlockedBloomKind, Capabilities, CountingBloomKind, CuckooKind, FilterKind, Kind,
-    RegisterBlockedKind, RibbonKind, StandardBloomKind, XorKind, XorPlusKind,
+    BinaryFuseKind, BlockedBloomKind, CountingBloomKind, CuckooKind, FilterKind, Kind, RegisterBlockedKind, RibbonKind,
+    StandardBloomKind, Updates, XorKind, XorPlusKind,
 };
 use crate::policy::KindPolicy;
 use crate::units::Sizing;
@@ -19,8 +19,11 @@ pub struct KindEntry {
     pub name: &'static str,
     /// When to choose the kind: the predicate of a sentence whose subject is its name.
     pub strength: &'static str,
-    /// What it can do beside being built once.
-    pub capabilities: Capabilities,
+    /// The changes to its keys once it is in use.
+    pub updates: Updates,
+    /// Whether many threads can make these changes at once, with concurrent readers. If not, one thread does, without
+    /// concurrent readers; or all access goes through a lock.
+    pub is_concurrent: bool,
     /// Whether a block has exactly the bytes of its plan.
     pub has_exact_size: bool,
     configure: fn(Sizing) -> Result<KindPolicy, ConfigError>,
@@ -70,7 +73,8 @@ impl KindEntry {
             id: K::ID,
             name: K::ID.name(),
             strength: K::STRENGTH,
-            capabilities: K::CAPABILITIES,
+            updates: K::UPDATES,
+            is_concurrent: K::IS_CONCURRENT,
             has_exact_size: K::HAS_EXACT_SIZE,
             configure,
         }

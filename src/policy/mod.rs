@@ -20,7 +20,7 @@ use core::fmt;
 
 pub use auto::AutoPolicy;
 pub use kind_policy::{KindPolicy, Plan};
-pub use report::{BuildReason, BuildReport, BuiltFilter};
+pub use report::{BuildReport, BuiltFilter};
 
 use crate::block::FileId;
 use crate::hash::{KeyHash, KeyHasher, KeyParts};
@@ -68,7 +68,7 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 /// those that the key before has brought.
 ///
 /// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The
-/// library's builders then produce no filter ([`FallbackReason::Interrupted`](BuildReason::Interrupted)); an
+/// library's builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an
 /// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {

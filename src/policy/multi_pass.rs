@@ -11,7 +11,7 @@ use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
-use crate::filter::{BuildFailure, BuildLimits, FilterShape, Kind, MAX_PAYLOAD_BYTES};
+use crate::filter::{BuildLimits, FilterShape, Kind, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, mix64};
 
 impl KindPolicy {
@@ -87,11 +87,11 @@ impl Job<BinaryFuseKind> {
             return Err(FilterError::PassesDiffer);
         }
         let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
-            BuildFailure::TooManyKeys => too_large(payload_bytes),
-            BuildFailure::NoMemory => {
+            FallbackReason::TooManyKeys => too_large(payload_bytes),
+            FallbackReason::MemoryBudget => {
                 FilterError::NoMemory { bytes: self.kind.build_bytes(keys, &shape) + payload_bytes }
             }
-            BuildFailure::AttemptsExhausted | BuildFailure::NotSmaller => construction_failed(),
+            _ => construction_failed(),
         })?;
         let mut built = self.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
         if self.rules.is_self_checked && !contains_each(built.block.as_deref(), read()) {
@@ -121,27 +121,21 @@ fn construction_failed() -> FilterError {
 /// Compares the passes of one build. A key that one of them lacks may be in no cell of the filter.
 #[derive(Debug, Default)]
 struct Passes {
-    first: OnceCell<Digest>,
+    /// Of the first pass: how many hashes it has, and a sum that does not depend on their order.
+    first: OnceCell<(u64, u64)>,
     have_differed: Cell<bool>,
 }
 
-/// A digest of a pass that does not depend on its order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Digest {
-    count: u64,
-    sum: u64,
-}
-
 impl Passes {
-    /// The hashes of one pass; at its end, its digest is compared with that of the first pass.
+    /// The hashes of one pass; at its end, its count and sum are compared with those of the first pass.
     fn watched(&self, mut hashes: impl Iterator<Item = KeyHash>) -> impl Iterator<Item = KeyHash> {
-        let mut digest = Digest::default();
+        let (mut count, mut sum) = (0, 0_u64);
         core::iter::from_fn(move || {
             let hash = hashes.next();
             if let Some(hash) = hash {
-                digest.count += 1;
-                digest.sum = digest.sum.wrapping_add(mix64(hash.get()));
-            } else if *self.first.get_or_init(|| digest) != digest {
+                count += 1;
+                sum = sum.wrapping_add(mix64(hash.get()));
+            } else if *self.first.get_or_init(|| (count, sum)) != (count, sum) {
                 self.have_differed.set(true);
             }
             hash

@@ -1,6 +1,5 @@
 //! The result of a builder.
 
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -40,59 +39,9 @@ impl BuiltFilter {
         if self.block.as_ref().is_none_or(is_as_requested) {
             return self;
         }
-        let reason = FallbackReason::ConstructionFailed.into();
+        let reason = FallbackReason::ConstructionFailed;
         let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
         Self { block: None, report }
-    }
-}
-
-/// Why a file has another kind of filter than its policy requested, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BuildReason {
-    /// A reason that the block records, if there is one.
-    Fallback(FallbackReason),
-    /// No filter: the engine's own hash function panicked while a key was added, so the filter might lack that key.
-    Interrupted,
-    /// No filter: keys that were to be cut by range, or to be in a range filter, did not ascend.
-    KeysOutOfOrder,
-    /// No range filter, or no filter of extracted parts alone: a key extractor gave a part for a prefix that a key with
-    /// the prefix does not have, or a part that is no prefix of its key, or none for the part itself. Also where keys
-    /// were added by their hashes to a filter of extracted parts alone.
-    UnstableExtractor,
-    /// No range filter: the file holds a range tombstone, which a scan must not skip.
-    RangeTombstone,
-}
-
-impl BuildReason {
-    /// The reason in a few words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fallback(reason) => reason.as_str(),
-            Self::Interrupted => "interrupted",
-            Self::KeysOutOfOrder => "keys out of order",
-            Self::UnstableExtractor => "unstable key extractor",
-            Self::RangeTombstone => "range tombstone",
-        }
-    }
-}
-
-impl fmt::Display for BuildReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl From<FallbackReason> for BuildReason {
-    fn from(reason: FallbackReason) -> Self {
-        Self::Fallback(reason)
-    }
-}
-
-impl PartialEq<FallbackReason> for BuildReason {
-    fn eq(&self, other: &FallbackReason) -> bool {
-        *self == Self::Fallback(*other)
     }
 }
 
@@ -105,7 +54,7 @@ pub struct BuildReport {
     /// The kind that was built, if any.
     pub used: Option<FilterKind>,
     /// Why they differ.
-    pub reason: BuildReason,
+    pub reason: FallbackReason,
     /// Keys added, repetitions included.
     pub keys_added: u64,
     /// Distinct keys. Bloom filters drop only adjacent repetitions, which covers a sorted file.
@@ -133,7 +82,7 @@ impl BuildReport {
         Self {
             requested,
             used: None,
-            reason: FallbackReason::None.into(),
+            reason: FallbackReason::None,
             keys_added: 0,
             distinct_keys: 0,
             attempts: 0,

@@ -8,7 +8,7 @@ use crate::codec::AlignedBuffer;
 use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
 use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
-use crate::filter::{BuildFailure, BuildLimits, BuiltPayload, FilterKind, Kind, NotStreamed, StreamedPayload};
+use crate::filter::{BuildLimits, BuiltPayload, FilterKind, Kind, NotStreamed, StreamedPayload};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::units::Sizing;
 
@@ -63,7 +63,7 @@ impl Kind for DamagedFuse {
     const ID: FilterKind = FilterKind::BINARY_FUSE;
     const TAKES_ROUGH_ORDER: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<FuseShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
         self.sound.plan(keys)
     }
 
@@ -76,7 +76,7 @@ impl Kind for DamagedFuse {
         plan: &FuseShape,
         hashes: &[KeyHash],
         limits: BuildLimits,
-    ) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
+    ) -> Result<BuiltPayload<FuseShape>, FallbackReason> {
         let mut built = self.sound.build(plan, hashes, limits)?;
         if !self.only_single_attempts {
             damage(&mut built.payload);
@@ -112,7 +112,7 @@ fn a_filter_that_fails_its_self_check_gives_bloom() {
 #[test]
 fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
     let built = build_damaged_fuse(CHECKED, true);
-    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None.into()));
+    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None));
     assert_eq!(lost_keys(&built), 0);
     assert!(lost_keys(&build_damaged_fuse(UNCHECKED, true)) > 0);
 }
@@ -131,7 +131,7 @@ impl Kind for DamagedBloom {
     const ID: FilterKind = FilterKind::BLOCKED_BLOOM;
     const IS_STREAMED: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<BloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {
         self.0.plan(keys)
     }
 

@@ -13,7 +13,7 @@ use crate::codec::AlignedBuffer;
 use crate::filter::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, BuiltFilter};
+use crate::policy::{BuildContext, BuildReport, BuiltFilter};
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
 ///
@@ -31,7 +31,7 @@ use crate::policy::{BuildContext, BuildReason, BuildReport, BuiltFilter};
 ///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
 /// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter:
 ///   its ranges hold other keys. Keys that do not ascend bytewise give no filter
-///   ([`BuildReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
+///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
 ///   be detected here, so the engine must not build range filters at all.
 /// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key,
 ///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
@@ -50,7 +50,7 @@ pub struct RangeBuilder {
     key_bytes: [usize; 2],
     /// Of the engine's code: hash, extractor.
     interruption: Interruption,
-    refused: Option<BuildReason>,
+    refused: Option<FallbackReason>,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl RangeBuilder {
         self.report.keys_added += 1;
         if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
             if key < self.last.as_slice() {
-                self.refuse(BuildReason::KeysOutOfOrder);
+                self.refuse(FallbackReason::KeysOutOfOrder);
             }
             return;
         }
@@ -111,10 +111,10 @@ impl RangeBuilder {
     /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
     /// file does not call this.
     pub fn add_range_tombstone(&mut self) {
-        self.refuse(BuildReason::RangeTombstone);
+        self.refuse(FallbackReason::RangeTombstone);
     }
 
-    fn refuse(&mut self, reason: BuildReason) {
+    fn refuse(&mut self, reason: FallbackReason) {
         self.refused.get_or_insert(reason);
     }
 
@@ -148,16 +148,16 @@ impl RangeBuilder {
         BuiltFilter::new(block, report)
     }
 
-    fn build(self, peak_bytes: &mut u64) -> Result<Bytes, BuildReason> {
+    fn build(self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
         if self.interruption.has_happened() {
-            return Err(BuildReason::Interrupted);
+            return Err(FallbackReason::Interrupted);
         }
         if let Some(reason) = self.refused {
             return Err(reason);
         }
         let keys = self.report.distinct_keys;
         if keys > MAX_KEYS {
-            return Err(FallbackReason::TooManyKeys.into());
+            return Err(FallbackReason::TooManyKeys);
         }
         // Not recorded for empty keys, nor for such as 32 bits cannot count.
         let [shortest, longest] = self.key_bytes;
@@ -165,7 +165,7 @@ impl RangeBuilder {
         let (shape, parts) = match self.map {
             MapBuilder::Hashed(builder) => {
                 if builder.is_unstable() {
-                    return Err(BuildReason::UnstableExtractor);
+                    return Err(FallbackReason::UnstableExtractor);
                 }
                 let buffer_bytes = builder.buffer_bytes();
                 // The keys, the codes and their copy; then the payload twice.
@@ -182,7 +182,7 @@ impl RangeBuilder {
         };
         let payload_bytes = shape.payload_bytes();
         if payload_bytes > MAX_PAYLOAD_BYTES {
-            return Err(FallbackReason::TooManyKeys.into());
+            return Err(FallbackReason::TooManyKeys);
         }
         let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
         for part in parts {
@@ -191,6 +191,6 @@ impl RangeBuilder {
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
         let trailer = Trailer::new(FilterKind::RANGE, self.identity, shape.encode(), &payload);
-        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
+        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
     }
 }

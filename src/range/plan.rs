@@ -73,7 +73,7 @@ impl RangeUnits {
     /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and that method must give a part for
     /// the part itself: [`FixedPrefix`](crate::FixedPrefix) and [`DelimitedPrefix`](crate::DelimitedPrefix) do. With
     /// another one no filter is built
-    /// ([`BuildReason::UnstableExtractor`](crate::BuildReason::UnstableExtractor)).
+    /// ([`FallbackReason::UnstableExtractor`](crate::FallbackReason::UnstableExtractor)).
     #[must_use]
     pub fn within(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { extractor: Some(extractor), ..self }

@@ -12,11 +12,11 @@ use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
 use super::{KeyRange, RangeBuilder, RangeFilter};
-use crate::block::{FileId, LoadContext, MatchBitmap};
+use crate::block::{FallbackReason, FileId, LoadContext, MatchBitmap};
 use crate::effort;
 use crate::error::BlockError;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
-use crate::policy::{BuildContext, BuildReason};
+use crate::policy::BuildContext;
 use crate::units::FalsePositiveRate;
 
 type Key = Vec<u8>;
@@ -370,18 +370,18 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
     };
     let units = || RangeUnits::integer(8).unwrap();
     for plan in [ordered(7, 224), hashed(units(), 8, 192, 4)] {
-        assert_eq!(reason(plan.clone(), &add(&[b"b", b"a"])), BuildReason::KeysOutOfOrder);
-        assert_eq!(reason(plan.clone(), &add(&[b"a\0", b"a"])), BuildReason::KeysOutOfOrder);
+        assert_eq!(reason(plan.clone(), &add(&[b"b", b"a"])), FallbackReason::KeysOutOfOrder);
+        assert_eq!(reason(plan.clone(), &add(&[b"a\0", b"a"])), FallbackReason::KeysOutOfOrder);
         let tombstone = |builder: &mut RangeBuilder| {
             builder.add_key(b"a");
             builder.add_range_tombstone();
             builder.add_key(b"b");
         };
-        assert_eq!(reason(plan, &tombstone), BuildReason::RangeTombstone);
+        assert_eq!(reason(plan, &tombstone), FallbackReason::RangeTombstone);
     }
     for wrong in [Wrong::Suffix, Wrong::UpToTwo, Wrong::Silent] {
         let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
-        assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), BuildReason::UnstableExtractor);
+        assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::BlockError;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -42,11 +42,8 @@ pub struct FileFilterBuilder {
     interruption: Interruption,
 }
 
-/// Whether filters can be checked for the parts of an extractor: only keys that have some show what it does.
-struct Witness {
-    extractor: Arc<dyn KeyExtractor>,
-    key: Option<Box<[u8]>>,
-}
+/// An extractor, and a key that has a part by it, if one was added: only such keys show what the extractor does.
+type Witness = (Arc<dyn KeyExtractor>, Option<Box<[u8]>>);
 
 enum Points {
     None,
@@ -90,7 +87,7 @@ impl FileFilterBuilder {
         let ranges = ranges.filter(has_short_name);
         let range_extractor = ranges.and_then(RangePolicy::extractor);
         let extractors = context.key_parts.extractors().chain(range_extractor);
-        let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
+        let witnesses = extractors.map(|extractor| (extractor.clone(), None)).collect();
         let metadata = FilterMetadata::without_filters(context.hasher.identity(), KeyBounds::Empty);
         Self {
             metadata: FilterMetadata { file, ..metadata },
@@ -133,8 +130,8 @@ impl FileFilterBuilder {
             *given = hash;
         }
         self.interruption.enter();
-        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
-            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
+        for (extractor, witness) in self.witnesses.iter_mut().filter(|(_, witness)| witness.is_none()) {
+            *witness = extractor.extract(key).map(|_| Box::from(key));
         }
         match (&mut self.points, hash) {
             (Points::None, _) => {}
@@ -192,7 +189,7 @@ impl FileFilterBuilder {
     /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
         let ends = self.metadata.bounds.keys().unwrap_or_default();
-        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
+        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|(_, key)| key.clone()).collect();
         keys.retain(|key| !ends.contains(&&**key));
         keys.dedup();
         keys
@@ -206,7 +203,7 @@ impl FileFilterBuilder {
         let extractors = self
             .witnesses
             .iter()
-            .map(|Witness { extractor, .. }| (extractor.name().to_owned(), check_of_extractor(&**extractor, &known)));
+            .map(|(extractor, _)| (extractor.name().to_owned(), check_of_extractor(&**extractor, &known)));
         (check_of_hashes(hashes), extractors.collect())
     }
 
@@ -236,16 +233,16 @@ impl FileFilterBuilder {
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
-                let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
+                let is_declined = filter.block.is_none() && filter.report.reason == FallbackReason::None;
                 let known = built.metadata.known_keys();
                 let context = LoadContext::new(&hasher).with_key_parts(&parts).with_file_id(file);
                 let context = context.with_known_keys(&known);
-                let block = filter.seal().filter(|_| is_sound).and_then(|container| {
+                let block = filter.block.filter(|_| is_sound).and_then(|container| {
                     let checked = catch_unwind(AssertUnwindSafe(|| checked_index_bytes(&container, context)));
                     is_sound = checked.is_ok();
                     Some((FilterPart::PartitionedPoints, container, checked.ok()??))
                 });
-                (block, report)
+                (block, if is_declined { None } else { Some(filter.report) })
             }
         };
         if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
@@ -276,7 +273,7 @@ fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u3
     let index_at = container.len().checked_sub(index_bytes as usize)?;
     let checked = PartitionIndex::load(&container.slice(index_at..), context).and_then(|index| {
         index.check_known_keys(|number| {
-            let place = index.block_place(number)?;
+            let place = index.block_range(number)?;
             let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             Ok(container.get(start..end).unwrap_or_default())
         })
@@ -285,7 +282,7 @@ fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u3
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) }
+    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
 }
 
 impl BuiltFilters {

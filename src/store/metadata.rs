@@ -428,19 +428,14 @@ impl FilterMetadata {
         self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
-    /// The section that is one of `parts`.
-    pub(crate) fn section(&self, parts: &[FilterPart]) -> Option<&FilterSection> {
-        self.sections.iter().find(|section| parts.contains(&section.part))
-    }
-
     /// The section of the point filter.
     pub(crate) fn points(&self) -> Option<&FilterSection> {
-        self.section(&[FilterPart::Points, FilterPart::PartitionedPoints])
+        self.sections.iter().find(|section| section.part != FilterPart::Ranges)
     }
 
     /// The section of the range filter.
     pub(crate) fn ranges(&self) -> Option<&FilterSection> {
-        self.section(&[FilterPart::Ranges])
+        self.sections.iter().find(|section| section.part == FilterPart::Ranges)
     }
 }
 

@@ -58,7 +58,7 @@ mod stats;
 mod verify;
 mod view;
 
-pub use budget::{BudgetStats, FilterBudget, FilterResidency, FilterState, ResidencyReason};
+pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
 pub use build::{BuiltFilters, FileFilterBuilder};
 pub use error::FilterProblem;
 pub use file::FileFilters;
@@ -67,9 +67,7 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
-pub use partition::{
-    BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
-};
+pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::FilterRead;
 pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;

@@ -76,15 +76,15 @@ impl FileState {
         match index {
             None => self.probe_points(POINTS, hashes),
             Some(index) if index.cut() == PartitionCut::KeyRange => {
-                let number = hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number);
+                let number = hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).0);
                 self.probe_points(number + POINTS, hashes)
             }
             Some(index) => {
                 // Each in the partition of its own.
                 let mut answer = Answer::of(FileProbe::Unusable);
                 for &hash in hashes {
-                    let place = index.place_of_hash(key, hash);
-                    answer = self.probe_points(place.number + POINTS, &[place.hash]);
+                    let (number, hash) = index.place_of_hash(key, hash);
+                    answer = self.probe_points(number + POINTS, &[hash]);
                     if answer.probe.is_absent() {
                         break;
                     }
@@ -205,7 +205,7 @@ impl FileState {
             Err(_) => true,
             Ok(None) => may_hold(POINTS, hash),
             Ok(Some(index)) => {
-                index.places_with_part(prefix, hash).any(|place| may_hold(place.number + POINTS, place.hash))
+                index.places_with_part(prefix, hash).any(|(number, hash)| may_hold(number + POINTS, hash))
             }
         })
     }

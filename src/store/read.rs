@@ -201,7 +201,7 @@ impl FileState {
             section.range()
         } else {
             let Some(index) = self.partitions() else { return self.begin_index() };
-            let range = index.block_place(number - POINTS).ok()?;
+            let range = index.block_range(number - POINTS).ok()?;
             section.offset + range.start..section.offset + range.end
         };
         let step = Some(Step::Unit(self.pool().begin(&self.units, number)?));
@@ -212,7 +212,7 @@ impl FileState {
     pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
         let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
         let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
-        self.read_for_unit(place.map_or(0, |place| place.number) + POINTS)
+        self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
     }
 
     /// The next read for a lookup or scan that probes the unit.

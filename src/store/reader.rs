@@ -43,10 +43,6 @@ impl SharedParts {
         self.bits & !WHOLE_KEY
     }
 
-    pub(crate) const fn is_empty(self) -> bool {
-        self.bits == 0
-    }
-
     /// Whether these are one part.
     pub(crate) const fn is_one(self) -> bool {
         self.bits.is_power_of_two()

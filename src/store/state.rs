@@ -9,7 +9,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, KeyBounds, check_of_extractor, check_of_hashes};
+use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
@@ -96,11 +96,11 @@ impl FileState {
         metadata: Arc<FilterMetadata>,
         source: Option<Arc<dyn FilterSource>>,
     ) -> Self {
-        let shared = config.reader.parts_shared_with(&metadata).ok();
-        let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
+        let shared = config.reader.parts_shared_with(&metadata);
+        let confirmed = shared.as_ref().ok().map(|shared| config.reader.confirmed_by(*shared, &metadata.known_keys()));
         let mut state = FileState {
             config: config.clone(),
-            shared: shared.unwrap_or_default(),
+            shared: confirmed.unwrap_or_default(),
             points: Err(None),
             ranges: Err(None),
             index: OnceLock::new(),
@@ -112,10 +112,11 @@ impl FileState {
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
-        let usable =
-            |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
-        state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points()));
-        state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
+        let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
+            checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
+        };
+        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
+        state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
         let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
         // One that cannot be used counts that.
         units.range_counters = ranges.map(|_| Box::new(FilterCounters::new()));
@@ -138,9 +139,9 @@ impl FileState {
     }
 
     /// Whether the point filter can be probed, by what the description says.
-    pub(super) fn check_points(&self) -> Result<(), FilterProblem> {
-        self.reader().parts_shared_with(&self.metadata)?;
-        if self.shared.is_empty() {
+    fn check_points(&self, shared: Result<SharedParts, BlockError>) -> Result<(), FilterProblem> {
+        shared?;
+        if self.shared == SharedParts::default() {
             return Err(BlockError::PartNotHeld.into());
         }
         let (expected, got) = (self.reader().hasher.identity(), self.metadata.hash);
@@ -185,7 +186,7 @@ impl FileState {
     pub(super) fn unit_of(&self, key: &[u8]) -> u32 {
         let Some(index) = self.partitions() else { return POINTS };
         let hash = self.reader().point_hashes(self.shared, key).next();
-        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).number + POINTS)
+        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).0 + POINTS)
     }
 }
 

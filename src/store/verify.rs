@@ -4,9 +4,7 @@ use core::ops::Range;
 
 use bytes::Bytes;
 
-use super::{
-    FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionEntry, PartitionIndex,
-};
+use super::{FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionIndex};
 use crate::block::{FilterBlock, LoadContext};
 use crate::codec::checksum;
 use crate::error::BlockError;
@@ -75,23 +73,27 @@ impl Verifier<'_> {
             Err(problem) => return vec![(index_range.start, problem)],
         };
         let (mut found, mut last) = (Vec::new(), section.offset);
-        for PartitionEntry { number, offset, block_bytes, aux_bytes, .. } in index.entries() {
-            if block_bytes == 0 && aux_bytes == 0 {
-                continue;
-            }
-            let start = section.offset + offset;
-            let end = start + u64::from(block_bytes);
-            found.extend(self.check_zeros(last..start).err().map(|problem| (last, problem)));
-            last = end + u64::from(aux_bytes);
-            let opened =
-                (block_bytes > 0).then(|| self.read(start..end).and_then(|block| Ok(index.open(number, block)?)));
-            let beside =
-                (aux_bytes > 0).then(|| self.read(end..last).and_then(|aux| Ok(index.check_aux(number, &aux)?)));
-            let before = found.len();
-            found.extend(opened.and_then(Result::err).map(|problem| (start, problem)));
-            found.extend(beside.and_then(Result::err).map(|problem| (end, problem)));
-            if found.iter().skip(before).any(|(_, problem)| problem.is_unknown()) {
-                break;
+        for number in 0..index.partitions() {
+            let places = index.block_range(number).and_then(|block| Ok([block, index.aux_range(number)?]));
+            for (is_aux, place) in [false, true].into_iter().zip(places.unwrap_or_default()) {
+                if place.is_empty() {
+                    continue;
+                }
+                let place = section.offset + place.start..section.offset + place.end;
+                found.extend(self.check_zeros(last..place.start).err().map(|problem| (last, problem)));
+                last = place.end;
+                let checked = self.read(place.clone()).and_then(|bytes| {
+                    let checked =
+                        if is_aux { index.check_aux(number, &bytes) } else { index.open(number, bytes).map(drop) };
+                    Ok(checked?)
+                });
+                if let Err(problem) = checked {
+                    let is_unknown = problem.is_unknown();
+                    found.push((place.start, problem));
+                    if is_unknown {
+                        return found;
+                    }
+                }
             }
         }
         found

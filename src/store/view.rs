@@ -171,13 +171,9 @@ impl<F> ViewEdit<F> {
     }
 }
 
-/// What an edit does to one level.
-struct LevelChange<F> {
-    /// By their addresses.
-    leaving: HashMap<*const F, Leaving<F>>,
-    /// With their positions in the edit. The later are newer.
-    added: Vec<(usize, Member<F>)>,
-}
+/// What an edit does to one level: the files that leave, by their addresses, and those that are added, with their
+/// positions in the edit. The later are newer.
+type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
 
 /// A file that leaves a level.
 struct Leaving<F> {
@@ -185,19 +181,6 @@ struct Leaving<F> {
     file: Arc<F>,
     /// What takes its place, where that is an age, with its position in the edit.
     by: Option<(usize, Member<F>)>,
-}
-
-impl<F> Default for LevelChange<F> {
-    fn default() -> Self {
-        Self { leaving: HashMap::new(), added: Vec::new() }
-    }
-}
-
-impl<F> LevelChange<F> {
-    /// The files that come, with their positions in the edit.
-    fn coming(&self) -> impl Iterator<Item = &(usize, Member<F>)> {
-        self.added.iter().chain(self.leaving.values().filter_map(|leaving| leaving.by.as_ref()))
-    }
 }
 
 impl<F> FilterView<F> {
@@ -265,13 +248,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
                 Some((position, by)) => added.push((position, (level, by))),
                 None => {}
             }
-            let change = changes.entry(level).or_default();
-            if change.leaving.insert(Arc::as_ptr(&leaving.file), leaving).is_some() {
+            let (leaving_files, _) = changes.entry(level).or_default();
+            if leaving_files.insert(Arc::as_ptr(&leaving.file), leaving).is_some() {
                 return Err(ViewError::NotAtLevel { level, position });
             }
         }
         for (position, (level, file)) in added {
-            let LevelChange { leaving, added } = changes.entry(level).or_default();
+            let (leaving, added) = changes.entry(level).or_default();
             match leaving.get_mut(&Arc::as_ptr(&file)) {
                 // Removed and added again: it keeps its place, where that is its age.
                 Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
@@ -350,35 +333,36 @@ impl<F> Level<F> {
     }
 
     /// The level after a change.
-    fn edited(&self, change: LevelChange<F>, config: &Config) -> Result<Self, ViewError>
+    fn edited(&self, (leaving, added): LevelChange<F>, config: &Config) -> Result<Self, ViewError>
     where
         F: AsRef<FileFilters>,
     {
         let level = self.number;
+        let coming = || added.iter().chain(leaving.values().filter_map(|leaving| leaving.by.as_ref()));
         let mut touched = Touched::new();
-        for &Leaving { position, ref file, .. } in change.leaving.values() {
+        for &Leaving { position, ref file, .. } in leaving.values() {
             let place = self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })?;
             self.touch(place, &mut touched);
         }
-        if level == OVERLAPPING && !change.added.is_empty() {
+        if level == OVERLAPPING && !added.is_empty() {
             let stays =
                 |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.0, &leaving.file));
-            if let Some((position, _)) = change.leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
+            if let Some((position, _)) = leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
                 return Err(ViewError::Duplicate { level, position: *position });
             }
         }
-        let (mut left, mut joined, mut coming) = (self.left, self.joined, HashSet::new());
-        for &(position, (ref file, ref state)) in change.coming() {
-            let is_there = !change.leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
-            if is_there || !coming.insert(Arc::as_ptr(file)) {
+        let (mut left, mut joined, mut seen) = (self.left, self.joined, HashSet::new());
+        for &(position, (ref file, ref state)) in coming() {
+            let is_there = !leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
+            if is_there || !seen.insert(Arc::as_ptr(file)) {
                 return Err(ViewError::Duplicate { level, position });
             }
             joined = joined.merged(&state.stats());
         }
-        let keys = change.coming().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
+        let keys = coming().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
         let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
         for members in touched.values_mut() {
-            let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.0)) {
+            let stay = |member: Member<F>| match leaving.get(&Arc::as_ptr(&member.0)) {
                 None => Some(member),
                 Some(leaving) => {
                     left = left.merged(&member.1.stats());
@@ -387,7 +371,7 @@ impl<F> Level<F> {
             };
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
         }
-        for (_, member) in change.added {
+        for (_, member) in added {
             let in_order = level != OVERLAPPING && !member.1.has_range_tombstones;
             let place = match member.1.smallest_key().filter(|_| in_order) {
                 Some(smallest) => (true, self.chunk_of(smallest)),

@@ -5,7 +5,7 @@
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildReason, DynamicFilter, FileId, FilterBlock, FilterPolicy,
+    AutoPolicy, BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterPolicy,
     FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing,
     StandardBloom,
 };
@@ -229,7 +229,7 @@ fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
             }
             assert_eq!(caught, 1);
             let built = builder.finish();
-            assert_eq!((built.block, built.report.reason), (None, BuildReason::Interrupted), "{}", policy.name());
+            assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted), "{}", policy.name());
         }
     }
 }

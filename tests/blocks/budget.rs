@@ -11,8 +11,7 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterState, FilterStore,
-    ResidencyReason,
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, ResidencyReason,
 };
 use sstfilter::{KindPolicy, LookupOutcome};
 
@@ -103,14 +102,14 @@ fn look_up(filter: &FileFilters, numbers: impl Iterator<Item = u64>) {
 fn a_filter_comes_in_when_it_is_first_probed_and_leaves_with_its_file() {
     let budget = FilterBudget::unlimited();
     let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
-    assert_eq!(
-        (filter.residency().state, filter.residency().reason),
-        (FilterState::NotLoaded, ResidencyReason::NotProbed)
-    );
+    assert_eq!((filter.residency().bytes, filter.residency().reason), (0, ResidencyReason::NotProbed));
     assert_eq!(budget.stats().used_bytes, 0);
     assert_no_key_lost(&filter, 1, 1_000);
     assert!(useless_reads(&filter, 0..1_000) < 30);
-    assert_eq!((filter.residency().state, filter.residency().reason), (FilterState::Whole, ResidencyReason::Fits));
+    assert_eq!(
+        (filter.residency().bytes, filter.residency().reason),
+        (filter.residency().whole_bytes, ResidencyReason::Fits)
+    );
     assert_eq!((budget.stats().used_bytes, disk.loads.load(SeqCst)), (disk.block.len() as u64, 1));
     drop(filter);
     assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
@@ -158,7 +157,7 @@ fn budgets_of_no_one_few_and_all_bytes_lose_no_key_and_are_kept() {
         let loads: u64 = budget.stats().loads;
         assert!(loads <= 10 * (budget.stats().plans + 1), "{loads} loads, {} plans", budget.stats().plans);
         assert_eq!(loads == 0, bytes < 140, "{loads} loads with {bytes} bytes");
-        assert!(bytes < 20_000 || files.iter().all(|(filter, _)| filter.residency().state == FilterState::Whole));
+        assert!(bytes < 20_000 || files.iter().all(|(filter, _)| filter.residency().reason == ResidencyReason::Fits));
     }
 }
 
@@ -313,7 +312,7 @@ fn a_source_that_fails_is_tried_again_rarely_and_recovers() {
     assert_eq!(budget.stats().failed_loads, loads);
     disk.fails.store(false, SeqCst);
     useless_reads(&filter, 0..20_000);
-    assert_eq!(filter.residency().state, FilterState::Whole);
+    assert_eq!(filter.residency().reason, ResidencyReason::Fits);
 }
 
 #[test]
@@ -345,7 +344,7 @@ fn a_panic_of_a_source_reaches_its_caller_and_breaks_nothing() {
     budget.rebalance();
     disk.panics.store(false, SeqCst);
     useless_reads(&filter, 0..1_000);
-    assert_eq!(filter.residency().state, FilterState::Whole);
+    assert_eq!(filter.residency().reason, ResidencyReason::Fits);
 }
 
 #[test]
@@ -380,7 +379,7 @@ fn filters_that_cannot_shrink_are_whole_or_absent() {
             assert_no_key_lost(filter, set, 2);
         }
     }
-    let held = files.iter().filter(|(filter, _)| filter.residency().state == FilterState::Whole).count();
+    let held = files.iter().filter(|(filter, _)| filter.residency().reason == ResidencyReason::Fits).count();
     assert_eq!(held, 3, "{:?}", budget.stats());
     assert!(budget.stats().loads <= 10 + budget.stats().plans / 10, "{:?}", budget.stats());
 }
@@ -415,7 +414,7 @@ fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
     assert!(!next.probe(&absent(1)).is_absent(), "the plan gives the bytes to the other file");
     drop(dropped);
     // No plan is made in between.
-    assert!(next.probe(&absent(1)).is_absent() && next.residency().state == FilterState::Whole);
+    assert!(next.probe(&absent(1)).is_absent() && next.residency().reason == ResidencyReason::Fits);
     assert_no_key_lost(&next, 2, 1_000);
 }
 

@@ -151,7 +151,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     disk.flip(100);
     let unusable = (0..KEYS).filter(|&number| filter.probe(&key(number)) == FileProbe::Unusable).count();
     let index = filter.partitions().unwrap();
-    let damaged = (0..KEYS).filter(|&number| index.place(&key(number), KeyHasher::default().hash(b"")).number == 0);
+    let damaged = (0..KEYS).filter(|&number| index.place(&key(number), KeyHasher::default().hash(b"")).0 == 0);
     assert_eq!(unusable, damaged.count());
     assert!(matches!(filter.residency().reason, ResidencyReason::LoadFailed(_)));
     assert!(useless_reads(&filter, KEYS / 2..KEYS) < KEYS / 80);

@@ -12,7 +12,7 @@ use sstfilter::store::{
     PartitionOptions, PartitionedBuilder, TableIdentity,
 };
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildReason, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
+    BitsPerKey, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
     FilterBuilder, FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
@@ -46,7 +46,7 @@ fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
     let options = PartitionOptions::new(cut, 1_024).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
     keys().for_each(|key| builder.add_key(&key));
-    builder.finish().seal().unwrap()
+    builder.finish().block.unwrap()
 }
 
 fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
@@ -263,8 +263,8 @@ fn no_partition_of_parts_alone_is_opened_for_a_key() {
         let container = container_of(&parts, cut);
         let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
         for key in keys().step_by(37) {
-            let place = index.place(&key, hasher.hash(&key));
-            assert!(index.block_place(place.number).is_err() && index.open(place.number, &container[..100]).is_err());
+            let (number, _) = index.place(&key, hasher.hash(&key));
+            assert!(index.block_range(number).is_err() && index.open(number, &container[..100]).is_err());
         }
     }
 }
@@ -363,7 +363,7 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
         let built = builder.finish();
         assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
         let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
-        assert_eq!(built.points.unwrap().reason, BuildReason::from(reason));
+        assert_eq!(built.points.unwrap().reason, reason);
     }
 }
 
@@ -408,14 +408,15 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
     };
     add(&mut *whole);
     let built = whole.finish();
-    assert_eq!((built.block, built.report.reason, caught), (None, BuildReason::Interrupted, 1));
+    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
     for cut in CUTS {
         let options = PartitionOptions::new(cut, 1_024).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
         for key in keys().take(1_000) {
             let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
         }
-        assert_eq!(builder.finish().problem(), Some(BuildReason::Interrupted));
+        let built = builder.finish();
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
     }
 }
 

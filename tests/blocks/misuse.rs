@@ -82,7 +82,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
         stored.sort_unstable();
         stored.iter().for_each(|name| builder.add_key(name.as_bytes()));
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = Container::load(&builder.finish().seal().unwrap(), context).unwrap();
+        let filter = Container::load(&builder.finish().block.unwrap(), context).unwrap();
         let is_lost = |name: &str| !filter.may_contain_prefix(&parts.key(&hasher, name.as_bytes()));
         assert_eq!(stored.iter().filter(|name| is_lost(name)).count(), 0);
         let others = names.iter().filter(|name| is_lost(name)).count();

@@ -2,10 +2,12 @@
 //! sends a key to another partition, or one damaged partition takes the filter of the whole file with it, or, worst,
 //! answers "absent" for a key that the file has.
 
+use std::ops::Range;
+
 use crate::common;
 use crate::common::cases::{self, CONTAINERS, ContainerCase};
 use crate::common::container::Container;
-use sstfilter::store::{PartitionEntry, PartitionIndex};
+use sstfilter::store::PartitionIndex;
 use sstfilter::{BlockError, FileId, KeyHash, KeyHasher, LoadContext};
 
 type Keys = Vec<(Vec<u8>, KeyHash)>;
@@ -14,7 +16,8 @@ type Keys = Vec<(Vec<u8>, KeyHash)>;
 struct Sound {
     case: ContainerCase,
     filter: Container,
-    entries: Vec<PartitionEntry>,
+    /// Where the block of each partition is.
+    ranges: Vec<Range<usize>>,
     present: Keys,
     absent: Keys,
 }
@@ -23,11 +26,11 @@ impl Sound {
     fn all() -> Vec<Self> {
         let of = |case: &ContainerCase| {
             let filter = case.load(&case.read());
-            let entries = filter.index.entries().collect();
+            let ranges = filter.ranges();
             let present = case.keys().into_iter().step_by(97).collect();
             let absent =
                 case.absent_keys(200).into_iter().filter(|(key, hash)| !filter.may_contain(key, *hash)).collect();
-            Self { case: *case, filter, entries, present, absent }
+            Self { case: *case, filter, ranges, present, absent }
         };
         CONTAINERS.iter().map(of).collect()
     }
@@ -37,16 +40,13 @@ impl Sound {
     }
 
     fn number_of(&self, (key, hash): &(Vec<u8>, KeyHash)) -> u32 {
-        self.filter.index.place(key, *hash).number
+        self.filter.index.place(key, *hash).0
     }
 
     /// The partitions whose blocks hold one of these bytes.
     fn touched(&self, from: usize, to: usize) -> Vec<u32> {
-        let holds = |entry: &&PartitionEntry| {
-            let start = usize::try_from(entry.offset).unwrap();
-            from < start + entry.block_bytes as usize && to > start
-        };
-        self.entries.iter().filter(holds).map(|entry| entry.number).collect()
+        let ranges = (0..).zip(&self.ranges);
+        ranges.filter(|(_, range)| from < range.end && to > range.start).map(|(number, _)| number).collect()
     }
 
     /// Damage is noticed, loses no key, and leaves the other partitions as they were. `touched` are those that it may
@@ -72,7 +72,7 @@ impl Sound {
 #[test]
 fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_present() {
     for sound in Sound::all() {
-        assert!(sound.case.keys == 0 || sound.entries.len() > 2 && sound.absent.len() > 150, "{}", sound.case.name);
+        assert!(sound.case.keys == 0 || sound.ranges.len() > 2 && sound.absent.len() > 150, "{}", sound.case.name);
         let bytes = sound.bytes();
         common::on_all_cores(bytes.len(), |at| {
             let touched = sound.touched(at, at + 1);
@@ -104,23 +104,19 @@ fn a_container_cut_short_or_prolonged_is_no_filter() {
     }
 }
 
-fn range(entry: &PartitionEntry) -> std::ops::Range<usize> {
-    let start = usize::try_from(entry.offset).unwrap();
-    start..start + entry.block_bytes as usize
-}
-
 #[test]
 fn partitions_in_each_others_places_answer_for_no_key() {
     let mut swapped = 0;
     for sound in Sound::all() {
-        for (one, other) in sound.entries.iter().zip(sound.entries.iter().skip(1)) {
-            if one.block_bytes != other.block_bytes {
+        for (number, pair) in (0..).zip(sound.ranges.windows(2)) {
+            let [one, other] = [pair[0].clone(), pair[1].clone()];
+            if one.len() != other.len() {
                 continue;
             }
             let mut mixed = sound.bytes().to_vec();
-            mixed[range(one)].copy_from_slice(&sound.bytes()[range(other)]);
-            mixed[range(other)].copy_from_slice(&sound.bytes()[range(one)]);
-            sound.assert_contained(&mixed, &[one.number, other.number], "two partitions swapped");
+            mixed[one.clone()].copy_from_slice(&sound.bytes()[other.clone()]);
+            mixed[other].copy_from_slice(&sound.bytes()[one]);
+            sound.assert_contained(&mixed, &[number, number + 1], "two partitions swapped");
             swapped += 1;
         }
     }
@@ -133,13 +129,13 @@ fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
         // The same number of keys, file id and lengths: what a reused file number or a stale cache would give.
         let twin = sound.case.build_of((0..sound.case.keys).map(|number| cases::key(number + 500_000)));
         let mut foreign = 0;
-        for (own, other) in sound.entries.iter().zip(sound.case.load(&twin).index.entries()) {
-            let opened = sound.filter.index.open(own.number, &twin[range(&other)]);
-            assert!(opened.is_err(), "{}: partition {} of another file", sound.case.name, own.number);
-            if own.block_bytes == other.block_bytes && own.offset == other.offset {
+        for ((number, own), other) in (0..).zip(&sound.ranges).zip(sound.case.load(&twin).ranges()) {
+            let opened = sound.filter.index.open(number, &twin[other.clone()]);
+            assert!(opened.is_err(), "{}: partition {number} of another file", sound.case.name);
+            if *own == other {
                 let mut mixed = sound.bytes().to_vec();
-                mixed[range(own)].copy_from_slice(&twin[range(&other)]);
-                sound.assert_contained(&mixed, &[own.number], "a partition of another file");
+                mixed[own.clone()].copy_from_slice(&twin[other]);
+                sound.assert_contained(&mixed, &[number], "a partition of another file");
                 foreign += 1;
             }
         }
@@ -160,15 +156,14 @@ fn tail_bytes(container: &[u8]) -> usize {
 #[test]
 fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
     for sound in Sound::all() {
-        for entry in &sound.entries {
+        for (number, range) in (0..).zip(&sound.ranges) {
             let mut hollow = sound.bytes().to_vec();
-            hollow[range(entry)].fill(0);
-            sound.assert_contained(&hollow, &[entry.number], "a partition of zeros");
+            hollow[range.clone()].fill(0);
+            sound.assert_contained(&hollow, &[number], "a partition of zeros");
             let index = &sound.filter.index;
-            let place = range(entry);
-            for bytes in [&[][..], &sound.bytes()[place.start..place.end - 1], &sound.bytes()[place.start..=place.end]]
+            for bytes in [&[][..], &sound.bytes()[range.start..range.end - 1], &sound.bytes()[range.start..=range.end]]
             {
-                assert!(matches!(index.open(entry.number, bytes), Err(BlockError::PartitionLength { .. })));
+                assert!(matches!(index.open(number, bytes), Err(BlockError::PartitionLength { .. })));
             }
         }
     }
@@ -176,9 +171,9 @@ fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
 
 #[test]
 fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
-    for sound in Sound::all().into_iter().filter(|sound| sound.entries.len() > 1) {
+    for sound in Sound::all().into_iter().filter(|sound| sound.ranges.len() > 1) {
         let mut damaged = sound.bytes().to_vec();
-        damaged[range(&sound.entries[1]).start] ^= 1;
+        damaged[sound.ranges[1].start] ^= 1;
         let filter = Container::open(&damaged, sound.case.load_context()).unwrap();
         for key in &sound.absent {
             assert_eq!(filter.may_contain(&key.0, key.1), sound.number_of(key) == 1, "{}", sound.case.name);

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::kind::{self, BlockedBloomKind, ShapeFields};
+use sstfilter::kind::{self, BlockedBloomKind};
 use sstfilter::{
     BitsPerKey, BlockError, BlockInfo, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
     FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, LoadContext, Sizing,
@@ -138,7 +138,7 @@ fn the_steps_are_divisors_and_whole_columns_with_the_rates_that_the_blocks_then_
         for step in steps {
             let info = load(block.shrunk_to(step.0).unwrap()).info();
             assert_eq!((info.block_bytes, info.expected_fpr), step);
-            let columns = info.shape.get("columns");
+            let columns = common::shape_field(&info, "columns");
             assert!(columns.is_none_or(|columns| columns.parse::<u8>().is_ok()), "{columns:?}");
         }
     }
@@ -175,7 +175,7 @@ fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
 fn without_rate(info: BlockInfo) -> BlockInfo {
     let mut info = info;
     (info.block_bytes, info.payload_bytes, info.payload_checksum, info.expected_fpr) = (0, 0, 0, 0.0);
-    info.shape = ShapeFields::default();
+    info.shape.clear();
     info
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use sstfilter::kind::{BuildFailure, EncodedShape, ShapeFields, UserKind};
+use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
     FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
@@ -31,6 +31,8 @@ const GROWS_INSTEAD: u8 = 13;
 const CANNOT_READ_SMALLER_SHAPES: u8 = 14;
 const DOES_NOT_WRITE_SMALLER_ONES: u8 = 15;
 const HAS_NO_RATE: u8 = 16;
+const REFUSES_WITHOUT_A_REASON: u8 = 17;
+const REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS: u8 = 18;
 
 /// Sorted hashes of 8 bytes each, or shrunk to their low 4, 2 or 1; of a kind with the number `ID`, which does `WRONG`.
 /// A block records how many there are, and their size.
@@ -60,13 +62,18 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
         "hashes"
     }
 
-    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<EncodedShape, FallbackReason> {
         assert!(WRONG != PANICS_WHEN_PLANNED || keys > 1 << 20, "as it does");
-        u32::try_from(keys).map(|count| shape_of(count, 8)).map_err(|_| BuildFailure::TooManyKeys)
+        u32::try_from(keys).map(|count| shape_of(count, 8)).map_err(|_| FallbackReason::TooManyKeys)
     }
 
-    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure> {
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason> {
         assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
+        match WRONG {
+            REFUSES_WITHOUT_A_REASON => return Err(FallbackReason::None),
+            REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS => return Err(FallbackReason::Interrupted),
+            _ => (),
+        }
         let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });
         let more = u32::from(WRONG == CLAIMS_MORE_BYTES);
         Ok((shape_of(plan.params()[0] + more, 8), kept.flat_map(u64::to_le_bytes).collect()))
@@ -91,9 +98,9 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
         }
     }
 
-    fn describe(&self, shape: &EncodedShape) -> ShapeFields {
+    fn describe(&self, shape: &EncodedShape) -> Vec<(&'static str, String)> {
         assert_ne!(WRONG, PANICS_WHEN_DESCRIBED, "as it does");
-        ShapeFields::default().with("hashes", shape.params()[0])
+        vec![("hashes", shape.params()[0].to_string())]
     }
 
     fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
@@ -176,15 +183,12 @@ fn registry(kind: impl UserKind) -> KindRegistry {
 #[test]
 fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let built = build(Hashes::<200, NOTHING>, CHECKED);
-    assert_eq!(
-        (built.report.used, built.report.reason),
-        (Some(FilterKind::from_code(200)), FallbackReason::None.into())
-    );
+    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::from_code(200)), FallbackReason::None));
     let (block, kinds) = (built.block.unwrap(), registry(Hashes::<200, NOTHING>));
     let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
     let info = filter.info();
-    assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (320, 320 * 8 + 40, "hashes 320".to_owned()));
+    assert_eq!((info.keys, info.block_bytes, info.shape), (320, 320 * 8 + 40, vec![("hashes", "320".to_owned())]));
     let absent: Vec<KeyHash> = common::key_set(2, 500).collect();
     let mut matches = MatchBitmap::default();
     for (asked, expected) in [(keys(), 320), (absent, 0)] {
@@ -241,7 +245,7 @@ fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     sound.probe_batch(&absent, &mut matches);
     assert_eq!(matches.count(), 0);
     if let Ok(block) = faulty.block() {
-        assert!(block.info().shape != ShapeFields::default() && block.fill_ratio().is_none());
+        assert!(!block.info().shape.is_empty() && block.fill_ratio().is_none());
     }
 }
 
@@ -262,14 +266,16 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
         (build(Hashes::<215, CLAIMS_MORE_BYTES>, UNCHECKED), FallbackReason::ConstructionFailed),
         (build(Hashes::<216, PANICS_WHEN_PROBED>, CHECKED), FallbackReason::SelfCheckFailed),
         (build(Hashes::<217, PANICS_WHEN_DECODED>, CHECKED), FallbackReason::ConstructionFailed),
+        (build(Hashes::<238, REFUSES_WITHOUT_A_REASON>, UNCHECKED), FallbackReason::ConstructionFailed),
+        (build(Hashes::<239, REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS>, UNCHECKED), FallbackReason::ConstructionFailed),
     ];
     for (built, reason) in built {
-        assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BLOCKED_BLOOM), reason.into()));
+        assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BLOCKED_BLOOM), reason));
         let filter = FilterBlock::load(built.block.unwrap(), &KeyHasher::default()).unwrap();
         assert!(keys().into_iter().all(|hash| filter.may_contain(hash)));
     }
     let policy = KindPolicy::user_defined(Hashes::<223, PANICS_WHEN_DESCRIBED>).unwrap();
-    assert_eq!(policy.plan(KEYS.into(), None).unwrap().shape, ShapeFields::default());
+    assert!(policy.plan(KEYS.into(), None).unwrap().shape.is_empty());
     let policy = KindPolicy::user_defined(Hashes::<218, PANICS_WHEN_PLANNED>).unwrap();
     let built = common::build(&policy, &keys());
     assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);

@@ -9,7 +9,7 @@ use sstfilter::sst::{TableBuilder, TableOptions};
 use sstfilter::store::{FilterStore, PartitionCut, PartitionOptions, PartitionedBuilder, TableIdentity};
 use sstfilter::{
     BuildContext, DelimitedPrefix, Domain, FileId, FilterBlock, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, LoadContext, WordLayout,
+    KeyParts, LoadContext,
 };
 
 use super::container::Container;
@@ -65,8 +65,8 @@ const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> Bloc
     block(name, Policy::ribbon(rate, min_keys), Hash::Default, keys)
 }
 
-const fn register_blocked(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
-    made(name, Recipe::RegisterBlocked { layout, bytes }, keys)
+const fn register_blocked(name: &'static str, probes: u8, bytes: u64, keys: u32) -> BlockCase {
+    made(name, Recipe::RegisterBlocked { probes, bytes }, keys)
 }
 
 const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
@@ -113,11 +113,11 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     ribbon("ribbon-20000-keys-01-percent", 0.001, 1_024, 20_000),
     ribbon("ribbon-32-columns", 1.0 / 4_294_967_296.0, 0, 100),
     ribbon("ribbon-fallen-back-to-bloom", 0.01, 1_024, 200),
-    register_blocked("register-blocked-no-keys", WordLayout::TwoBits, 64, 0),
-    register_blocked("register-blocked-one-key", WordLayout::TwoBits, 64, 1),
-    register_blocked("register-blocked-200-keys", WordLayout::TwoBits, 256, 200),
-    register_blocked("register-blocked-three-bits-1000-keys", WordLayout::ThreeBits, 1_024, 1_000),
-    register_blocked("register-blocked-four-bits-1000-keys", WordLayout::FourBits, 2_048, 1_000),
+    register_blocked("register-blocked-no-keys", 2, 64, 0),
+    register_blocked("register-blocked-one-key", 2, 64, 1),
+    register_blocked("register-blocked-200-keys", 2, 256, 200),
+    register_blocked("register-blocked-three-bits-1000-keys", 3, 1_024, 1_000),
+    register_blocked("register-blocked-four-bits-1000-keys", 4, 2_048, 1_000),
     standard_bloom("standard-bloom-no-keys", 10.0, 0),
     standard_bloom("standard-bloom-one-key", 10.0, 1),
     standard_bloom("standard-bloom-1000-keys-10-bits", 10.0, 1_000),
@@ -303,12 +303,8 @@ impl ContainerCase {
         let options = PartitionOptions::new(self.cut, self.target_bytes).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
         keys.for_each(|key| builder.add_key(&key));
-        let mut built = builder.finish();
-        if self.file_number.is_some() {
-            (0..built.partitions())
-                .for_each(|number| built.set_aux(number, format!("partition {number}").as_bytes()).unwrap());
-        }
-        built.seal().unwrap().to_vec()
+        let aux = |number| if self.file_number.is_some() { format!("partition {number}") } else { String::new() };
+        builder.finish_with_aux(|number, _, _| aux(number).into_bytes()).block.unwrap().to_vec()
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {

@@ -1,9 +1,10 @@
 //! A partitioned filter in memory, read through its top index as an engine reads it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Mutex;
 
-use sstfilter::store::{PartitionIndex, PartitionPlace};
+use sstfilter::store::PartitionIndex;
 use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
 
 pub(crate) struct Container {
@@ -11,6 +12,13 @@ pub(crate) struct Container {
     pub(crate) index: PartitionIndex,
     /// The partitions that were probed; `None` where one cannot be used. To open one is to read all of it.
     opened: Mutex<HashMap<u32, Option<FilterBlock<Vec<u8>>>>>,
+}
+
+/// Where the block of each partition is.
+pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
+    let range = |number| index.block_range(number).unwrap();
+    let to_usize = |range: Range<u64>| usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+    (0..index.partitions()).map(|number| to_usize(range(number))).collect()
 }
 
 impl Container {
@@ -40,8 +48,13 @@ impl Container {
 
     /// The bytes of a partition's block; none of one without a filter.
     pub(crate) fn block(&self, number: u32) -> &[u8] {
-        let place = self.index.block_place(number).unwrap();
+        let place = self.index.block_range(number).unwrap();
         &self.bytes[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()]
+    }
+
+    /// Where the block of each partition is.
+    pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
+        ranges(&self.index)
     }
 
     pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, BlockError> {
@@ -50,22 +63,24 @@ impl Container {
 
     /// Whether the key may be in the file; a partition that cannot be used may have it.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
-        let place = self.index.place(key, hash);
-        place.block_bytes == 0 || self.may_hold(place)
+        self.may_hold(self.index.place(key, hash))
     }
 
     pub(crate) fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
         match self.index.places_with_prefix(prefix) {
-            Ok(mut places) => places.any(|place| place.block_bytes == 0 || self.may_hold(place)),
+            Ok(mut places) => places.any(|place| self.may_hold(place)),
             Err(_) => true,
         }
     }
 
-    fn may_hold(&self, place: PartitionPlace) -> bool {
+    fn may_hold(&self, (number, hash): (u32, KeyHash)) -> bool {
+        if self.index.block_range(number).map_or(true, |range| range.is_empty()) {
+            return true;
+        }
         let mut opened = self.opened.lock().unwrap();
-        let open = || self.index.open(place.number, self.block(place.number).to_vec()).ok();
-        let block = opened.entry(place.number).or_insert_with(open);
-        block.as_ref().is_none_or(|block| block.may_contain(place.hash))
+        let open = || self.index.open(number, self.block(number).to_vec()).ok();
+        let block = opened.entry(number).or_insert_with(open);
+        block.as_ref().is_none_or(|block| block.may_contain(hash))
     }
 
     /// The partitions that cannot be used, with the reasons.
@@ -76,18 +91,19 @@ impl Container {
     /// Checks all partitions, what stands beside them, and the zeros between.
     pub(crate) fn verify(&self) -> Result<(), BlockError> {
         let mut end = 0;
-        for entry in self.index.entries() {
-            let zeros = &self.bytes[end..usize::try_from(entry.offset).unwrap()];
+        for number in 0..self.index.partitions() {
+            let block = self.index.block_range(number)?;
+            let zeros = &self.bytes[end..usize::try_from(block.start).unwrap()];
             if let Some(at) = zeros.iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
                 return Err(BlockError::Field { field, expected, got: (end + at) as u64 });
             }
-            if entry.block_bytes > 0 {
-                self.partition(entry.number)?;
+            if !block.is_empty() {
+                self.partition(number)?;
             }
-            let aux = self.index.aux_place(entry.number)?;
+            let aux = self.index.aux_range(number)?;
             end = usize::try_from(aux.end).unwrap();
-            self.index.check_aux(entry.number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
+            self.index.check_aux(number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
         }
         Ok(())
     }

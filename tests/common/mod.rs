@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use sstfilter::kind::KindEntry;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy, Sizing,
+    BlockInfo, BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
+    Sizing,
 };
 
 /// Builds the filter of `hashes`, in the order given.
@@ -34,6 +35,11 @@ pub(crate) fn build_in(policy: &dyn FilterPolicy, context: &BuildContext, hashes
 /// `count` distinct hashes; sets of different numbers have none in common.
 pub(crate) fn key_set(set: u32, count: u32) -> impl Iterator<Item = KeyHash> + Clone {
     (0..count).map(move |number| KeyHash::mix(u64::from(set) << 32 | u64::from(number)))
+}
+
+/// The value of a shape's field.
+pub(crate) fn shape_field<'a>(info: &'a BlockInfo, name: &str) -> Option<&'a str> {
+    info.shape.iter().find_map(|(found, value)| (*found == name).then_some(value.as_str()))
 }
 
 /// Ribbon filters of a rate, however few the keys.

@@ -3,7 +3,7 @@
 use sstfilter::kind::KindEntry;
 use sstfilter::{
     BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, KeyHash, KeyHasher,
-    KeyParts, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    KeyParts, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -41,7 +41,7 @@ pub(crate) enum Recipe {
     /// By the builder of a policy.
     Policy(Policy),
     /// Into a filter of this many bytes.
-    RegisterBlocked { layout: WordLayout, bytes: u64 },
+    RegisterBlocked { probes: u8, bytes: u64 },
     /// A counting Bloom filter of this many counters, every third key inserted again and removed once.
     CountingBloom { counters: u64, probes: u8 },
     /// A standard Bloom filter of this many bits.
@@ -54,8 +54,8 @@ impl Recipe {
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Policy(policy) => policy.describe(),
-            Self::RegisterBlocked { layout, bytes } => {
-                format!("register-blocked bloom, {layout}, {bytes} bytes")
+            Self::RegisterBlocked { probes, bytes } => {
+                format!("register-blocked bloom, {probes} bits in 64, {bytes} bytes")
             }
             Self::CountingBloom { counters, probes } => {
                 format!(
@@ -75,8 +75,8 @@ impl Recipe {
                 keys.for_each(|key| builder.add_key(&key));
                 builder.finish().block.unwrap().to_vec()
             }
-            Self::RegisterBlocked { layout, bytes } => {
-                let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, layout).unwrap();
+            Self::RegisterBlocked { probes, bytes } => {
+                let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, probes).unwrap();
                 keys.for_each(|key| {
                     filter.insert(hasher.hash(&key));
                 });

@@ -42,9 +42,8 @@ fn partitioned(policy: &Arc<dyn FilterPolicy>, cut: PartitionCut, target_bytes: 
     let mut builder = PartitionedBuilder::new(policy.clone(), &BuildContext::new(&KeyHasher::default()), options);
     keys.iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
-    let report = built.report();
-    let container = built.seal().unwrap();
-    assert_eq!(report.block_bytes, container.len() as u64);
+    let container = built.block.unwrap();
+    assert_eq!(built.report.block_bytes, container.len() as u64);
     container
 }
 
@@ -57,8 +56,8 @@ fn whole(policy: &Arc<dyn FilterPolicy>, keys: &[[u8; 24]]) -> FilterBlock<Bytes
 
 /// The mean of the partitions' expected rates. Absent keys come to each alike.
 fn expected_fpr(filter: &Container) -> f64 {
-    let rates = filter.index.entries().map(|entry| {
-        let info = filter.partition(entry.number).unwrap().info();
+    let rates = (0..filter.index.partitions()).map(|number| {
+        let info = filter.partition(number).unwrap().info();
         (info.expected_fpr, info.keys as f64)
     });
     let (sum, keys) = rates.fold((0.0, 0.0), |(sum, all), (rate, keys)| (sum + rate * keys, all + keys));
@@ -211,13 +210,13 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
             if of_files.is_read(file, whole_bytes[file]) {
                 read_whole += whole_bytes[file] as u64;
             }
-            let place = indexes[file].place(&key, hasher.hash(&key));
-            if of_partitions.is_read((file, place.number), place.block_bytes as usize) {
-                read_in_parts += u64::from(place.block_bytes);
-                let from = usize::try_from(place.offset).unwrap();
-                let block =
-                    indexes[file].open(place.number, &containers[file][from..from + place.block_bytes as usize]);
-                assert!(block.unwrap().may_contain(place.hash));
+            let (number, hash) = indexes[file].place(&key, hasher.hash(&key));
+            let range = indexes[file].block_range(number).unwrap();
+            let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            if of_partitions.is_read((file, number), range.len()) {
+                read_in_parts += range.len() as u64;
+                let block = indexes[file].open(number, &containers[file][range]);
+                assert!(block.unwrap().may_contain(hash));
             }
         }
         println!(
@@ -236,10 +235,13 @@ fn of_hashes(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_byte
     let options = PartitionOptions::new(PartitionCut::HashRange, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
     hashes.iter().for_each(|&hash| builder.add_hash(&[], hash));
-    let built = builder.finish();
-    let (report, blocks) = (built.report(), built.reports().map(|report| report.block_bytes).sum::<u64>());
-    assert!(report.peak_build_bytes > blocks + hashes.len() as u64 * 8);
-    built.seal().unwrap()
+    let mut blocks = 0;
+    let built = builder.finish_with_aux(|_, _, report| {
+        blocks += report.block_bytes;
+        Vec::new()
+    });
+    assert!(built.report.peak_build_bytes > blocks + hashes.len() as u64 * 8);
+    built.block.unwrap()
 }
 
 fn in_threads(threads: usize) -> BuildContext {

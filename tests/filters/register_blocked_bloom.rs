@@ -12,7 +12,7 @@ use crate::common;
 use proptest::prelude::*;
 use sstfilter::{
     BlockError, DynamicFilter, FilterBlock, FilterError, FilterHealth, FilterKind, HashIdentity, KeyHash, KeyHasher,
-    KindPolicy, MatchBitmap, RegisterBlockedBloom, WordLayout,
+    KindPolicy, MatchBitmap, RegisterBlockedBloom,
 };
 
 /// Absent keys asked of each filter, and filters per setting.
@@ -22,8 +22,8 @@ const SETS: u32 = 5;
 /// Keys at eight bits per key in the usual 256 KiB.
 const KEYS: u32 = 1 << 18;
 
-fn filter(layout: WordLayout, bytes: u64) -> RegisterBlockedBloom {
-    RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, layout).unwrap()
+fn filter(probes: u8, bytes: u64) -> RegisterBlockedBloom {
+    RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, probes).unwrap()
 }
 
 fn to_block(filter: &RegisterBlockedBloom) -> Vec<u8> {
@@ -35,11 +35,11 @@ fn from_block(block: &[u8]) -> Result<RegisterBlockedBloom, FilterError> {
 }
 
 /// The mean rate over several key sets, what their fills say, and what their number says.
-fn measure(layout: WordLayout, keys: u32) -> (f64, f64, f64) {
+fn measure(probes: u8, keys: u32) -> (f64, f64, f64) {
     let measured = common::on_all_cores(SETS as usize, |set| {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
-        let filter = filter(layout, 256 << 10);
+        let filter = filter(probes, 256 << 10);
         filter.insert_all(&hashes);
         assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is denied");
         let off = filter.keys().abs_diff(keys.into());
@@ -52,39 +52,39 @@ fn measure(layout: WordLayout, keys: u32) -> (f64, f64, f64) {
     let sets = f64::from(SETS);
     let observed = measured.iter().map(|(rate, _)| rate).sum::<f64>() / sets;
     let of_fill = measured.iter().map(|(_, of_fill)| of_fill).sum::<f64>() / sets;
-    (observed, of_fill, filter(layout, 256 << 10).expected_fpr(keys.into()))
+    (observed, of_fill, filter(probes, 256 << 10).expected_fpr(keys.into()))
 }
 
 /// Within four standard errors of what the words say, which is exact, and within half a percent of what the number
 /// of keys says, which the key sets vary around.
-fn assert_rate(layout: WordLayout, keys: u32) -> f64 {
-    let (rate, of_words, of_keys) = measure(layout, keys);
+fn assert_rate(probes: u8, keys: u32) -> f64 {
+    let (rate, of_words, of_keys) = measure(probes, keys);
     let sigma = (of_words * (1.0 - of_words) / (f64::from(ABSENT) * f64::from(SETS))).sqrt();
     println!(
-        "{layout}, {keys} keys: {:.4} %; by the words {:.4} %, by the keys {:.4} %",
+        "{probes}, {keys} keys: {:.4} %; by the words {:.4} %, by the keys {:.4} %",
         rate * 100.0,
         of_words * 100.0,
         of_keys * 100.0
     );
-    assert!((rate - of_words).abs() < 4.0 * sigma, "{layout:?}: {rate}, by its words {of_words}");
-    assert!((of_words / of_keys - 1.0).abs() < 0.005, "{layout:?}: {of_words}, by its keys {of_keys}");
+    assert!((rate - of_words).abs() < 4.0 * sigma, "{probes}: {rate}, by its words {of_words}");
+    assert!((of_words / of_keys - 1.0).abs() < 0.005, "{probes}: {of_words}, by its keys {of_keys}");
     rate
 }
 
 #[test]
 fn rates_at_eight_bits_per_key_are_as_documented() {
-    let at_most = [(WordLayout::TwoBits, 0.054), (WordLayout::ThreeBits, 0.0378), (WordLayout::FourBits, 0.034)];
-    for (layout, at_most) in at_most {
-        let rate = assert_rate(layout, KEYS);
-        assert!(rate <= at_most, "{layout:?}: {rate}, at most {at_most}");
+    let at_most = [(2, 0.054), (3, 0.0378), (4, 0.034)];
+    for (probes, at_most) in at_most {
+        let rate = assert_rate(probes, KEYS);
+        assert!(rate <= at_most, "{probes}: {rate}, at most {at_most}");
     }
 }
 
 #[test]
 fn rates_hold_from_a_quarter_of_the_usual_fill_to_twice_of_it() {
-    for layout in WordLayout::ALL {
+    for probes in [2, 3, 4] {
         for keys in [KEYS / 4, KEYS / 2, KEYS * 2] {
-            assert_rate(layout, keys);
+            assert_rate(probes, keys);
         }
     }
 }
@@ -98,8 +98,8 @@ const KEYS_PER_LINE: u32 = 6;
 ///
 /// The threads start together at every line: a read-modify-write that is not atomic is interrupted by another one in
 /// some of a thousand lines, and not only when the scheduler is unlucky.
-fn keys_lost(layout: WordLayout, threads: u32, round: u32) -> usize {
-    let lines: Vec<RegisterBlockedBloom> = (0..LINES).map(|_| filter(layout, 64)).collect();
+fn keys_lost(probes: u8, threads: u32, round: u32) -> usize {
+    let lines: Vec<RegisterBlockedBloom> = (0..LINES).map(|_| filter(probes, 64)).collect();
     let keys = |thread: u32| common::key_set(round * threads + thread, KEYS_PER_LINE * LINES).collect();
     let keys: Vec<Vec<KeyHash>> = (0..threads).map(keys).collect();
     let of_lines = |thread: usize| lines.iter().zip(keys[thread].chunks(KEYS_PER_LINE as usize));
@@ -135,11 +135,11 @@ fn wait_for(arrived: &AtomicUsize, all: usize) {
 fn no_key_is_lost_where_threads_hammer_one_line() {
     let cores = thread::available_parallelism().map_or(2, usize::from);
     let threads = u32::try_from(cores.clamp(2, 4)).unwrap();
-    for layout in WordLayout::ALL {
+    for probes in [2, 3, 4] {
         let started = Instant::now();
         let mut rounds = 0;
         while rounds < 20 || started.elapsed() < Duration::from_millis(50) {
-            assert_eq!(keys_lost(layout, threads, rounds), 0, "{layout:?}, round {rounds}: keys are lost");
+            assert_eq!(keys_lost(probes, threads, rounds), 0, "{probes}, round {rounds}: keys are lost");
             rounds += 1;
         }
     }
@@ -150,8 +150,8 @@ fn no_key_is_lost_where_threads_hammer_one_line() {
 fn keys_inserted_by_many_threads_at_once_are_all_there() {
     const THREADS: u32 = 4;
     let rounds = if common::is_long() { 400 } else { 40 };
-    for (round, layout) in (0..rounds).zip(WordLayout::ALL.into_iter().cycle()) {
-        let filter = filter(layout, 64 << (round % 5));
+    for (round, probes) in (0..rounds).zip([2, 3, 4].into_iter().cycle()) {
+        let filter = filter(probes, 64 << (round % 5));
         let start = Barrier::new(THREADS as usize);
         let keys = |thread| common::key_set(round * THREADS + thread, 20 << (round % 5));
         thread::scope(|scope| {
@@ -170,7 +170,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
             }
         });
         assert!((0..THREADS).flat_map(keys).all(|hash| filter.contains(hash)), "round {round}: a key is lost");
-        let mut alone = self::filter(layout, 64 << (round % 5));
+        let mut alone = self::filter(probes, 64 << (round % 5));
         (0..THREADS).flat_map(keys).for_each(|hash| {
             alone.insert_mut(hash);
         });
@@ -180,7 +180,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
 
 #[test]
 fn a_key_is_there_for_whoever_is_told_of_it() {
-    let filter = filter(WordLayout::TwoBits, 1 << 16);
+    let filter = filter(2, 1 << 16);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for set in 0..2 {
@@ -199,8 +199,8 @@ fn a_key_is_there_for_whoever_is_told_of_it() {
 
 #[test]
 fn inserting_says_whether_the_key_was_new() {
-    for layout in WordLayout::ALL {
-        let (shared, mut alone) = (filter(layout, 1 << 12), filter(layout, 1 << 12));
+    for probes in [2, 3, 4] {
+        let (shared, mut alone) = (filter(probes, 1 << 12), filter(probes, 1 << 12));
         for hash in common::key_set(0, 2_000) {
             let was_there = shared.contains(hash);
             assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (!was_there, !was_there));
@@ -213,7 +213,7 @@ fn inserting_says_whether_the_key_was_new() {
 
 #[test]
 fn a_filter_is_empty_when_it_is_made_and_when_it_is_cleared() {
-    let mut filter = filter(WordLayout::FourBits, 1 << 12);
+    let mut filter = filter(4, 1 << 12);
     for _ in 0..2 {
         let health = filter.health();
         assert_eq!((filter.keys(), health.keys, health.fill_ratio, health.expected_fpr), (0, 0, 0.0, 0.0));
@@ -225,17 +225,17 @@ fn a_filter_is_empty_when_it_is_made_and_when_it_is_cleared() {
 
 #[test]
 fn filters_of_one_shape_merge_and_others_are_refused() {
-    let (one, other) = (filter(WordLayout::TwoBits, 1 << 12), filter(WordLayout::TwoBits, 1 << 12));
+    let (one, other) = (filter(2, 1 << 12), filter(2, 1 << 12));
     common::key_set(0, 300).for_each(|hash| assert!(one.insert(hash) || one.contains(hash)));
     common::key_set(1, 300).for_each(|hash| assert!(other.insert(hash) || other.contains(hash)));
     one.union(&other).unwrap();
     assert!(common::key_set(0, 300).chain(common::key_set(1, 300)).all(|hash| one.contains(hash)));
     let before = to_block(&one);
-    for unlike in [filter(WordLayout::TwoBits, 1 << 13), filter(WordLayout::ThreeBits, 1 << 12)] {
+    for unlike in [filter(2, 1 << 13), filter(3, 1 << 12)] {
         assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
     }
     let foreign =
-        RegisterBlockedBloom::with_shape(KeyHasher::with_seed(1).identity(), one.bytes(), one.layout()).unwrap();
+        RegisterBlockedBloom::with_shape(KeyHasher::with_seed(1).identity(), one.bytes(), one.probes()).unwrap();
     common::key_set(2, 300).for_each(|hash| assert!(foreign.insert(hash) || foreign.contains(hash)));
     assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
     assert_eq!(to_block(&one), before);
@@ -243,7 +243,7 @@ fn filters_of_one_shape_merge_and_others_are_refused() {
 
 #[test]
 fn health_alarms_when_the_usual_filter_is_overfull() {
-    let mut filter = filter(WordLayout::TwoBits, 256 << 10);
+    let mut filter = filter(2, 256 << 10);
     common::key_set(0, KEYS).for_each(|hash| {
         filter.insert_mut(hash);
     });
@@ -258,7 +258,7 @@ fn health_alarms_when_the_usual_filter_is_overfull() {
 
 #[test]
 fn damaged_foreign_and_other_blocks_are_not_restored() {
-    let filter = filter(WordLayout::TwoBits, 256);
+    let filter = filter(2, 256);
     common::key_set(0, 50).for_each(|hash| assert!(filter.insert(hash) || filter.contains(hash)));
     let block = to_block(&filter);
     for bit in 0..block.len() * 8 {
@@ -268,7 +268,7 @@ fn damaged_foreign_and_other_blocks_are_not_restored() {
     }
     assert!((0..block.len()).all(|length| from_block(&block[..length]).is_err()));
     let foreign = KeyHasher::with_seed(1).identity();
-    let foreign = RegisterBlockedBloom::with_shape(foreign, filter.bytes(), filter.layout()).unwrap();
+    let foreign = RegisterBlockedBloom::with_shape(foreign, filter.bytes(), filter.probes()).unwrap();
     let foreign = foreign.to_block().unwrap();
     assert!(matches!(from_block(&foreign), Err(FilterError::Block(BlockError::HashMismatch { .. }))));
     let other = common::build(&KindPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
@@ -278,9 +278,9 @@ fn damaged_foreign_and_other_blocks_are_not_restored() {
 
 #[test]
 fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
-    for layout in WordLayout::ALL {
+    for probes in [2, 3, 4] {
         for bytes in [64, 4_096, 1 << 18] {
-            let block = to_block(&filter(layout, bytes));
+            let block = to_block(&filter(probes, bytes));
             assert_eq!(block.len() as u64, bytes + 36);
             let info = FilterBlock::open_unverified(&block).unwrap().info();
             assert_eq!((info.kind, info.payload_bytes, info.keys), (FilterKind::REGISTER_BLOCKED_BLOOM, bytes, 0));
@@ -293,15 +293,15 @@ proptest! {
 
     #[test]
     fn no_key_is_denied_however_it_came_in_stored_or_not(
-        layout in prop::sample::select(WordLayout::ALL.to_vec()), size in 6..14_u32,
+        probes in prop::sample::select(vec![2, 3, 4]), size in 6..14_u32,
         hashes in prop::collection::vec(any::<u64>(), 0..300), asked in prop::collection::vec(any::<u64>(), 0..200),
         shift in 0..64_u32, offset in 0..16_usize,
     ) {
         // Shifted down they are badly mixed: they crowd into few words.
         let hash = |value: u64| KeyHash::from_well_mixed(value >> shift);
         let hashes: Vec<KeyHash> = hashes.into_iter().map(hash).collect();
-        let (shared, batch) = (filter(layout, 1 << size), filter(layout, 1 << size));
-        let mut alone = filter(layout, 1 << size);
+        let (shared, batch) = (filter(probes, 1 << size), filter(probes, 1 << size));
+        let mut alone = filter(probes, 1 << size);
         for &hash in &hashes {
             prop_assert_eq!(shared.insert(hash), alone.insert_mut(hash));
         }
@@ -312,7 +312,7 @@ proptest! {
         let buffer = [&vec![0xa5; offset][..], &block].concat();
         let stored = FilterBlock::open_unverified(&buffer[offset..]).unwrap();
         let restored = from_block(&block).unwrap();
-        prop_assert_eq!((restored.bytes(), restored.layout()), (shared.bytes(), shared.layout()));
+        prop_assert_eq!((restored.bytes(), restored.probes()), (shared.bytes(), shared.probes()));
         let asked: Vec<KeyHash> = hashes.iter().copied().chain(asked.into_iter().map(KeyHash::mix)).collect();
         let (mut hits, mut stored_hits) = (MatchBitmap::default(), MatchBitmap::default());
         shared.contains_batch(&asked, &mut hits);

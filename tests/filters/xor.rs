@@ -141,7 +141,7 @@ fn no_key_and_one_key_make_filters_as_any_number_does() {
         for keys in 0..3 {
             let hashes: Vec<KeyHash> = common::key_set(5, keys).collect();
             let built = common::build(&policy, &hashes);
-            assert_eq!((built.report.reason, built.report.attempts), (FallbackReason::None.into(), 1));
+            assert_eq!((built.report.reason, built.report.attempts), (FallbackReason::None, 1));
             let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
             assert_eq!(common::hits(&filter, hashes.into_iter()), u64::from(keys));
         }

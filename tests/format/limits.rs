@@ -13,7 +13,7 @@ use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
     DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, FuseArity,
-    HashIdentity, KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    HashIdentity, KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 
 /// The most that a payload can have, in bytes and in bits.
@@ -419,7 +419,7 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
     }
     assert!(checked >= 4, "{checked} fixtures");
     // And register-blocked filters, which record what their fill says.
-    let mut full = RegisterBlockedBloom::with_shape(HashIdentity::default(), 64, WordLayout::TwoBits).unwrap();
+    let mut full = RegisterBlockedBloom::with_shape(HashIdentity::default(), 64, 2).unwrap();
     common::key_set(4, 100_000).for_each(|hash| {
         full.insert_mut(hash);
     });

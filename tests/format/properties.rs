@@ -249,7 +249,7 @@ fn bloom_filters_of_hostile_hashes_deny_none() {
 /// The threshold codes of a ribbon block's first layer, read from its bytes as the format has them.
 fn threshold_codes(block: &[u8]) -> Vec<u8> {
     let info = FilterBlock::open_unverified(block).unwrap().info();
-    let shape = |name| info.shape.get(name).unwrap();
+    let shape = |name| common::shape_field(&info, name).unwrap();
     let slots: Vec<usize> = shape("slots per layer").split(", ").map(|slots| slots.parse().unwrap()).collect();
     let buckets: Vec<usize> = slots.iter().map(|slots| (slots - 63).div_ceil(128)).collect();
     let bumping = buckets.len() - 1;

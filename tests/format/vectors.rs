@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::common;
 use crate::common::cases::identity_of;
 use crate::common::container::Container;
 use bytes::Bytes;
@@ -12,13 +13,12 @@ use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
 use sstfilter::store::{
-    BuiltPartitions, FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
+    FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
 };
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
     FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId,
     HashIdentity, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom,
-    WordLayout,
 };
 
 pub(crate) const FORMAT: &str = include_str!("../../FORMAT.md");
@@ -205,7 +205,7 @@ fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
     for block in &blocks {
         let mut entries = kind::all().iter().filter(|entry| entry.id == kind_of(block));
         // What grows depends on how it was filled: those blocks have tests of their own.
-        let is_built = entries.any(|entry| entry.capabilities.updates != Updates::None || is_built_by(entry, block));
+        let is_built = entries.any(|entry| entry.updates != Updates::None || is_built_by(entry, block));
         assert!(is_built, "{}", hex(block));
     }
 }
@@ -293,7 +293,11 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
         let block = cuckoo_of(numbered(keys), tag_bits);
         let info = FilterBlock::open_unverified(&block).unwrap().info();
         assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
-        assert_eq!((info.payload_checksum, info.shape.get("buckets").unwrap()), (checksum, buckets), "{keys} keys");
+        assert_eq!(
+            (info.payload_checksum, common::shape_field(&info, "buckets").unwrap()),
+            (checksum, buckets),
+            "{keys} keys"
+        );
     }
 }
 
@@ -402,9 +406,9 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
 }
 
 /// The block of a filter of `bytes` bytes, with keys added.
-fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+fn register_blocked_block(probes: u8, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
     let hasher = KeyHasher::default();
-    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, layout).unwrap();
+    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, probes).unwrap();
     keys.into_iter().for_each(|key| {
         filter.insert(hasher.hash(key.as_ref()));
     });
@@ -413,7 +417,7 @@ fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterato
 
 #[test]
 fn three_keys_make_the_documented_register_blocked_block() {
-    let block = register_blocked_block(WordLayout::TwoBits, 64, FRUIT);
+    let block = register_blocked_block(2, 64, FRUIT);
     let text = FORMAT.split_once("### A whole register-blocked Bloom block").unwrap().1.split("```").nth(1).unwrap();
     // Offset, digits in groups, then words of explanation behind three blanks or more.
     let of_line = |line: &'static str| line.split_once("  ").map(|(_, rest)| rest.split("   ").next().unwrap());
@@ -424,21 +428,21 @@ fn three_keys_make_the_documented_register_blocked_block() {
 #[test]
 fn larger_register_blocked_blocks_have_the_documented_digests() {
     let cases = [
-        (WordLayout::TwoBits, 2_048, 1_000, 994, 0x5e60_a5f5),
-        (WordLayout::ThreeBits, 1_024, 1_000, 982, 0xb781_3937),
-        (WordLayout::FourBits, 65_536, 60_000, 60_059, 0xdb37_60d7),
+        (2, 2_048, 1_000, 994, 0x5e60_a5f5),
+        (3, 1_024, 1_000, 982, 0xb781_3937),
+        (4, 65_536, 60_000, 60_059, 0xdb37_60d7),
     ];
-    for (layout, bytes, keys, recorded, checksum) in cases {
-        let info = FilterBlock::open_unverified(register_blocked_block(layout, bytes, numbered(keys))).unwrap().info();
-        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
+    for (probes, bytes, keys, recorded, checksum) in cases {
+        let info = FilterBlock::open_unverified(register_blocked_block(probes, bytes, numbered(keys))).unwrap().info();
+        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{probes}");
     }
 }
 
-fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]]) -> BuiltPartitions {
+fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]], aux: &[u8]) -> Bytes {
     let options = PartitionOptions::new(cut, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    builder.finish()
+    builder.finish_with_aux(|_, _, _| aux.to_vec()).block.unwrap()
 }
 
 /// The top index of a container that is not bound to a file.
@@ -451,9 +455,8 @@ fn top_index(container: &[u8]) -> &[u8] {
 fn a_container_of_three_keys_has_the_documented_bytes() {
     let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
     let context = BuildContext::new(&KeyHasher::default()).with_file_id(file);
-    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
-    built.set_aux(0, b"note").unwrap();
-    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("A whole container:")));
+    let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT, b"note");
+    assert_eq!(hex(&container), hex(&dump_below("A whole container:")));
 }
 
 #[test]
@@ -461,9 +464,8 @@ fn a_block_and_a_container_of_parts_have_the_documented_bytes() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
     let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
     let context = BuildContext::new(&KeyHasher::default()).with_file_id(file).with_key_parts(parts.clone());
-    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
-    built.set_aux(0, b"note").unwrap();
-    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("The same container of whole keys and their parts")));
+    let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT, b"note");
+    assert_eq!(hex(&container), hex(&dump_below("The same container of whole keys and their parts")));
 
     let parts = parts.with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
     let mut builder =
@@ -493,7 +495,7 @@ fn containers_have_the_documented_partitions_and_bytes() {
         let cut = if row[2] == "key range" { PartitionCut::KeyRange } else { PartitionCut::HashRange };
         let keys: Vec<String> = numbered(number(0)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-        let container = container_of(cut, number(3), &context, &keys).seal().unwrap();
+        let container = container_of(cut, number(3), &context, &keys, b"");
         let index = top_index(&container);
         let sums = [index, &container[..]].map(|bytes| format!("{:08x}", crc32c::crc32c(bytes)));
         let loaded = Container::load(&container, &KeyHasher::default()).unwrap();

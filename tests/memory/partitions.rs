@@ -25,7 +25,7 @@ fn forged(lengths: impl Iterator<Item = u8>) -> Vec<u8> {
     let context = BuildContext::new(&KeyHasher::default());
     let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
     builder.add_key(b"a key");
-    let sound = builder.finish().seal().unwrap();
+    let sound = builder.finish().block.unwrap();
     let mut trailer = sound[sound.len() - 32..].to_vec();
     trailer[8..12].copy_from_slice(&u32::try_from(index.len()).unwrap().to_le_bytes());
     trailer[12..16].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
@@ -47,12 +47,12 @@ fn a_forged_container_takes_at_most_eleven_times_its_bytes() {
         let index = PartitionIndex::load(&container[start..], &KeyHasher::default()).unwrap();
         assert_eq!(index.partitions() as usize, count);
         let is_sound = |number| {
-            let place = index.block_place(number).unwrap();
+            let place = index.block_range(number).unwrap();
             let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap());
             index.open(number, &container[start..end]).is_ok()
         };
         assert!(!(0..index.partitions()).any(is_sound));
-        assert!((0..100_000).all(|number| (index.place(b"", KeyHash::mix(number)).number as usize) < count));
+        assert!((0..100_000).all(|number| (index.place(b"", KeyHash::mix(number)).0 as usize) < count));
         let taken = held() - before;
         println!("one block in {one_block_in}: {:.2} times the bytes", taken as f64 / container.len() as f64);
         assert!(taken <= 11 * container.len(), "{taken} bytes for {}", container.len());

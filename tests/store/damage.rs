@@ -309,16 +309,17 @@ fn swapped_partitions_are_noticed() {
             let section = &metadata.sections()[0];
             assert_eq!((section.part, section.offset), (FilterPart::PartitionedPoints, 0));
             let opened = store.open(metadata.clone(), Arc::new(bytes.clone()));
-            let entries: Vec<_> = opened.partitions().unwrap().entries().collect();
-            let pair = entries.windows(2).find(|pair| pair[0].block_bytes == pair[1].block_bytes);
-            let [one, other] = pair.expect("two of one length") else { panic!("two") };
-            let at = |entry: &sstfilter::store::PartitionEntry| {
-                let from = usize::try_from(entry.offset).unwrap();
-                from..from + entry.block_bytes as usize
+            let index = opened.partitions().unwrap();
+            let range = |number| {
+                let range = index.block_range(number).unwrap();
+                usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
             };
+            let ranges: Vec<_> = (0..index.partitions()).map(range).collect();
+            let pair = ranges.windows(2).find(|pair| pair[0].len() == pair[1].len());
+            let [one, other] = pair.expect("two of one length") else { panic!("two") };
             let mut swapped = bytes.to_vec();
-            swapped[at(one)].copy_from_slice(&bytes[at(other)]);
-            swapped[at(other)].copy_from_slice(&bytes[at(one)]);
+            swapped[one.clone()].copy_from_slice(&bytes[other.clone()]);
+            swapped[other.clone()].copy_from_slice(&bytes[one.clone()]);
             let problem = problem_of(&store, &metadata, swapped.into(), &keys, "swapped");
             assert!(matches!(problem, Some(FilterProblem::Block(_))), "{problem:?}");
         }

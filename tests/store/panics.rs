@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::range::RangePolicy;
 use sstfilter::store::{FileFilters, FilterBudget, FilterStore, FilterView, ViewEdit};
 use sstfilter::store::{PartitionCut, PartitionOptions};
-use sstfilter::{BuildReason, FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
+use sstfilter::{FallbackReason, FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
 
 use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
 
@@ -257,7 +257,7 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
         let built = builder.finish();
-        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(BuildReason::Interrupted));
+        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
         let (bytes, metadata) = built.seal();
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
@@ -283,15 +283,15 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
             switch.end();
             let reason = built.points.as_ref().unwrap().reason;
             let (bytes, metadata) = built.seal();
-            assert_eq!(metadata.sections().is_empty(), reason == BuildReason::Interrupted, "{before}");
+            assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Interrupted, "{before}");
             let filters = store.open(metadata, Arc::new(bytes.clone()));
             let keys = tagged("t", 0..2_000).into_iter().collect();
             let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
             assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
             reasons.push(reason);
         }
-        assert_eq!(reasons[0], BuildReason::Interrupted);
-        assert_ne!(reasons[31], BuildReason::Interrupted, "there are fewer calls");
+        assert_eq!(reasons[0], FallbackReason::Interrupted);
+        assert_ne!(reasons[31], FallbackReason::Interrupted, "there are fewer calls");
     }
 }
 
@@ -350,6 +350,6 @@ fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();
     switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(BuildReason::Interrupted));
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
     assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }

@@ -9,7 +9,7 @@ use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions,
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId,
     FilterBlock, FilterError, FilterReader, FixedPrefix, HashIdentity, KeyHash, KeyHasher, KindPolicy, LoadContext,
-    RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    RegisterBlockedBloom, Sizing, StandardBloom,
     simd::{self, InstructionSet},
 };
 
@@ -55,7 +55,7 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         &["tag bits", "4 to 32", "33"],
     );
     assert_says(
-        RegisterBlockedBloom::with_shape(HashIdentity::default(), 7, WordLayout::TwoBits).unwrap_err(),
+        RegisterBlockedBloom::with_shape(HashIdentity::default(), 7, 2).unwrap_err(),
         &["register-blocked", "7"],
     );
     assert_says(TableOptions::default().with_block_bytes(1).unwrap_err(), &["block bytes", "64 to 16777216", "1"]);

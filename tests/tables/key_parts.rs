@@ -15,8 +15,8 @@ use sstfilter::sst::{
 };
 use sstfilter::store::FilterProblem;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildReason, DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
-    KindPolicy,
+    BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPrefix, KeyExtractor, KeyHasher,
+    KeyParts, KindPolicy,
 };
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -200,7 +200,7 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     let (summary, table) = written_with(&alone, keys());
     assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
     let report = summary.filter.unwrap();
-    assert_eq!((report.used, report.reason), (None, BuildReason::UnstableExtractor));
+    assert_eq!((report.used, report.reason), (None, FallbackReason::UnstableExtractor));
     assert!(table.filters().block().is_none(), "no part of it can be trusted");
     assert!(keys().all(|key| table.filters().may_contain_prefix(&key.as_bytes()[..8])));
     assert_eq!(table.filters().metadata().key_parts(), "none");

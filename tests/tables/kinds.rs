@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::kind::{BuildFailure, EncodedShape, UserKind};
+use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::sst::{FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
-use sstfilter::{BlockError, FilterKind, KeyHash, KindPolicy, KindRegistry};
+use sstfilter::{BlockError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry};
 
 /// The hashes themselves, 8 bytes each.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ impl UserKind for Hashes {
         "hashes"
     }
 
-    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<EncodedShape, FallbackReason> {
         Ok(EncodedShape::new(&[], keys * 8))
     }
 
-    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure> {
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason> {
         Ok((*plan, hashes.iter().flat_map(|hash| hash.get().to_le_bytes()).collect()))
     }
 

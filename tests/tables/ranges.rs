@@ -18,7 +18,7 @@ use sstfilter::sst::{
 };
 use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
-    BuildContext, BuildReason, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
 };
 
 use crate::common::effort;
@@ -511,7 +511,7 @@ fn a_table_without_the_range_filter_it_was_to_have_says_why() {
     let held = spread(0..1_000, 7);
     let (bytes, summary) = build(&held, &options(Some(policy)));
     let report = summary.range_filter.unwrap();
-    assert_eq!((report.reason, report.used, summary.range_filter_bytes), (BuildReason::UnstableExtractor, None, 0));
+    assert_eq!((report.reason, report.used, summary.range_filter_bytes), (FallbackReason::UnstableExtractor, None, 0));
     let table = Table::open_source(bytes, &reading()).unwrap();
     assert_eq!(table.properties().range_filter_missing.as_deref(), Some("unstable key extractor"));
     assert!(table.filters().range_filter().is_none() && table.region(TablePart::RangeFilter).is_none());

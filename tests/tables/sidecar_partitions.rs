@@ -3,6 +3,7 @@
 //! another one when its filter is read.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +23,7 @@ use super::sidecar::{
     SIDECAR, assert_is_found, assert_no_key_is_lost, assert_unused, files, name, open, ribbon, sidecar_lacking_keys,
     sidecar_of, sidecar_of_keys, table,
 };
-use crate::common::container::Container;
+use crate::common::container::{Container, ranges};
 use crate::common::effort;
 
 /// Sidecars of both cuts, in partitions as small as they can be.
@@ -122,17 +123,16 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     let options = TableOptions::default().with_policy(Arc::new(Moody::default())).with_partitioned_filter(options);
     let sidecar = built(&bytes, &options);
     let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
-    let entries: Vec<_> = table.filters().partitions().unwrap().entries().collect();
-    let without_filter = entries.iter().position(|entry| entry.block_bytes == 0).expect("one was declined");
+    let ranges = ranges(table.filters().partitions().unwrap());
+    let without_filter = ranges.iter().position(Range::is_empty).expect("one was declined");
     assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::ContainsAll { keys: 5_000 });
     assert_no_key_is_lost(&table, 5_000, "a partition without a filter");
 
-    let behind = &entries[without_filter + 1];
     let mut damaged = sidecar.to_vec();
-    damaged[usize::try_from(behind.offset).unwrap()] ^= 1;
+    damaged[ranges[without_filter + 1].start] ^= 1;
     match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
         TableError::Filter { at, source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }) } => {
-            assert_eq!((number, at.path.as_deref()), (behind.number, Some(Path::new(SIDECAR))));
+            assert_eq!((number as usize, at.path.as_deref()), (without_filter + 1, Some(Path::new(SIDECAR))));
         }
         other => panic!("{other}"),
     }
@@ -144,17 +144,17 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
     for options in partitioned() {
         let sidecar = built(&bytes, &options);
         let sound = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
-        for entry in sound.filters().partitions().unwrap().entries() {
+        for (damaged_number, range) in (0..).zip(ranges(sound.filters().partitions().unwrap())) {
             let mut damaged = sidecar.to_vec();
-            damaged[usize::try_from(entry.offset + u64::from(entry.block_bytes) / 2).unwrap()] ^= 1;
+            damaged[range.start.midpoint(range.end)] ^= 1;
             match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
                 TableError::Filter {
                     source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }),
                     ..
                 } => {
-                    assert_eq!(number, entry.number);
+                    assert_eq!(number, damaged_number);
                 }
-                other => panic!("partition {}: {other}", entry.number),
+                other => panic!("partition {damaged_number}: {other}"),
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sstfilter::{BlockError, BuildReason, BuildReport, FallbackReason, FilterKind};
+use sstfilter::{BlockError, BuildReport, FallbackReason, FilterKind};
 
 use crate::stripes::{Reader, Stripes};
 
@@ -24,7 +24,7 @@ struct Counters {
 #[derive(Clone, Debug, Default)]
 struct Builds {
     kinds: Vec<(FilterKind, u64)>,
-    fallbacks: Vec<(BuildReason, u64)>,
+    fallbacks: Vec<(FallbackReason, u64)>,
     bytes: u64,
     keys: u64,
 }
@@ -76,7 +76,7 @@ pub struct FilterCounts {
     /// Filters built, by kind.
     pub builds: Vec<(FilterKind, u64)>,
     /// Filters that are not of the kind asked for, by reason. A small partition gets Bloom instead of Ribbon.
-    pub fallbacks: Vec<(BuildReason, u64)>,
+    pub fallbacks: Vec<(FallbackReason, u64)>,
     /// Bytes of all filters built.
     pub bytes_built: u64,
     /// Keys in all filters built.

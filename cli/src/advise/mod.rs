@@ -12,7 +12,7 @@ use core::fmt;
 use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::FalsePositiveRate;
-use sstfilter::kind::{Updates, Writers};
+use sstfilter::kind::Updates;
 
 use crate::args::{AdviseArgs, UpdatesName};
 use crate::output::{Column, Outcome, figures};
@@ -74,7 +74,7 @@ fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
             UpdatesName::Insert => Updates::Insert,
             UpdatesName::Remove => Updates::InsertAndRemove,
         },
-        writers: if args.threads > 1 { Writers::Many } else { Writers::One },
+        has_many_writers: args.threads > 1,
         absent_lookups: units::whole(lookups),
         false_positive_ns: args.false_positive_ns,
     })
@@ -88,7 +88,13 @@ impl Ranked {
         let lock = if found.is_locked { "; many writers need a lock around it, which is counted" } else { "" };
         Self {
             kind: found.kind.name,
-            setting: found.plan.shape.to_string(),
+            setting: found
+                .plan
+                .shape
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect::<Vec<_>>()
+                .join(", "),
             block_bytes: found.plan.block_bytes,
             bits_per_key: found.plan.block_bytes as f64 * 8.0 / need.keys.max(1) as f64,
             expected_fpr: found.plan.expected_fpr,

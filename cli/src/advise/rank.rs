@@ -12,7 +12,7 @@
 //! those of the plans that builders follow. Times were measured on one machine, to be compared with each other.
 
 use serde::Serialize;
-use sstfilter::kind::{self, KindEntry, Plan, Updates, Writers};
+use sstfilter::kind::{self, KindEntry, Plan, Updates};
 use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
 
 use super::measured::MEASURED;
@@ -25,8 +25,8 @@ pub(super) struct Need {
     pub(super) keys: u64,
     pub(super) target: Target,
     pub(super) updates: Updates,
-    /// How many threads add and remove keys.
-    pub(super) writers: Writers,
+    /// Whether several threads add and remove keys.
+    pub(super) has_many_writers: bool,
     /// Lookups of absent keys over the filter's life.
     pub(super) absent_lookups: u64,
     pub(super) false_positive_ns: u64,
@@ -89,7 +89,7 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
 
 impl Need {
     fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
-        if self.updates > kind.capabilities.updates {
+        if self.updates > kind.updates {
             let cannot =
                 if self.updates == Updates::Insert { "takes no keys once it is built" } else { "cannot remove keys" };
             return Err(cannot.to_owned());
@@ -104,8 +104,7 @@ impl Need {
             Target::Bytes(_) if plan.expected_fpr <= USELESS_FPR => plan.expected_fpr,
             _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
         };
-        let is_locked =
-            self.updates > Updates::None && self.writers == Writers::Many && kind.capabilities.writers == Writers::One;
+        let is_locked = self.updates > Updates::None && self.has_many_writers && !kind.is_concurrent;
         let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
         let [build_ns, probe_ns] = measured_times(kind.name, self.keys).map(|time| time + lock_ns);
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
@@ -174,8 +173,8 @@ mod tests {
     }
 
     fn need(keys: u64, target: Target) -> Need {
-        let (updates, writers) = (Updates::None, Writers::One);
-        Need { keys, target, updates, writers, absent_lookups: keys, false_positive_ns: 10_000 }
+        let updates = Updates::None;
+        Need { keys, target, updates, has_many_writers: false, absent_lookups: keys, false_positive_ns: 10_000 }
     }
 
     #[test]
@@ -195,7 +194,7 @@ mod tests {
         let memories = [0, 1, 64, 100, 1 << 30, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(Target::Bytes);
         for (keys, target) in numbers.flat_map(|keys| rates.into_iter().chain(memories).map(move |it| (keys, it))) {
             for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
-                let need = Need { updates, writers: Writers::Many, ..need(keys, target) };
+                let need = Need { updates, has_many_writers: true, ..need(keys, target) };
                 let need = Need { absent_lookups: u64::MAX, false_positive_ns: u64::MAX, ..need };
                 let (ranked, refused) = rank(&need);
                 assert_eq!(ranked.len() + refused.len(), kind::all().len());

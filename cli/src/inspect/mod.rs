@@ -545,7 +545,7 @@ impl Serialize for FilterFields {
             ("payload_bytes", json!(info.payload_bytes)),
             ("payload_checksum", json!(format!("{:#010x}", info.payload_checksum))),
             ("checksum_state", json!(self.checksum_state)),
-            ("shape", json!(info.shape.iter().collect::<Vec<_>>())),
+            ("shape", json!(info.shape)),
             // Null for a block of no keys.
             ("bits_per_key", json!(info.bits_per_key())),
             ("expected_fpr", json!(info.expected_fpr)),
@@ -568,8 +568,8 @@ impl fmt::Display for FilterFields {
         let bits_per_key = format!("{:.3}", info.bits_per_key());
         field("bits per key", if info.keys == 0 { "none: no keys".to_owned() } else { bits_per_key })?;
         field("expected rate", percent(info.expected_fpr))?;
-        for (name, value) in info.shape.iter() {
-            field(name, value.to_owned())?;
+        for (name, value) in &info.shape {
+            field(name, value.clone())?;
         }
         if let Some(fill) = self.fill_ratio {
             field("fill", percent(fill))?;

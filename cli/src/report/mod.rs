@@ -108,7 +108,7 @@ fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Famil
     let steps = (kind::all().len() * measure::SETTINGS.len() + effort.ladder.len()) as u64;
     let stages = progress::stages(steps + growing * overfill::LOOKS);
     let info = |kind: &'static KindEntry| {
-        let updates = kind.capabilities.updates;
+        let updates = kind.updates;
         FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }
     };
     Ok(Family {

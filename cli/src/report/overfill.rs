@@ -42,7 +42,7 @@ pub(super) const LOOKS: u64 = LAST_PERCENT / STEP_PERCENT;
 
 /// The kinds that take keys while they are in use.
 pub(super) fn growing() -> impl Iterator<Item = &'static KindEntry> {
-    kind::all().iter().filter(|kind| kind.capabilities.updates != Updates::None)
+    kind::all().iter().filter(|kind| kind.updates != Updates::None)
 }
 
 /// Fills every kind that takes keys while it is in use.

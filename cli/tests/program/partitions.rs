@@ -164,7 +164,7 @@ fn bare_filter(place: &Place, cut: PartitionCut, file: Option<FileId>) -> String
     let policy = KindPolicy::bloom(Sizing::BitsPerKey(BitsPerKey::default())).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(policy), &context, options);
     (0..KEYS).for_each(|key| builder.add_key(format!("key{key:05}").as_bytes()));
-    place.write("bare.filter", builder.finish().seal().unwrap())
+    place.write("bare.filter", builder.finish().block.unwrap())
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn bare_filters(place: &Place, parts: &KeyParts) -> [String; 2] {
         block.add_key(key.as_bytes());
         container.add_key(key.as_bytes());
     }
-    let [block, container] = [block.finish().block, container.finish().seal()].map(Option::unwrap);
+    let [block, container] = [block.finish().block, container.finish().block].map(Option::unwrap);
     [place.write("block", block), place.write("container", container)]
 }
 

@@ -3,7 +3,7 @@
 use super::shape::FuseShape;
 use crate::filter::fingerprint::PeeledShape;
 use crate::filter::peel::{AttemptError, CellSums, NO_RESERVE, add_distinct, try_salts};
-use crate::filter::{BuildFailure, BuiltPayload};
+use crate::filter::{BuiltPayload, FallbackReason};
 use crate::hash::KeyHash;
 
 /// A filter built in several passes over the hashes.
@@ -22,7 +22,7 @@ pub(crate) fn build_multi_pass<I: Iterator<Item = KeyHash>>(
     read: impl Fn() -> I,
     keys: u64,
     shape: FuseShape,
-) -> Result<MultiPassFilter, BuildFailure> {
+) -> Result<MultiPassFilter, FallbackReason> {
     let mut sums = CellSums::new(shape.cells())?;
     let (mut has_repeats, mut added) = (false, 0);
     try_salts(|salt| {

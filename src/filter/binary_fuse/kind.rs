@@ -2,10 +2,10 @@
 
 use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
-use crate::filter::fingerprint::{PeeledShape, build};
+use crate::filter::fingerprint::{PeeledShape, attempt, build};
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -51,8 +51,8 @@ impl Kind for BinaryFuseKind {
     /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
     const TAKES_ROUGH_ORDER: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<FuseShape, BuildFailure> {
-        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
+        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &FuseShape) -> u64 {
@@ -71,8 +71,6 @@ impl Kind for BinaryFuseKind {
         limits: BuildLimits,
     ) -> Option<BuiltPayload<FuseShape>> {
         let mut sums = CellSums::in_memory_of(spare, plan.cells()).ok()?;
-        plan.add_slice(&mut sums, hashes, limits.threads).ok()?;
-        let order = plan.peel(&mut sums, NO_RESERVE).ok()?;
-        plan.assign(&sums, &order).ok()
+        attempt(hashes, *plan, &mut sums, NO_RESERVE, limits.threads).ok()
     }
 }

@@ -3,6 +3,7 @@
 
 use core::ops::Range;
 
+use super::shape::FuseShape;
 use crate::hash::{KeyHash, map_to_range};
 
 /// log2 of the slices of hash space that parts are made of. Partitioned hashes ascend in at least this many of their
@@ -20,18 +21,7 @@ const SEGMENTS_PER_PART: u64 = 8;
 /// A range of cells, and keys that have all their cells in it.
 type Part<'a> = (Range<usize>, &'a [KeyHash]);
 
-/// The array of cells, as far as it decides where a key with salt 0 has its cells.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Segments {
-    /// Cells that can be a key's first.
-    pub(super) range: u64,
-    /// Length of a segment.
-    pub(super) segment: u64,
-    /// Cells of a key, in as many consecutive segments.
-    pub(super) arity: u64,
-}
-
-impl Segments {
+impl FuseShape {
     /// Partitioned `hashes` in about two parts for each thread: those with even numbers, and those with odd ones. Parts
     /// of one group have no cells in common. `None` when there are too few keys, or they are not partitioned.
     pub(super) fn parts<'a>(&self, mut hashes: &'a [KeyHash], threads: usize) -> Option<[Vec<Part<'a>>; 2]> {
@@ -52,12 +42,13 @@ impl Segments {
         Some([even, odd])
     }
 
-    /// The cells of keys in some slices.
+    /// The cells of keys in some slices, with salt 0.
     fn cells_of(&self, first_slice: u64, end_slice: u64) -> Option<Range<usize>> {
         let first_hash = |slice: u64| u128::from(slice) << (u64::BITS - LOG2_SLICES);
         let first_cell = |hash: u128| Some(map_to_range(u64::try_from(hash).ok()?, self.range));
+        let first = first_cell(first_hash(first_slice))?;
         let last_segment = first_cell(first_hash(end_slice) - 1)? / self.segment;
-        let (first, end) = (first_cell(first_hash(first_slice))?, (last_segment + self.arity) * self.segment);
+        let end = (last_segment + u64::from(self.arity.get())) * self.segment;
         Some(usize::try_from(first).ok()?..usize::try_from(end).ok()?)
     }
 }
@@ -81,7 +72,7 @@ mod tests {
             hashes.sort_unstable();
             let shape = shape_for(keys, FuseArity::Three, 8).unwrap();
             for threads in [2, 3, 8, 64] {
-                let groups = shape.segments().parts(&hashes, threads).unwrap();
+                let groups = shape.parts(&hashes, threads).unwrap();
                 assert!(groups.iter().all(|parts| parts.is_sorted_by(|one, next| one.0.end <= next.0.start)));
                 let cells_of = |hash: &KeyHash| shape.placement::<3>().cells_of(hash.get());
                 for (range, keys) in groups.iter().flatten() {
@@ -98,6 +89,6 @@ mod tests {
     fn few_keys_are_not_cut_into_parts() {
         let hashes: Vec<KeyHash> = (0..131_071).map(KeyHash::mix).collect();
         let shape = shape_for(131_071, FuseArity::Three, 8).unwrap();
-        assert!(shape.segments().parts(&hashes, 2).is_none());
+        assert!(shape.parts(&hashes, 2).is_none());
     }
 }

@@ -1,10 +1,11 @@
 //! The shape of a binary fuse filter: how many cells it gets, in segments of which length, where keys have them, and
 //! its probe.
 
-use super::parts::Segments;
 use crate::error::BlockError;
 use crate::filter::batch;
-use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
+use crate::filter::fingerprint::{
+    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
+};
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
@@ -37,17 +38,8 @@ const MAX_CELLS: u64 = 1 << 38;
 macro_rules! with_cells {
     ($shape:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match $shape.arity {
-            FuseArity::Three => with_cells!(@ $shape.fingerprint_bits, $shape.placement::<3>(), $function($($argument),*)),
-            FuseArity::Four => with_cells!(@ $shape.fingerprint_bits, $shape.placement::<4>(), $function($($argument),*)),
-        }
-    };
-    (@ $bits:expr, $placement:expr, $function:ident($($argument:expr),*)) => {
-        match $bits {
-            8 => $function($placement, WholeBytes::<1>, $($argument),*),
-            16 => $function($placement, WholeBytes::<2>, $($argument),*),
-            32 => $function($placement, WholeBytes::<4>, $($argument),*),
-            bits @ ..16 => $function($placement, Packed::<4> { bits }, $($argument),*),
-            bits => $function($placement, Packed::<8> { bits }, $($argument),*),
+            FuseArity::Three => with_width!($shape.fingerprint_bits, $function($shape.placement::<3>(), $($argument),*)),
+            FuseArity::Four => with_width!($shape.fingerprint_bits, $function($shape.placement::<4>(), $($argument),*)),
         }
     };
 }
@@ -58,7 +50,7 @@ pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 /// The shape of a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FuseShape {
-    arity: FuseArity,
+    pub(super) arity: FuseArity,
     pub(crate) fingerprint_bits: u8,
     log2_segment: u8,
     /// Segments in which a key's first cell can be.
@@ -67,9 +59,9 @@ pub(crate) struct FuseShape {
     /// The salt's step, precomputed.
     salt_step: SaltStep,
     /// Length of a segment.
-    segment: u64,
+    pub(super) segment: u64,
     /// Cells that can be a key's first.
-    range: u64,
+    pub(super) range: u64,
 }
 
 impl FuseShape {
@@ -92,10 +84,6 @@ impl FuseShape {
             (FuseArity::Three, 16, 0) => Some(probe_three::<2>),
             _ => None,
         }
-    }
-
-    pub(super) fn segments(&self) -> Segments {
-        Segments { range: self.range, segment: self.segment, arity: self.arity.get().into() }
     }
 
     /// Where keys have their cells.
@@ -123,8 +111,6 @@ impl FilterShape for FuseShape {
             expected: "at least 1, and at most 2^38 cells in all",
             got: segments.into(),
         })?;
-        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
-        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
         Ok(shape.with_salt(encoded.salt))
     }
 
@@ -149,20 +135,19 @@ impl FilterShape for FuseShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("cells of a key", self.arity.get())
-            .with("fingerprint bits", self.fingerprint_bits)
-            .with("segment length", 1_u64 << self.log2_segment)
-            .with("cells", self.cells())
+        vec![
+            ("cells of a key", self.arity.get().to_string()),
+            ("fingerprint bits", self.fingerprint_bits.to_string()),
+            ("segment length", (1_u64 << self.log2_segment).to_string()),
+            ("cells", self.cells().to_string()),
+        ]
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        use fingerprint::may_contain;
         with_cells!(self, may_contain(payload, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        use fingerprint::may_contain_batch;
         if payload.len() as u64 == self.payload_bytes() {
             with_cells!(self, may_contain_batch(payload, hashes, matches));
         } else {
@@ -176,7 +161,7 @@ impl FilterShape for FuseShape {
 fn probe_three<const BYTES: usize>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
     let AnyShape::BinaryFuse(shape) = &open.any else { return true };
     let placement = FuseCells { is_raw: true, ..shape.placement::<3>() };
-    fingerprint::may_contain(placement, WholeBytes::<BYTES>, data, hash)
+    may_contain(placement, WholeBytes::<BYTES>, data, hash)
 }
 
 impl PeeledShape for FuseShape {
@@ -197,7 +182,7 @@ impl PeeledShape for FuseShape {
 
     fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
         // With another salt than 0, neighbouring hashes have no neighbouring cells.
-        let groups = if threads > 1 && self.salt == 0 { self.segments().parts(hashes, threads) } else { None };
+        let groups = if threads > 1 && self.salt == 0 { self.parts(hashes, threads) } else { None };
         let Some(groups) = groups else { return self.add_all(sums, hashes.iter().copied()) };
         groups.into_iter().try_for_each(|parts| match self.arity {
             FuseArity::Three => sums.add_parts(self.placement::<3>(), parts, threads),

@@ -4,7 +4,7 @@ use super::build::BloomBits;
 use super::line::MAX_PROBES;
 use super::shape::{BloomShape, probes_for};
 use crate::error::ConfigError;
-use crate::filter::{BuildFailure, BuildLimits, FilterKind, FilterShape, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::{BuildLimits, FallbackReason, FilterKind, FilterShape, Kind, RATE_KEYS, by_size_or_rate};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
@@ -50,13 +50,7 @@ impl BlockedBloomKind {
     ///
     /// [`ConfigError`] for fingerprint bits, and for a rate that no number of probes reaches at 100 bits per key.
     pub fn configure(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        match sizing.into() {
-            Sizing::BitsPerKey(size) => Ok(Self::new(size)),
-            Sizing::Rate(rate) => Self::of_rate(rate, None),
-            Sizing::FingerprintBits(bits) => {
-                Err(no_such_fingerprints("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
-            }
-        }
+        by_size_or_rate(sizing.into(), |size| Ok(Self::new(size)), |rate| Self::of_rate(rate, None))
     }
 
     /// Filters of `size`.
@@ -135,9 +129,9 @@ impl Kind for BlockedBloomKind {
     const STRENGTH: &'static str = "is built in one pass and probed at one cache line per key";
     const IS_STREAMED: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<BloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {
         let probes = self.probes.unwrap_or_else(|| probes_for(self.size));
-        BloomShape::with_settings(keys, self.size, probes, self.factor).ok_or(BuildFailure::TooManyKeys)
+        BloomShape::with_settings(keys, self.size, probes, self.factor).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<BloomBits> {

@@ -118,7 +118,7 @@ impl FilterShape for BloomShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("lines", self.lines.count()).with("probes", self.probes)
+        vec![("lines", self.lines.count().to_string()), ("probes", self.probes.to_string())]
     }
 
     /// Ones over bits: about one half in a filter that holds what it was planned for.

@@ -2,11 +2,9 @@
 
 use super::shape::{Counter, CountingBloomShape, count_saturated};
 use crate::error::FilterError;
-use crate::filter::FilterKind;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// A counter that reaches this stays there: it may have lost count.
@@ -190,33 +188,20 @@ impl CountingBloom {
 }
 
 impl Dynamic for CountingBloom {
-    fn block_kind(&self) -> FilterKind {
-        FilterKind::COUNTING_BLOOM
-    }
-
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }
 
-    fn clear_contents(&mut self) {
-        self.contents.clear();
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert(hash);
-        Ok(())
-    }
-
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
         self.insert_all(hashes);
         Ok(())
     }
 
-    fn measure_health(&self) -> FilterHealth {
-        self.contents.measure_health()
-    }
-
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        InMemory::restore_cells(stored).map(|contents| Self { contents })
+        Ok(Self { contents: InMemory::restore(stored)? })
     }
 }

@@ -5,8 +5,7 @@ use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::standard_bloom::size_for_rate;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, Capabilities, FilterKind, Kind, NotStreamed, RATE_KEYS,
-    no_such_fingerprints,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, Kind, NotStreamed, RATE_KEYS, Updates, by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
@@ -22,19 +21,12 @@ pub(crate) struct CountingBloomKind {
 
 impl CountingBloomKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let kind = FilterKind::COUNTING_BLOOM;
-        let counters_per_key = match sizing {
-            Sizing::BitsPerKey(size) => {
-                let least = BitsPerKey::MIN.get() * f64::from(COUNTER_BITS);
-                let too_small = ConfigError::SizeOutOfRange { kind, least, got: size.get() };
-                BitsPerKey::from_millibits(size.millibits() / COUNTER_BITS).map_err(|_| too_small)?
-            }
-            Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a counting-bloom filter";
-                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
-            }
+        let of_size = |size: BitsPerKey| {
+            let least = BitsPerKey::MIN.get() * f64::from(COUNTER_BITS);
+            let too_small = ConfigError::SizeOutOfRange { kind: Self::ID, least, got: size.get() };
+            BitsPerKey::from_millibits(size.millibits() / COUNTER_BITS).map_err(|_| too_small)
         };
+        let counters_per_key = by_size_or_rate(sizing, of_size, |rate| size_for_rate(RATE_KEYS, rate))?;
         Ok(Self { counters_per_key })
     }
 }
@@ -45,9 +37,9 @@ impl Kind for CountingBloomKind {
 
     const ID: FilterKind = FilterKind::COUNTING_BLOOM;
     const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+    const UPDATES: Updates = Updates::InsertAndRemove;
 
-    fn plan(&self, keys: u64) -> Result<CountingBloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {
         Ok(CountingBloomShape::for_keys(keys, self.counters_per_key))
     }
 

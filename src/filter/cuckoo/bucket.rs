@@ -22,8 +22,6 @@ pub(super) trait Word:
     + Shl<u32, Output = Self>
     + Shr<u32, Output = Self>
 {
-    const BYTES: usize;
-
     fn low(self) -> u32;
     /// The difference modulo the word.
     fn minus(self, other: Self) -> Self;
@@ -38,8 +36,6 @@ pub(super) trait Word:
 macro_rules! word {
     ($($word:ty),+) => {$(
         impl Word for $word {
-            const BYTES: usize = size_of::<$word>();
-
             #[inline]
             #[expect(clippy::cast_possible_truncation, reason = "masked before or after")]
             fn low(self) -> u32 {

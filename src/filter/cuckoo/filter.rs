@@ -3,12 +3,9 @@
 use super::insert::Search;
 use super::shape::{Buckets, CuckooShape, with_buckets};
 use crate::error::FilterError;
-use crate::filter::FilterKind;
 use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
-use crate::filter::{FilterShape, require};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// A filter that keys can be inserted into and removed from while it is in use.
@@ -100,11 +97,9 @@ impl CuckooFilter {
     /// [`FilterError::Full`] at the first key that there is no place for. Those before it are present, and no others:
     /// as many as [`keys`](crate::DynamicFilter::keys) has grown by.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        if self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES {
-            return hashes.iter().try_for_each(|&hash| self.insert(hash));
-        }
+        let is_cached = self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES;
         let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
-        let mut ahead = hashes.get(KEYS_AHEAD..).unwrap_or_default().iter();
+        let mut ahead = if is_cached { &[] } else { hashes.get(KEYS_AHEAD..).unwrap_or_default() }.iter();
         let are_in = with_buckets!(*shape, payload.as_mut_slice(), mut buckets => hashes.iter().all(|&hash| {
             if let Some(&next) = ahead.next() {
                 buckets.prefetch(&shape.candidates(next));
@@ -160,41 +155,19 @@ impl CuckooFilter {
 }
 
 impl Dynamic for CuckooFilter {
-    fn block_kind(&self) -> FilterKind {
-        FilterKind::CUCKOO
-    }
-
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }
 
-    fn clear_contents(&mut self) {
-        self.contents.clear();
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert(hash)
-    }
-
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
         self.insert_all(hashes)
     }
 
-    fn measure_health(&self) -> FilterHealth {
-        let InMemory { shape, keys, .. } = &self.contents;
-        let fill_ratio = *keys as f64 / shape.places() as f64;
-        FilterHealth::of_cuckoo(*keys, fill_ratio, shape.expected_fpr(*keys))
-    }
-
-    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
-    /// bytes after the last bucket are 0.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let contents = InMemory::<CuckooShape>::restore(stored, FilterKind::CUCKOO)?;
-        let tags = contents.shape.count(contents.bytes());
-        require(tags == Some(contents.keys), "keys", "the number of tags", contents.keys)?;
-        for &byte in contents.shape.bytes_behind(contents.bytes()) {
-            require(byte == 0, "bytes behind the last bucket", "0", byte)?;
-        }
-        Ok(Self { contents, search: Search::default() })
+        Ok(Self { contents: InMemory::restore(stored)?, search: Search::default() })
     }
 }

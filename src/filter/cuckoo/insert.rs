@@ -93,7 +93,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
         // buckets delays the first eviction, and comparing two marks is cheaper than counting tags.
         let (first, second) = (self.mark(key.first, 0), self.mark(key.second, 0));
         let mark = first.min(second);
-        if mark as usize >= W::BYTES * 8 {
+        if mark as usize >= size_of::<W>() * 8 {
             return self.insert_by_evictions(key, search);
         }
         let bucket = if first <= second { key.first } else { key.second };
@@ -160,7 +160,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
             let marks = others.map(|other| self.mark(other, 0));
             for (slot, (&bucket, &mark)) in (0..).zip(others.iter().zip(&marks)) {
                 let node = Node { bucket, parent: at as u32, slot };
-                if (mark as usize) < W::BYTES * 8 {
+                if (mark as usize) < size_of::<W>() * 8 {
                     return Some((node, bucket, mark));
                 }
                 if !list(nodes, node) {
@@ -194,7 +194,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
     pub(super) fn remove(&mut self, key: &Candidates) -> bool {
         for bucket in [key.first, key.second] {
             let mark = self.mark(bucket, key.tag);
-            if (mark as usize) < W::BYTES * 8 {
+            if (mark as usize) < size_of::<W>() * 8 {
                 self.swap(bucket, self.lanes.lane_of(mark), key.tag, 0);
                 return true;
             }
@@ -272,7 +272,7 @@ mod tests {
             for slot in 0..4 {
                 let other = table.shape.other(bucket, table.lanes.tag(tags, slot));
                 nodes.push((other, at, slot));
-                if (table.mark(other, 0) as usize) < W::BYTES * 8 {
+                if (table.mark(other, 0) as usize) < size_of::<W>() * 8 {
                     return Some(path(nodes.len() - 1, |at| nodes[at]));
                 }
             }
@@ -316,7 +316,7 @@ mod tests {
                 let mut search = Search::default();
                 for number in 0..shape.places() {
                     let key = shape.candidates(KeyHash::mix(round << 32 | number));
-                    let is_full = |bucket| table.mark(bucket, 0) as usize >= u128::BYTES * 8;
+                    let is_full = |bucket| table.mark(bucket, 0) as usize >= size_of::<u128>() * 8;
                     let is_searched = is_full(key.first) && is_full(key.second);
                     if let Some(expected) = is_searched.then(|| find_with_repeats(&table, &key)).flatten() {
                         assert_eq!(found_path(&table, &key, &mut search), Some(expected));

@@ -4,7 +4,7 @@ use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, Capabilities, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
     fingerprint_bits,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -37,14 +37,14 @@ impl Kind for CuckooKind {
     const ID: FilterKind = FilterKind::CUCKOO;
     const STRENGTH: &'static str =
         "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+    const UPDATES: Updates = Updates::InsertAndRemove;
 
-    fn plan(&self, keys: u64) -> Result<CuckooShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
         let shape = match *self {
             Self::Rate(rate) => CuckooShape::for_rate(keys, rate),
             Self::TagBits(bits) => CuckooShape::with_tag_bits(keys, bits),
         };
-        shape.map_err(|_| BuildFailure::TooManyKeys)
+        shape.map_err(|_| FallbackReason::TooManyKeys)
     }
 
     /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.

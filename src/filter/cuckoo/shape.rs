@@ -6,9 +6,11 @@ use super::bucket::{Lanes, SLOTS, Word};
 use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
+use crate::filter::dynamic::GrowingShape;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
+use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// The fewest and the most bits of a tag.
@@ -210,7 +212,7 @@ impl FilterShape for CuckooShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("buckets", self.buckets()).with("tag bits", self.tag_bits)
+        vec![("buckets", self.buckets().to_string()), ("tag bits", self.tag_bits.to_string())]
     }
 
     /// Tags over places.
@@ -228,6 +230,22 @@ impl FilterShape for CuckooShape {
     }
 }
 
+impl GrowingShape for CuckooShape {
+    const KIND: FilterKind = FilterKind::CUCKOO;
+
+    fn health(&self, keys: u64, _payload: &[u8]) -> FilterHealth {
+        FilterHealth::of_cuckoo(keys, keys as f64 / self.places() as f64, self.expected_fpr(keys))
+    }
+
+    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
+    /// bytes after the last bucket are 0.
+    fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
+        require(self.count(payload) == Some(keys), "keys", "the number of tags", keys)?;
+        let mut behind = self.bytes_behind(payload).iter();
+        behind.try_for_each(|&byte| require(byte == 0, "bytes behind the last bucket", "0", byte))
+    }
+}
+
 /// The buckets of a payload that is probed or, with a `P` that can be written, changed; each is read as a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buckets<P, W> {
@@ -240,7 +258,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     /// `None` unless the payload is as long as the shape says, and at least a word.
     #[inline]
     pub(super) fn new(shape: CuckooShape, payload: P) -> Option<Self> {
-        let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= W::BYTES;
+        let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= size_of::<W>();
         is_whole.then(|| Self { shape, payload, lanes: Lanes::new(shape.tag_bits.into()) })
     }
 
@@ -250,7 +268,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     #[expect(clippy::cast_possible_truncation, reason = "payloads are as long as memory allows")]
     pub(super) fn locate(&self, bucket: u64) -> (usize, u32) {
         let bit = bucket * u64::from(SLOTS) * u64::from(self.shape.tag_bits);
-        let byte = ((bit / 8) as usize).min(self.payload.len() - W::BYTES);
+        let byte = ((bit / 8) as usize).min(self.payload.len() - size_of::<W>());
         (byte, (bit - byte as u64 * 8) as u32)
     }
 

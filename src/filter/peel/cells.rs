@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{AttemptError, CellIndex, PeelOrder, Placement, zeroed};
-use crate::filter::BuildFailure;
+use crate::filter::FallbackReason;
 use crate::filter::cache::PEEL_PREFETCH_BYTES;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -43,13 +43,13 @@ impl CellSums {
     pub(crate) const BYTES: u64 = 9;
 
     /// `cells` cells without keys.
-    pub(crate) fn new(cells: u64) -> Result<Self, BuildFailure> {
+    pub(crate) fn new(cells: u64) -> Result<Self, FallbackReason> {
         Self::in_memory_of(Vec::new(), cells)
     }
 
     /// The same in memory left from other work, if it is large enough and at most half too large: the first touch of a
     /// new page can cost more than all the work in it.
-    pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, BuildFailure> {
+    pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, FallbackReason> {
         spare.clear();
         let mut spare: Vec<u64> = spare.into_iter().map(KeyHash::get).collect();
         let fits = (cells..=cells.saturating_add(cells / 2)).contains(&(spare.capacity() as u64));
@@ -95,7 +95,7 @@ impl CellSums {
         placement: impl Placement<ARITY>,
         hashes: impl Iterator<Item = KeyHash>,
     ) -> Result<(), AttemptError> {
-        let Added { keys, overflows } = self.all_cells().add(hashes, |hash| placement.cells_of(hash));
+        let (keys, overflows) = self.all_cells().add(hashes, |hash| placement.cells_of(hash));
         self.added += keys;
         if overflows { Err(AttemptError::Retry) } else { Ok(()) }
     }
@@ -110,7 +110,7 @@ impl CellSums {
     ) -> Result<(), AttemptError> {
         self.added += parts.iter().map(|(_, hashes)| hashes.len() as u64).sum::<u64>();
         self.add_shared(parts, threads, |mut cells, hashes| {
-            cells.add(hashes.iter().copied(), |hash| placement.cells_of(hash)).overflows
+            cells.add(hashes.iter().copied(), |hash| placement.cells_of(hash)).1
         })
     }
 
@@ -126,7 +126,7 @@ impl CellSums {
         let block_cells = self.hashes.len() / ARITY;
         let blocks = (0..ARITY).map(|block| (block * block_cells..(block + 1) * block_cells, block)).collect();
         self.add_shared(blocks, threads, |mut cells, block| {
-            cells.add(hashes.iter().copied(), |hash| [placement.cells_of(hash)[block]]).overflows
+            cells.add(hashes.iter().copied(), |hash| [placement.cells_of(hash)[block]]).1
         })
     }
 
@@ -292,13 +292,6 @@ struct CellRange<'a> {
     keys: &'a mut [u8],
 }
 
-/// The result of adding keys to some cells.
-struct Added {
-    keys: u64,
-    /// Whether a cell has met its 256th key.
-    overflows: bool,
-}
-
 impl<'a> CellRange<'a> {
     /// Splits off the cells below number `end`.
     fn split_off_to(&mut self, end: usize) -> CellRange<'a> {
@@ -309,26 +302,27 @@ impl<'a> CellRange<'a> {
         CellRange { first, hashes, keys }
     }
 
+    /// Adds keys; how many they are, and whether a cell has met its 256th.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled with the placement; the first cell is mostly known to be 0")]
     fn add<const CELLS: usize>(
         &mut self,
         hashes: impl Iterator<Item = KeyHash>,
         cells_of: impl Fn(u64) -> [usize; CELLS],
-    ) -> Added {
+    ) -> (u64, bool) {
         let (sums, first) = (&mut *self.hashes, self.first);
         let keys = &mut self.keys[..sums.len()];
-        let mut added = Added { keys: 0, overflows: false };
+        let (mut added, mut overflows) = (0, false);
         for hash in hashes {
             for cell in cells_of(hash.get()) {
                 let cell = cell - first;
                 let count = keys[cell].wrapping_add(1);
                 keys[cell] = count;
-                added.overflows |= count == 0;
+                overflows |= count == 0;
                 sums[cell] ^= hash.get();
             }
-            added.keys += 1;
+            added += 1;
         }
-        added
+        (added, overflows)
     }
 }

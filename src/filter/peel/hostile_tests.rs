@@ -10,7 +10,7 @@ use crate::filter::Kind;
 use crate::filter::binary_fuse::BinaryFuseKind;
 use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::fingerprint::PeeledShape;
-use crate::filter::xor::{XorShape, XorWidth};
+use crate::filter::xor::XorShape;
 use crate::hash::{KeyHash, KeyHasher, STEP, mix64};
 use crate::policy::{BuildContext, BuiltFilter, KindPolicy};
 use crate::units::Sizing;
@@ -50,7 +50,7 @@ const FEW: usize = 1_000;
 #[test]
 fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
     let cells = u32::try_from((FEW * 123 + 3_200).div_ceil(300)).unwrap();
-    let shape = XorShape::new(XorWidth::Eight, cells);
+    let shape = XorShape::new(8, cells);
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement()));
     for policy in xors() {
         let honest = build(&policy, &with_others(Vec::new(), FEW)).report;
@@ -64,7 +64,7 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
         );
         // One less, and the last salt serves.
         let plus = build(&policy, &with_others(chosen[..30].to_vec(), FEW)).report;
-        assert_eq!((plus.reason, plus.attempts), (FallbackReason::None.into(), 16));
+        assert_eq!((plus.reason, plus.attempts), (FallbackReason::None, 16));
     }
 }
 
@@ -137,7 +137,7 @@ fn a_chain_of_keys_is_given_up_soon_and_the_next_salt_serves() {
     let built = build(&plus, &chosen).report;
     let times = built.finish_time.as_secs_f64() / honest.finish_time.as_secs_f64();
     println!("xor+, {keys} keys in a chain: {:?}, {times:.0} times as long as honest ones", built.finish_time);
-    assert_eq!((built.reason, built.attempts), (FallbackReason::None.into(), 2));
+    assert_eq!((built.reason, built.attempts), (FallbackReason::None, 2));
     // Where no cells are to stay empty, the chain comes off in one scan.
     assert_eq!(build(&xor, &chosen).report.attempts, 1);
 }
@@ -158,7 +158,7 @@ fn a_chain_of_keys_is_scanned_a_hundred_times_and_no_more() {
     let keys = 40_000_u64;
     let block_cells = (keys * 123 + 3_200).div_ceil(300);
     let in_chain = block_cells * 9 / 10 * 2 + 2;
-    let placement = XorShape::new(XorWidth::Eight, u32::try_from(block_cells).unwrap()).placement();
+    let placement = XorShape::new(8, u32::try_from(block_cells).unwrap()).placement();
     let hashes: Vec<KeyHash> = chain(keys).into_iter().map(KeyHash::from_well_mixed).collect();
     let peeled = |reserve: u64| {
         let (peeled, mut sums) = (Cell::new(0), CellSums::new(3 * block_cells).unwrap());

@@ -22,7 +22,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::filter::BuildFailure;
+use crate::filter::FallbackReason;
 use crate::hash::{KeyHash, map_to_range, mix64};
 
 pub(crate) use cells::CellSums;
@@ -53,17 +53,17 @@ pub(crate) enum AttemptError {
     /// Not all keys could be peeled, or too many met in one cell. Another salt may succeed.
     Retry,
     /// No salt helps.
-    Fatal(BuildFailure),
+    Fatal(FallbackReason),
 }
 
-impl From<BuildFailure> for AttemptError {
-    fn from(failure: BuildFailure) -> Self {
+impl From<FallbackReason> for AttemptError {
+    fn from(failure: FallbackReason) -> Self {
         Self::Fatal(failure)
     }
 }
 
 /// The first success of `attempt` with the salts from 0 up.
-pub(crate) fn try_salts<T>(mut attempt: impl FnMut(u8) -> Result<T, AttemptError>) -> Result<T, BuildFailure> {
+pub(crate) fn try_salts<T>(mut attempt: impl FnMut(u8) -> Result<T, AttemptError>) -> Result<T, FallbackReason> {
     for salt in 0..SALTS {
         match attempt(salt) {
             Ok(done) => return Ok(done),
@@ -71,7 +71,7 @@ pub(crate) fn try_salts<T>(mut attempt: impl FnMut(u8) -> Result<T, AttemptError
             Err(AttemptError::Fatal(failure)) => return Err(failure),
         }
     }
-    Err(BuildFailure::AttemptsExhausted)
+    Err(FallbackReason::ConstructionFailed)
 }
 
 /// The cells that took a key each, in the order of peeling.
@@ -136,11 +136,11 @@ impl CellIndex for u64 {
 }
 
 /// `length` zeros, or `NoMemory`.
-fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, BuildFailure> {
-    let length = usize::try_from(length).map_err(|_| BuildFailure::NoMemory)?;
+fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, FallbackReason> {
+    let length = usize::try_from(length).map_err(|_| FallbackReason::MemoryBudget)?;
     // `vec!` takes zeroed pages from the system, but aborts when there are none, so memory is
     // reserved and freed first. The black box keeps the compiler from leaving that out.
-    core::hint::black_box(&mut Vec::<T>::new()).try_reserve_exact(length).map_err(|_| BuildFailure::NoMemory)?;
+    core::hint::black_box(&mut Vec::<T>::new()).try_reserve_exact(length).map_err(|_| FallbackReason::MemoryBudget)?;
     Ok(vec![T::default(); length])
 }
 
@@ -162,9 +162,9 @@ pub(crate) fn add_distinct<I: Iterator<Item = KeyHash>>(
 ) -> Result<(), AttemptError> {
     // Twice what is expected: the distinct hashes of a pass, and as many repeated ones.
     let capacity = (keys / PASSES * 2).max(SMALLEST_PASS);
-    let capacity = usize::try_from(capacity).map_err(|_| BuildFailure::NoMemory)?;
+    let capacity = usize::try_from(capacity).map_err(|_| FallbackReason::MemoryBudget)?;
     let mut part: Vec<KeyHash> = Vec::new();
-    part.try_reserve_exact(capacity).map_err(|_| BuildFailure::NoMemory)?;
+    part.try_reserve_exact(capacity).map_err(|_| FallbackReason::MemoryBudget)?;
     for pass in 0..PASSES {
         part.clear();
         // Mixed, so that similar hashes are spread over the passes.
@@ -173,7 +173,7 @@ pub(crate) fn add_distinct<I: Iterator<Item = KeyHash>>(
                 drop_repeated(&mut part);
                 if part.len() > capacity / 4 * 3 {
                     // Far more keys than announced: another salt would not help.
-                    return Err(BuildFailure::AttemptsExhausted.into());
+                    return Err(FallbackReason::ConstructionFailed.into());
                 }
             }
             part.push(hash);

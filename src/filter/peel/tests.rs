@@ -83,7 +83,7 @@ fn far_more_keys_than_announced_are_an_error_and_take_no_more_memory() {
     let mut sums = CellSums::new(3_000).unwrap();
     let add = |part: &[KeyHash]| sums.add_all(Thirds(1_000), part.iter().copied());
     let done = add_distinct(|| hashes(1_000_000), 1_000, add);
-    assert_eq!(done, Err(BuildFailure::AttemptsExhausted.into()));
+    assert_eq!(done, Err(FallbackReason::ConstructionFailed.into()));
 }
 
 /// A pass takes part in the memory for as many keys as announced, and may be three quarters full of distinct ones.
@@ -104,7 +104,7 @@ fn three_quarters_of_the_memory_of_a_pass_may_be_distinct_keys_and_not_one_more(
             Ok(added)
         };
         assert_eq!(added(capacity / 4 * 3), Ok(capacity / 4 * 3), "{announced} announced");
-        let refused = Err(AttemptError::Fatal(BuildFailure::AttemptsExhausted));
+        let refused = Err(AttemptError::Fatal(FallbackReason::ConstructionFailed));
         assert_eq!(added(capacity / 4 * 3 + 1), refused, "{announced} announced");
     }
 }
@@ -117,7 +117,7 @@ fn the_order_takes_four_bytes_a_key_as_long_as_32_bits_number_all_cells() {
 
 #[test]
 fn more_cells_than_there_is_memory_for_are_refused() {
-    assert_eq!(CellSums::new(1 << 60).err(), Some(BuildFailure::NoMemory));
+    assert_eq!(CellSums::new(1 << 60).err(), Some(FallbackReason::MemoryBudget));
 }
 
 /// The first half of the keys has its cells in the first half of the cells, and so on.

@@ -1,15 +1,15 @@
 //! Register-blocked Bloom as a kind: for files, built once.
 
 use super::filter::RegisterBlockedBloom;
-use super::layout::WordLayout;
+use super::layout::PROBES;
 use super::shape::RegisterBlockedShape;
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, Capabilities, FilterShape, Kind, NotStreamed, RATE_KEYS,
-    no_such_fingerprints,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
+    by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FilterKind;
@@ -24,23 +24,16 @@ pub(crate) enum RegisterBlockedKind {
 
 impl RegisterBlockedKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        match sizing {
-            Sizing::Rate(rate) => Ok(Self::Rate(rate)),
-            Sizing::BitsPerKey(size) => Ok(Self::Size(size)),
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a register-blocked-bloom filter";
-                Err(no_such_fingerprints(option, "a rate or a size instead", bits))
-            }
-        }
+        by_size_or_rate(sizing, |size| Ok(Self::Size(size)), |rate| Ok(Self::Rate(rate)))
     }
 
-    /// The size that meets the target in one layout, if any does.
-    fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
+    /// The size that meets the target with one number of probes, if any does.
+    fn shape(self, keys: u64, probes: u8) -> Option<RegisterBlockedShape> {
         match self {
-            Self::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
+            Self::Rate(rate) => RegisterBlockedShape::with_probes_for_rate(keys, rate, probes),
             Self::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
-                RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
+                RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, probes)
             }
         }
     }
@@ -59,18 +52,19 @@ impl Kind for RegisterBlockedKind {
 
     const ID: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
     const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT_BY_MANY;
+    const UPDATES: Updates = Updates::Insert;
+    const IS_CONCURRENT: bool = true;
 
-    /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
-    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, BuildFailure> {
-        let fitting = WordLayout::ALL.into_iter().filter_map(|layout| self.shape(keys, layout));
+    /// Chooses the number of probes with the smallest filter; among equal sizes, the one with the lowest rate.
+    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, FallbackReason> {
+        let fitting = PROBES.filter_map(|probes| self.shape(keys, probes));
         let best = fitting.min_by(|one, other| {
             let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
         });
         match best {
-            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(BuildFailure::NotSmaller),
-            _ => best.ok_or(BuildFailure::TooManyKeys),
+            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(FallbackReason::NotSmaller),
+            _ => best.ok_or(FallbackReason::TooManyKeys),
         }
     }
 
@@ -85,7 +79,7 @@ impl Kind for RegisterBlockedKind {
         });
         // A copy: the filter's atomic words cannot become bytes in place.
         let bytes = plan.payload_bytes();
-        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(BuildFailure::NoMemory)?;
+        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FallbackReason::MemoryBudget)?;
         filter.write_payload(payload.as_mut_slice());
         Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, payload) })
     }

@@ -1,79 +1,38 @@
 //! Where a key's bits lie in its word, and probing words.
 
-use core::fmt;
-
 use super::sync::{AtomicU64, Ordering};
 use crate::filter::batch::answers;
 use crate::hash::KeyHash;
 
-/// How many bits a key sets in its word of 64. The figures are the false positive rates at 8 bits of filter per key.
-///
-/// ```
-/// use sstfilter::WordLayout;
-///
-/// assert_eq!(WordLayout::default(), WordLayout::TwoBits);
-/// assert_eq!(WordLayout::FourBits.bits_per_key(), 4);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WordLayout {
-    /// Two bits: 5.33 %. The fastest.
-    #[default]
-    TwoBits = 2,
-    /// Three bits: 3.76 %.
-    ThreeBits = 3,
-    /// Four bits: 3.35 %.
-    FourBits = 4,
+/// How many bits a key sets in its word of 64; two of them may coincide. Two are the fastest.
+pub(super) const PROBES: core::ops::RangeInclusive<u8> = 2..=4;
+
+/// The parameter word: the bits of a key, and from bit 8 on the width of the word.
+pub(super) fn code_of(probes: u8) -> u32 {
+    64 << 8 | u32::from(probes)
 }
 
-impl WordLayout {
-    /// All of them, the fastest first.
-    pub const ALL: [Self; 3] = [Self::TwoBits, Self::ThreeBits, Self::FourBits];
-
-    /// Bits that a key sets; two of them may coincide.
-    #[must_use]
-    pub const fn bits_per_key(self) -> u8 {
-        self as u8
-    }
-
-    /// The layout's parameter word: the bits per key, and from bit 8 on the width of the word.
-    pub(super) fn code(self) -> u32 {
-        64 << 8 | u32::from(self.bits_per_key())
-    }
-
-    pub(super) fn from_code(code: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|layout| layout.code() == code)
-    }
-}
-
-impl fmt::Display for WordLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bits in 64", self.bits_per_key())
-    }
-}
-
-/// Runs `$call` compiled for each layout, with the bits per key as the constant `$bits`, so that the loops over them
-/// are unrolled without a branch.
-macro_rules! for_layout {
-    ($layout:expr, $bits:ident => $call:expr) => {{
-        use $crate::filter::register_blocked_bloom::WordLayout;
-        match $layout {
-            WordLayout::TwoBits => {
-                const $bits: u32 = 2;
-                $call
-            }
-            WordLayout::ThreeBits => {
+/// Runs `$call` compiled for each number of probes, as the constant `$bits`, so that the loops over them are unrolled
+/// without a branch.
+macro_rules! for_probes {
+    ($probes:expr, $bits:ident => $call:expr) => {
+        match $probes {
+            3 => {
                 const $bits: u32 = 3;
                 $call
             }
-            WordLayout::FourBits => {
+            4 => {
                 const $bits: u32 = 4;
                 $call
             }
+            _ => {
+                const $bits: u32 = 2;
+                $call
+            }
         }
-    }};
+    };
 }
-pub(super) use for_layout;
+pub(super) use for_probes;
 
 /// The index of the key's word, from the top bits of its hash: `index_bits` of them, 1 to 63.
 #[inline(always)]
@@ -91,7 +50,7 @@ const fn bit(hash: u64, number: u32) -> u64 {
 
 /// The key's bits in its word.
 ///
-/// The last bit first: the layouts then begin with different code, which the compiler would otherwise merge into one
+/// The last bit first: the loops then begin with different code, which the compiler would otherwise merge into one
 /// path that branches for each bit, and a single insert of four bits would take a quarter longer.
 #[inline(always)]
 pub(super) fn mask<const BITS: u32>(hash: u64) -> u64 {
@@ -130,11 +89,11 @@ impl Word for [u8; 8] {
 
 /// Whether `words`, `2 ^ index_bits` of them, hold all bits of the key.
 #[inline]
-pub(super) fn contains<W: Word>(words: &[W], index_bits: u32, layout: WordLayout, hash: KeyHash) -> bool {
+pub(super) fn contains<W: Word>(words: &[W], index_bits: u32, probes: u8, hash: KeyHash) -> bool {
     let hash = hash.get();
     let Some(word) = words.get(word_index(hash, index_bits)) else { return true };
     let word = word.value();
-    for_layout!(layout, BITS => has_all::<BITS>(word, hash))
+    for_probes!(probes, BITS => has_all::<BITS>(word, hash))
 }
 
 /// [`contains`] for many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
@@ -144,12 +103,12 @@ pub(super) fn contains<W: Word>(words: &[W], index_bits: u32, layout: WordLayout
 pub(super) fn contains_batch<W: Word>(
     words: &[W],
     index_bits: u32,
-    layout: WordLayout,
+    probes: u8,
     hashes: &[KeyHash],
     matches: &mut [u64],
 ) {
     let Some(last) = words.len().checked_sub(1) else { return matches.fill(u64::MAX) };
-    for_layout!(layout, BITS => {
+    for_probes!(probes, BITS => {
         // The index is below the length, a power of two; the mask tells the compiler, which then omits the check.
         answers(hashes, matches, |hash| {
             has_all::<BITS>(words[word_index(hash.get(), index_bits) & last].value(), hash.get())
@@ -163,14 +122,14 @@ mod tests {
 
     #[test]
     fn shifting_and_masking_agree_in_every_layout() {
-        for layout in WordLayout::ALL {
+        for probes in PROBES {
             for key in 0..2_000 {
                 let (hash, word) = (KeyHash::mix(key).get(), KeyHash::mix(!key).get() | key << 20);
-                let (mask, contained) = for_layout!(layout, BITS => (
+                let (mask, contained) = for_probes!(probes, BITS => (
                     mask::<BITS>(hash),
                     [word, u64::MAX, 0].map(|word| has_all::<BITS>(word, hash)),
                 ));
-                assert!((1..=u32::from(layout.bits_per_key())).contains(&mask.count_ones()));
+                assert!((1..=u32::from(probes)).contains(&mask.count_ones()));
                 assert_eq!(contained, [word & mask == mask, true, false]);
             }
         }
@@ -185,9 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_layouts_have_codes() {
-        let codes: Vec<u32> = (0..=u32::from(u16::MAX)).filter(|&code| WordLayout::from_code(code).is_some()).collect();
-        assert_eq!(codes, [0x4002, 0x4003, 0x4004]);
-        assert!(WordLayout::ALL.iter().all(|layout| WordLayout::from_code(layout.code()) == Some(*layout)));
+    fn the_codes_are_those_of_the_format() {
+        assert_eq!(PROBES.map(code_of).collect::<Vec<_>>(), [0x4002, 0x4003, 0x4004]);
     }
 }

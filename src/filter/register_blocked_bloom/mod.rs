@@ -41,12 +41,12 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "the layouts' constants must reach the loops, and the loops must have no calls"
+    reason = "the numbers of probes must reach the loops, and the loops must have no calls"
 )]
 
 pub(crate) mod filter;
 mod kind;
-pub(crate) mod layout;
+mod layout;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod rate;
@@ -55,5 +55,4 @@ mod sync;
 
 pub(crate) use filter::RegisterBlockedBloom;
 pub(crate) use kind::RegisterBlockedKind;
-pub(crate) use layout::WordLayout;
 pub(crate) use shape::RegisterBlockedShape;

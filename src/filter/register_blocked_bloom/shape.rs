@@ -1,6 +1,6 @@
 //! Sizes, and stored payloads.
 
-use super::layout::{self, WordLayout};
+use super::layout::{self, PROBES, code_of};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
 use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
@@ -14,33 +14,34 @@ const MIN_BYTES: u64 = 64;
 /// from the 24 that choose the bits in the word, with room to spare.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The shape of a register-blocked Bloom filter: its size and the layout of its words.
+/// The shape of a register-blocked Bloom filter: its size and the bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterBlockedShape {
-    pub(super) layout: WordLayout,
+    pub(super) probes: u8,
     /// Binary logarithm of the number of words. With a power of two, a word's index is one shift of the hash.
     pub(super) index_bits: u32,
 }
 
 impl RegisterBlockedShape {
     /// A filter of `bytes` bytes, as the caller wants it.
-    pub(crate) fn new(bytes: u64, layout: WordLayout) -> Result<Self, ConfigError> {
-        Self::of_bytes(bytes, layout).ok_or(ConfigError::OutOfRange {
-            option: "size of a register-blocked bloom filter",
-            expected: "a power of two of bytes, from 64 to 2^30",
-            got: bytes,
-        })
+    pub(crate) fn new(bytes: u64, probes: u8) -> Result<Self, ConfigError> {
+        let refused = |option, expected, got| ConfigError::OutOfRange { option, expected, got };
+        if !PROBES.contains(&probes) {
+            return Err(refused("probes of a register-blocked bloom filter", "2 to 4", probes.into()));
+        }
+        let expected = "a power of two of bytes, from 64 to 2^30";
+        Self::of_bytes(bytes, probes).ok_or(refused("size of a register-blocked bloom filter", expected, bytes))
     }
 
     /// The smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is one.
-    pub(super) fn with_layout_for_rate(keys: u64, rate: FalsePositiveRate, layout: WordLayout) -> Option<Self> {
-        let mut sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, layout));
+    pub(super) fn with_probes_for_rate(keys: u64, rate: FalsePositiveRate, probes: u8) -> Option<Self> {
+        let mut sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, probes));
         sizes.find(|shape| shape.expected_fpr(keys) <= rate.get())
     }
 
-    /// The smallest size of any layout that keeps to `rate`, in the fastest layout that has it there.
+    /// The smallest size that keeps to `rate` with any number of probes, with the fewest that have it there.
     pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
-        let fitting = WordLayout::ALL.into_iter().filter_map(|layout| Self::with_layout_for_rate(keys, rate, layout));
+        let fitting = PROBES.filter_map(|probes| Self::with_probes_for_rate(keys, rate, probes));
         fitting.min_by_key(|shape| shape.index_bits).ok_or(ConfigError::OutOfRange {
             option: "keys of a register-blocked bloom filter",
             expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
@@ -49,9 +50,9 @@ impl RegisterBlockedShape {
     }
 
     /// `None` when `bytes` is not a power of two, or out of range.
-    pub(super) fn of_bytes(bytes: u64, layout: WordLayout) -> Option<Self> {
+    pub(super) fn of_bytes(bytes: u64, probes: u8) -> Option<Self> {
         let is_size = bytes.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&bytes);
-        is_size.then(|| Self { layout, index_bits: (bytes / 8).ilog2() })
+        is_size.then(|| Self { probes, index_bits: (bytes / 8).ilog2() })
     }
 
     pub(super) const fn words(self) -> u64 {
@@ -75,14 +76,15 @@ impl FilterShape for RegisterBlockedShape {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let [code] = encoded.words("1 for register-blocked Bloom")?;
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
-        let layout = WordLayout::from_code(code).ok_or(field("word layout", expected, code.into()))?;
+        let probes = PROBES.into_iter().find(|&probes| code_of(probes) == code);
+        let probes = probes.ok_or(field("word layout", expected, code.into()))?;
         require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;
         let expected = "a power of two from 64 to 2^30";
-        Self::of_bytes(encoded.payload_bytes, layout).ok_or(field("payload bytes", expected, encoded.payload_bytes))
+        Self::of_bytes(encoded.payload_bytes, probes).ok_or(field("payload bytes", expected, encoded.payload_bytes))
     }
 
     fn params(&self) -> ParamWords {
-        [self.layout.code()].into_iter().collect()
+        [code_of(self.probes)].into_iter().collect()
     }
 
     fn payload_bytes(&self) -> u64 {
@@ -90,26 +92,26 @@ impl FilterShape for RegisterBlockedShape {
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
-        rate::of_keys(keys, self.words(), self.layout)
+        rate::of_keys(keys, self.words(), self.probes)
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("words", self.words()).with("bits per key", self.layout.bits_per_key())
+        vec![("words", self.words().to_string()), ("bits per key", self.probes.to_string())]
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         let words = payload.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word));
-        Some(Fill::of_words(words, self.layout).ones as f64 / self.bits() as f64)
+        Some(Fill::of_words(words, self.probes).ones as f64 / self.bits() as f64)
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         let words = self.payload_words(payload);
-        words.is_none_or(|words| layout::contains(words, self.index_bits, self.layout, hash))
+        words.is_none_or(|words| layout::contains(words, self.index_bits, self.probes, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match self.payload_words(payload) {
-            Some(words) => layout::contains_batch(words, self.index_bits, self.layout, hashes, matches),
+            Some(words) => layout::contains_batch(words, self.index_bits, self.probes, hashes, matches),
             None => batch::all_match(hashes, matches),
         }
     }
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn sizes_that_are_no_power_of_two_or_out_of_range_are_refused() {
-        let with = |bytes| RegisterBlockedShape::new(bytes, WordLayout::TwoBits);
+        let with = |bytes| RegisterBlockedShape::new(bytes, 2);
         for bytes in (6..=30).map(|bits| 1_u64 << bits) {
             assert_eq!(with(bytes).unwrap().payload_bytes(), bytes);
         }
@@ -138,13 +140,13 @@ mod tests {
     #[test]
     fn the_size_for_a_rate_is_the_least_power_of_two_that_keeps_to_it() {
         let one_percent = FalsePositiveRate::ONE_PERCENT;
-        for layout in WordLayout::ALL {
-            let shape_for = |keys| RegisterBlockedShape::with_layout_for_rate(keys, one_percent, layout);
+        for probes in PROBES {
+            let shape_for = |keys| RegisterBlockedShape::with_probes_for_rate(keys, one_percent, probes);
             for keys in [0, 1, 1_000, 100_000, 1_000_000] {
                 let found = shape_for(keys).unwrap();
-                assert!(found.expected_fpr(keys) <= 0.01 && found.layout == layout);
-                let half = RegisterBlockedShape::new(found.payload_bytes() / 2, layout);
-                assert!(!half.is_ok_and(|half| half.expected_fpr(keys) <= 0.01), "{layout:?}, {keys} keys");
+                assert!(found.expected_fpr(keys) <= 0.01 && found.probes == probes);
+                let half = RegisterBlockedShape::new(found.payload_bytes() / 2, probes);
+                assert!(!half.is_ok_and(|half| half.expected_fpr(keys) <= 0.01), "{probes}, {keys} keys");
             }
             assert_eq!([1 << 32, u64::MAX].map(shape_for), [None, None]);
         }
@@ -153,8 +155,8 @@ mod tests {
     #[test]
     fn without_a_layout_the_smallest_filter_is_chosen_and_of_equal_ones_the_fastest() {
         let shape_for = |keys| RegisterBlockedShape::for_rate(keys, FalsePositiveRate::ONE_PERCENT);
-        assert_eq!(shape_for(1_000).unwrap(), RegisterBlockedShape::new(2_048, WordLayout::ThreeBits).unwrap());
-        assert_eq!(shape_for(90_000).unwrap(), RegisterBlockedShape::new(256 << 10, WordLayout::TwoBits).unwrap());
+        assert_eq!(shape_for(1_000).unwrap(), RegisterBlockedShape::new(2_048, 3).unwrap());
+        assert_eq!(shape_for(90_000).unwrap(), RegisterBlockedShape::new(256 << 10, 2).unwrap());
         let refused = shape_for(1 << 32);
         assert!(matches!(refused, Err(ConfigError::OutOfRange { got, .. }) if got == 1 << 32), "{refused:?}");
     }
@@ -162,14 +164,14 @@ mod tests {
     #[test]
     fn any_number_of_keys_has_a_rate_and_a_size_or_is_refused() {
         let numbers = || (0..64).flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]);
-        for layout in WordLayout::ALL {
-            let largest = RegisterBlockedShape::new(1 << 30, layout).unwrap();
+        for probes in PROBES {
+            let largest = RegisterBlockedShape::new(1 << 30, probes).unwrap();
             let rates: Vec<f64> = numbers().map(|keys| largest.expected_fpr(keys)).collect();
             assert!(
                 rates.iter().all(|rate| (0.0..=1.0).contains(rate)) && rates.last().is_some_and(|&rate| rate > 0.999)
             );
             for keys in numbers() {
-                match RegisterBlockedShape::with_layout_for_rate(keys, FalsePositiveRate::ONE_PERCENT, layout) {
+                match RegisterBlockedShape::with_probes_for_rate(keys, FalsePositiveRate::ONE_PERCENT, probes) {
                     Some(shape) => assert!(shape.expected_fpr(keys) <= 0.01 && keys < 1 << 30),
                     None => assert!(keys > 1 << 28),
                 }
@@ -196,9 +198,9 @@ mod tests {
 
     #[test]
     fn a_shape_is_decoded_from_what_it_encodes() {
-        for layout in WordLayout::ALL {
+        for probes in PROBES {
             for bytes in [64, 1 << 18, 1 << 30] {
-                let shape = RegisterBlockedShape::new(bytes, layout).unwrap();
+                let shape = RegisterBlockedShape::new(bytes, probes).unwrap();
                 assert_eq!(RegisterBlockedShape::decode(&shape.encode(0)), Ok(shape));
                 assert_eq!(shape.payload_bytes(), bytes);
             }
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_payload_of_another_length_reads_as_may_be_present() {
-        let shape = RegisterBlockedShape::new(256, WordLayout::TwoBits).unwrap();
+        let shape = RegisterBlockedShape::new(256, 2).unwrap();
         let hashes: Vec<KeyHash> = (0..100).map(KeyHash::mix).collect();
         for length in [0, 1, 64, 255, 257, 263, 264, 512] {
             let (payload, mut matches) = (vec![0; length], vec![0; 2]);

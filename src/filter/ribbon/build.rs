@@ -7,7 +7,7 @@ use super::layer::Layer;
 use super::section::{SECTION_SLOTS, bucket_starts, run_all, section_bytes, solve_section, split_into_sections};
 use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
 use crate::codec::AlignedBuffer;
-use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
+use crate::filter::{BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::{KeyHash, SortScratch, sort_hashes};
 
 /// Salts of the final layer tried at each size.
@@ -21,9 +21,9 @@ pub(crate) fn build(
     max_attempts: u32,
     threads: usize,
     section: &mut Section,
-) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-    let reserve = payload_reserve(hashes.len() as u64, columns).ok_or(BuildFailure::TooManyKeys)?;
-    let payload = AlignedBuffer::empty(reserve).ok_or(BuildFailure::NoMemory)?;
+) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+    let reserve = payload_reserve(hashes.len() as u64, columns).ok_or(FallbackReason::TooManyKeys)?;
+    let payload = AlignedBuffer::empty(reserve).ok_or(FallbackReason::MemoryBudget)?;
     let mut work =
         Work { columns, threads, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
     let mut bumped: Option<Vec<KeyHash>> = None;
@@ -58,12 +58,12 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Builds a bumping layer of ascending `keys`, and returns the bumped ones, ascending.
-    fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, BuildFailure> {
-        let blocks = bumping_blocks(keys.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
+    fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, FallbackReason> {
+        let blocks = bumping_blocks(keys.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
         let layer = Layer::alone(self.columns, blocks, 0);
-        let words = self.payload.append_zeroed(layer.words(self.columns) * 8).ok_or(BuildFailure::NoMemory)?;
+        let words = self.payload.append_zeroed(layer.words(self.columns) * 8).ok_or(FallbackReason::MemoryBudget)?;
         let first_threshold = self.thresholds.len();
-        let threshold_words = usize::try_from(layer.threshold_words()).map_err(|_| BuildFailure::TooManyKeys)?;
+        let threshold_words = usize::try_from(layer.threshold_words()).map_err(|_| FallbackReason::TooManyKeys)?;
         self.thresholds.resize(first_threshold + threshold_words, 0);
         let thresholds = &mut self.thresholds[first_threshold..];
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
@@ -81,19 +81,19 @@ impl Work<'_> {
 
     /// Builds the final layer, which must take all of `hashes`, and appends the thresholds. Tries salts first, and then
     /// more slots.
-    fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-        let least_blocks = final_blocks(hashes.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
+    fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+        let least_blocks = final_blocks(hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
         for attempt in 0..max_attempts {
             let salt = (attempt % SALTS) as u8;
-            let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(BuildFailure::TooManyKeys)?;
+            let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(FallbackReason::TooManyKeys)?;
             let layer = Layer::alone(self.columns, blocks, SMASH);
             keys.clear();
             keys.extend(hashes.iter().map(|&hash| map_hash(hash, |hash| final_layer_hash(hash, salt))));
             self.sort(&mut keys);
             if self.band_all(&layer, &keys) {
                 let words = self.payload.append_zeroed(layer.words(self.columns) * 8);
-                let words = words.ok_or(BuildFailure::NoMemory)?;
+                let words = words.ok_or(FallbackReason::MemoryBudget)?;
                 solve_section(self.section, 0, &layer, self.columns, words.as_chunks_mut().0);
                 self.blocks.push(blocks);
                 self.note_peak((keys.capacity() + hashes.len()) * size_of::<KeyHash>());
@@ -101,7 +101,7 @@ impl Work<'_> {
                 return self.append_thresholds(salt, attempt + 1);
             }
         }
-        Err(BuildFailure::AttemptsExhausted)
+        Err(FallbackReason::ConstructionFailed)
     }
 
     /// Bands all of `keys` in one section; `false` at the first contradiction.
@@ -115,10 +115,10 @@ impl Work<'_> {
     }
 
     /// Appends the thresholds to the columns.
-    fn append_thresholds(mut self, salt: u8, attempts: u32) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-        let shape = RibbonShape::new(self.columns, &self.blocks, salt).ok_or(BuildFailure::TooManyKeys)?;
+    fn append_thresholds(mut self, salt: u8, attempts: u32) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+        let shape = RibbonShape::new(self.columns, &self.blocks, salt).ok_or(FallbackReason::TooManyKeys)?;
         let length = self.payload.as_slice().len() + self.thresholds.len() * 8;
-        self.payload.reserve(length).ok_or(BuildFailure::NoMemory)?;
+        self.payload.reserve(length).ok_or(FallbackReason::MemoryBudget)?;
         self.thresholds.iter().for_each(|word| self.payload.append(&word.to_le_bytes()));
         debug_assert_eq!(self.payload.as_slice().len() as u64, shape.payload_bytes());
         self.note_peak(0);

@@ -30,6 +30,12 @@ impl Columns {
         valid.then_some(Self { upper, lower_share })
     }
 
+    /// From a parameter word; `None` when no filter has such columns.
+    pub(crate) fn decode(word: u32) -> Option<Self> {
+        let [upper, reserved, low, high] = word.to_le_bytes();
+        Self::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)
+    }
+
     /// The columns that give `rate`: never more, and less by at most 2^-16 of it.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expecte
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{
-    BuildFailure, BuildLimits, BuiltPayload, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+    BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
 };
 use crate::hash::KeyHash;
 use crate::ids::FilterKind;
@@ -147,11 +147,11 @@ impl Kind for RibbonKind {
     const HAS_EXACT_SIZE: bool = false;
 
     /// Rules 2 and 3.
-    fn plan(&self, keys: u64) -> Result<RibbonShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
         if keys < self.smaller_from {
-            return Err(BuildFailure::NotSmaller);
+            return Err(FallbackReason::NotSmaller);
         }
-        expected_shape(keys, self.columns_for(keys)).ok_or(BuildFailure::TooManyKeys)
+        expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &RibbonShape) -> u64 {
@@ -167,7 +167,7 @@ impl Kind for RibbonKind {
         plan: &RibbonShape,
         hashes: &[KeyHash],
         limits: BuildLimits,
-    ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+    ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
         let mut section = self.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
         let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
         if let Ok(mut idle) = self.idle_sections.lock()

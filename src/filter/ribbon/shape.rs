@@ -8,7 +8,7 @@ use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -138,8 +138,7 @@ impl RibbonShape {
     #[inline]
     pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
         let (&packed, blocks) = params.split_first()?;
-        let [upper, reserved, low, high] = packed.to_le_bytes();
-        let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)?;
+        let columns = Columns::decode(packed)?;
         let mut filter = Filter::default();
         filter.lay_out(columns, blocks, salt)?;
         let view = filter.view(payload).filter(|_| payload.len() as u64 == filter.payload_bytes())?;
@@ -190,20 +189,10 @@ impl FilterShape for RibbonShape {
         let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
             return Err(field("parameter words", "2 to 8 for ribbon", 0));
         };
-        let [upper, reserved, low, high] = packed.to_le_bytes();
-        let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0).ok_or(field(
-            "ribbon columns",
-            "1 to 32, with a lower share only above 1",
-            packed.into(),
-        ))?;
-        let shape = Self::new(columns, blocks, encoded.salt).ok_or(field(
-            "ribbon layers",
-            "1 to 7, none of them empty",
-            blocks.len() as u64,
-        ))?;
-        let is_sum = shape.payload_bytes() == encoded.payload_bytes;
-        require(is_sum, "payload bytes", "the length that its layers add up to", encoded.payload_bytes)?;
-        Ok(shape)
+        let expected = "1 to 32, with a lower share only above 1";
+        let columns = Columns::decode(packed).ok_or(field("ribbon columns", expected, packed.into()))?;
+        let expected = "1 to 7, none of them empty";
+        Self::new(columns, blocks, encoded.salt).ok_or(field("ribbon layers", expected, blocks.len() as u64))
     }
 
     fn params(&self) -> ParamWords {
@@ -242,10 +231,7 @@ impl FilterShape for RibbonShape {
         } else {
             format!("{} in {lower} of {all} blocks, else {upper}", upper - 1)
         };
-        ShapeFields::default()
-            .with("columns", columns)
-            .with("layers", self.layers().len())
-            .with("slots per layer", slots.join(", "))
+        vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
     }
 
     #[inline]

@@ -4,10 +4,8 @@ use super::build;
 use super::params::{BloomParams, size_for_rate};
 use super::shape::StandardBloomShape;
 use crate::error::FilterError;
-use crate::filter::FilterKind;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// A standard Bloom filter that accepts keys while in use.
@@ -155,33 +153,20 @@ impl StandardBloom {
 }
 
 impl Dynamic for StandardBloom {
-    fn block_kind(&self) -> FilterKind {
-        FilterKind::STANDARD_BLOOM
-    }
-
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }
 
-    fn clear_contents(&mut self) {
-        self.contents.clear();
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        self.insert(hash);
-        Ok(())
-    }
-
-    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
         self.insert_all(hashes);
         Ok(())
     }
 
-    fn measure_health(&self) -> FilterHealth {
-        self.contents.measure_health()
-    }
-
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        InMemory::restore_cells(stored).map(|contents| Self { contents })
+        Ok(Self { contents: InMemory::restore(stored)? })
     }
 }

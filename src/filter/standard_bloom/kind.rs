@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::{BuildFailure, BuildLimits, Capabilities, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, by_size_or_rate};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -17,15 +17,7 @@ pub(crate) struct StandardBloomKind {
 
 impl StandardBloomKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let size = match sizing {
-            Sizing::BitsPerKey(size) => size,
-            Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a standard-bloom filter";
-                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
-            }
-        };
-        Ok(Self { size })
+        by_size_or_rate(sizing, Ok, |rate| size_for_rate(RATE_KEYS, rate)).map(|size| Self { size })
     }
 }
 
@@ -36,10 +28,10 @@ impl Kind for StandardBloomKind {
     const ID: FilterKind = FilterKind::STANDARD_BLOOM;
     const STRENGTH: &'static str =
         "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
-    const CAPABILITIES: Capabilities = Capabilities::INSERT;
+    const UPDATES: Updates = Updates::Insert;
     const IS_STREAMED: bool = true;
 
-    fn plan(&self, keys: u64) -> Result<StandardBloomShape, BuildFailure> {
+    fn plan(&self, keys: u64) -> Result<StandardBloomShape, FallbackReason> {
         Ok(StandardBloomShape::for_keys(keys, self.size))
     }
 

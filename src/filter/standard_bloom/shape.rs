@@ -7,11 +7,11 @@
 use core::marker::PhantomData;
 
 use super::params::{BloomParams, MAX_PROBES, with_probes};
-use crate::error::{BlockError, FilterError};
+use crate::error::BlockError;
 use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
-use crate::filter::dynamic::{InMemory, StoredFilter};
+use crate::filter::dynamic::{GrowingShape, InMemory};
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -95,14 +95,6 @@ impl<C: Cell> ArrayShape<C> {
     fn fill_of(self, payload: &[u8]) -> f64 {
         C::count_taken(payload) as f64 / self.params.positions as f64
     }
-
-    fn clear_unused(self, payload: &mut [u8]) {
-        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
-        let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
-        if let Some(last) = payload.last_chunk_mut::<8>() {
-            *last = (u64::from_le_bytes(*last) & u64::MAX >> (unused * bits_per_position)).to_le_bytes();
-        }
-    }
 }
 
 impl<C: Cell> FilterShape for ArrayShape<C> {
@@ -134,7 +126,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with(C::PLURAL, self.params.positions).with("probes", self.params.probes)
+        vec![(C::PLURAL, self.params.positions.to_string()), ("probes", self.params.probes.to_string())]
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
@@ -163,23 +155,30 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     }
 }
 
+impl<C: Cell> GrowingShape for ArrayShape<C> {
+    const KIND: FilterKind = C::KIND;
+
+    /// Computed from the actual fill: reads the whole filter.
+    fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth {
+        let fill_ratio = self.fill_of(payload);
+        FilterHealth::of_bloom(keys, fill_ratio, power(fill_ratio, self.params.probes))
+    }
+
+    /// Clears the positions after the last, which no writer sets.
+    fn accept(&self, _keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
+        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
+        let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
+        if let Some(last) = payload.last_chunk_mut::<8>() {
+            *last = (u64::from_le_bytes(*last) & u64::MAX >> (unused * bits_per_position)).to_le_bytes();
+        }
+        Ok(())
+    }
+}
+
 impl<C: Cell> InMemory<ArrayShape<C>> {
     /// The number of distinct keys that most likely took as many positions; reads the whole filter.
     pub(crate) fn estimated_keys(&self) -> u64 {
         self.shape.params.estimated_keys(C::count_taken(self.bytes()))
-    }
-
-    /// Computed from the actual fill: reads the whole filter.
-    pub(crate) fn measure_health(&self) -> FilterHealth {
-        let fill_ratio = self.shape.fill_of(self.bytes());
-        FilterHealth::of_bloom(self.keys, fill_ratio, power(fill_ratio, self.shape.params.probes))
-    }
-
-    /// Restores a stored filter and clears the positions after the last, which no writer sets.
-    pub(crate) fn restore_cells(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut restored = Self::restore(stored, C::KIND)?;
-        restored.shape.clear_unused(restored.payload.as_mut_slice());
-        Ok(restored)
     }
 }
 

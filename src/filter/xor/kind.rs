@@ -1,11 +1,11 @@
 //! Xor as a kind.
 
-use super::shape::{XorShape, XorWidth, shape_for};
+use super::shape::{WIDTHS, XorShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::NO_RESERVE;
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -13,22 +13,14 @@ use crate::units::Sizing;
 /// Xor filters with fingerprints of 8 or 16 bits: 9.84 or 19.68 bits per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorKind {
-    width: XorWidth,
-}
-
-/// The widths of xor and xor+ filters.
-pub(crate) const WIDTHS: [u8; 2] = [8, 16];
-
-/// The width for a number of bits in [`WIDTHS`].
-pub(crate) const fn width_of(bits: u8) -> XorWidth {
-    if bits == 16 { XorWidth::Sixteen } else { XorWidth::Eight }
+    fingerprint_bits: u8,
 }
 
 impl XorKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let block_bytes = |bits| shape_for(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
-        let bits = fingerprint_bits(FilterKind::XOR, &WIDTHS, sizing, block_bytes)?;
-        Ok(Self { width: width_of(bits) })
+        let block_bytes = |bits| shape_for(RATE_KEYS, bits).map(|shape| shape.block_bytes());
+        let fingerprint_bits = fingerprint_bits(FilterKind::XOR, &WIDTHS, sizing, block_bytes)?;
+        Ok(Self { fingerprint_bits })
     }
 }
 
@@ -39,8 +31,8 @@ impl Kind for XorKind {
     const ID: FilterKind = FilterKind::XOR;
     const STRENGTH: &'static str = "is probed at three cells without a branch";
 
-    fn plan(&self, keys: u64) -> Result<XorShape, BuildFailure> {
-        shape_for(keys, self.width).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<XorShape, FallbackReason> {
+        shape_for(keys, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorShape) -> u64 {

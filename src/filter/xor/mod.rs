@@ -46,5 +46,5 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use kind::{WIDTHS, XorKind, width_of};
-pub(crate) use shape::{XorCells, XorShape, XorWidth, shape_for};
+pub(crate) use kind::XorKind;
+pub(crate) use shape::{WIDTHS, XorCells, XorShape, shape_for};

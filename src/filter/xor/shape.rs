@@ -3,41 +3,21 @@
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{
-    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
+    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
-/// The bits of a fingerprint in an xor or xor+ filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum XorWidth {
-    /// Eight: one absent key in 256 is a false positive.
-    Eight = 8,
-    /// Sixteen: one in 65,536.
-    Sixteen = 16,
-}
-
-impl XorWidth {
-    /// As a number.
-    pub(crate) const fn bits(self) -> u32 {
-        self as u32
-    }
-
-    /// The width of this many bits.
-    pub(crate) fn decode(bits: u32) -> Result<Self, BlockError> {
-        match bits {
-            8 => Ok(Self::Eight),
-            16 => Ok(Self::Sixteen),
-            got => Err(BlockError::Field { field: "fingerprint bits", expected: "8 or 16", got: got.into() }),
-        }
-    }
-}
+/// The bits that a fingerprint in an xor or xor+ filter can have: one absent key in 256 is a false positive, or one in
+/// 65,536.
+pub(crate) const WIDTHS: [u8; 2] = [8, 16];
 
 /// The shape of an xor filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorShape {
-    pub(crate) width: XorWidth,
+    /// Bits of a fingerprint: 8 or 16.
+    pub(crate) bits: u8,
     /// Cells of each of the three blocks: at least 1.
     pub(crate) block_cells: u32,
     salt: u8,
@@ -45,8 +25,8 @@ pub(crate) struct XorShape {
 
 impl XorShape {
     /// A shape with salt 0.
-    pub(crate) fn new(width: XorWidth, block_cells: u32) -> Self {
-        Self { width, block_cells, salt: 0 }
+    pub(crate) fn new(bits: u8, block_cells: u32) -> Self {
+        Self { bits, block_cells, salt: 0 }
     }
 
     /// Where keys have their cells.
@@ -64,16 +44,17 @@ impl XorShape {
 
     /// A faster probe of single keys, for nearly all filters.
     pub(in crate::filter) fn single_probe(self) -> Option<SingleProbe> {
-        match (self.width, self.salt) {
-            (XorWidth::Eight, 0) => Some(probe_unsalted::<1>),
-            (XorWidth::Sixteen, 0) => Some(probe_unsalted::<2>),
+        match (self.bits, self.salt) {
+            (8, 0) => Some(probe_unsalted::<1>),
+            (16, 0) => Some(probe_unsalted::<2>),
             _ => None,
         }
     }
 
     /// The two first parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
-        let width = XorWidth::decode(bits)?;
+        let [width, ..] = bits.to_le_bytes();
+        require(u32::from(width) == bits && WIDTHS.contains(&width), "fingerprint bits", "8 or 16", bits)?;
         require(block_cells > 0, "cells of a block", "at least 1", block_cells)?;
         Ok(Self::new(width, block_cells))
     }
@@ -82,14 +63,11 @@ impl XorShape {
 impl FilterShape for XorShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [bits, block_cells] = encoded.words("2 for xor")?;
-        let shape = Self::decode_words(bits, block_cells)?;
-        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
-        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
-        Ok(shape.with_salt(encoded.salt))
+        Ok(Self::decode_words(bits, block_cells)?.with_salt(encoded.salt))
     }
 
     fn params(&self) -> ParamWords {
-        [self.width.bits(), self.block_cells].into_iter().collect()
+        [self.bits.into(), self.block_cells].into_iter().collect()
     }
 
     fn salt(&self) -> u8 {
@@ -97,38 +75,32 @@ impl FilterShape for XorShape {
     }
 
     fn payload_bytes(&self) -> u64 {
-        (self.cells() * u64::from(self.width.bits() / 8)).next_multiple_of(8)
+        (self.cells() * u64::from(self.bits / 8)).next_multiple_of(8)
     }
 
     /// 2^-w for fingerprints of w bits, whatever the number of keys.
     fn expected_fpr(&self, _keys: u64) -> f64 {
-        1.0 / (1_u64 << self.width.bits()) as f64
+        1.0 / (1_u64 << self.bits) as f64
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("fingerprint bits", self.width.bits())
-            .with("cells", self.cells())
-            .with("salt", self.salt)
+        vec![
+            ("fingerprint bits", self.bits.to_string()),
+            ("cells", self.cells().to_string()),
+            ("salt", self.salt.to_string()),
+        ]
     }
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        match self.width {
-            XorWidth::Eight => may_contain(self.placement(), WholeBytes::<1>, payload, hash),
-            XorWidth::Sixteen => may_contain(self.placement(), WholeBytes::<2>, payload, hash),
-        }
+        with_width!(self.bits, may_contain(self.placement(), payload, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         if payload.len() as u64 != self.payload_bytes() {
             return batch::all_match(hashes, matches);
         }
-        let placement = self.placement();
-        match self.width {
-            XorWidth::Eight => may_contain_batch(placement, WholeBytes::<1>, payload, hashes, matches),
-            XorWidth::Sixteen => may_contain_batch(placement, WholeBytes::<2>, payload, hashes, matches),
-        }
+        with_width!(self.bits, may_contain_batch(self.placement(), payload, hashes, matches));
     }
 }
 
@@ -165,18 +137,15 @@ impl PeeledShape for XorShape {
     }
 
     fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]) {
-        match self.width {
-            XorWidth::Eight => set_cells(self.placement(), WholeBytes::<1>, sums, order, cells),
-            XorWidth::Sixteen => set_cells(self.placement(), WholeBytes::<2>, sums, order, cells),
-        }
+        with_width!(self.bits, set_cells(self.placement(), sums, order, cells));
     }
 }
 
 /// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it. In all at least 1.23 times as many
 /// cells as keys, and 32 (Graf and Lemire 2020).
-pub(crate) fn shape_for(keys: u64, width: XorWidth) -> Option<XorShape> {
+pub(crate) fn shape_for(keys: u64, bits: u8) -> Option<XorShape> {
     let block_cells = (u128::from(keys) * 123 + 3_200).div_ceil(300);
-    Some(XorShape::new(width, u32::try_from(block_cells).ok()?))
+    Some(XorShape::new(bits, u32::try_from(block_cells).ok()?))
 }
 
 /// Where keys have their cells.
@@ -206,10 +175,10 @@ mod tests {
 
     #[test]
     fn there_are_three_blocks_of_at_least_a_third_of_1_23_cells_per_key_and_32() {
-        let bytes = |keys| shape_for(keys, XorWidth::Eight).unwrap().payload_bytes();
+        let bytes = |keys| shape_for(keys, 8).unwrap().payload_bytes();
         assert_eq!([0, 1, 2, 100, 1_000_000].map(bytes), [40, 40, 40, 160, 1_230_040]);
         for keys in (0..5_000).chain((5_000..1_000_000).step_by(991)) {
-            let cells = 3 * u128::from(shape_for(keys, XorWidth::Eight).unwrap().block_cells);
+            let cells = 3 * u128::from(shape_for(keys, 8).unwrap().block_cells);
             let least = (u128::from(keys) * 123 + 3_200) as f64 / 100.0;
             assert!((least..least + 3.0).contains(&(cells as f64)), "{keys} keys: {cells} cells");
         }
@@ -217,8 +186,8 @@ mod tests {
 
     #[test]
     fn numbers_beyond_what_can_be_recorded_have_no_shape() {
-        assert!(shape_for(1 << 33, XorWidth::Sixteen).is_some());
-        assert_eq!(shape_for(1 << 34, XorWidth::Eight), None);
-        assert_eq!(shape_for(u64::MAX, XorWidth::Eight), None);
+        assert!(shape_for(1 << 33, 16).is_some());
+        assert_eq!(shape_for(1 << 34, 8), None);
+        assert_eq!(shape_for(u64::MAX, 8), None);
     }
 }

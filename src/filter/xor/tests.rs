@@ -15,7 +15,7 @@ fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
 fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
     let numbers = [0, 1, 2, 3, 10, 30, 60, 100, 200, 400, 700, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 6_000];
     for keys in numbers.into_iter().chain([10_000, 30_000, 100_000]) {
-        let shape = shape_for(keys, XorWidth::Eight).unwrap();
+        let shape = shape_for(keys, 8).unwrap();
         let sets = (1_000_000 / (keys + 10)).clamp(10, 1_000);
         let attempts = |set| build(&sorted(set, keys), shape, NO_RESERVE, 1).unwrap().attempts;
         let all: Vec<u32> = (1..=sets).map(attempts).collect();
@@ -28,7 +28,7 @@ fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
 #[test]
 fn the_third_block_stays_emptier_where_that_is_wanted() {
     let hashes = sorted(1, 100_000);
-    let shape = shape_for(100_000, XorWidth::Sixteen).unwrap();
+    let shape = shape_for(100_000, 16).unwrap();
     let taken = |reserve| {
         let built = build(&hashes, shape, reserve, 1).unwrap();
         assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)));
@@ -41,7 +41,7 @@ fn the_third_block_stays_emptier_where_that_is_wanted() {
 
 #[test]
 fn a_payload_of_another_length_reads_as_may_be_present() {
-    let shape = shape_for(1_000, XorWidth::Eight).unwrap();
+    let shape = shape_for(1_000, 8).unwrap();
     let (hashes, mut hits) = (sorted(1, 100), [0; 2]);
     for payload in [&[][..], &[0; 1_256]] {
         assert!(!payload.is_empty() || hashes.iter().all(|&hash| shape.may_contain(payload, hash)));
@@ -52,7 +52,7 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 
 #[test]
 fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
-    let shape = shape_for(1_000, XorWidth::Eight).unwrap();
+    let shape = shape_for(1_000, 8).unwrap();
     let failed = build(&sorted(1, 1_200), shape, NO_RESERVE, 1);
-    assert_eq!(failed.err(), Some(crate::filter::BuildFailure::AttemptsExhausted));
+    assert_eq!(failed.err(), Some(crate::filter::FallbackReason::ConstructionFailed));
 }

@@ -5,9 +5,9 @@ use super::shape::{XorPlusShape, expected_shape};
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
-use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
+use crate::filter::xor::{WIDTHS, XorShape};
 use crate::filter::{
-    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -16,14 +16,14 @@ use crate::units::Sizing;
 /// Xor+ filters with fingerprints of 8 or 16 bits: 9.12 or 17.78 bits per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorPlusKind {
-    width: XorWidth,
+    fingerprint_bits: u8,
 }
 
 impl XorPlusKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let block_bytes = |bits| expected_shape(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
-        let bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
-        Ok(Self { width: width_of(bits) })
+        let block_bytes = |bits| expected_shape(RATE_KEYS, bits).map(|shape| shape.block_bytes());
+        let fingerprint_bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
+        Ok(Self { fingerprint_bits })
     }
 }
 
@@ -37,8 +37,8 @@ impl Kind for XorPlusKind {
     /// Within 2 % from 1,000 keys on, and within 0.3 % from 100,000 on.
     const HAS_EXACT_SIZE: bool = false;
 
-    fn plan(&self, keys: u64) -> Result<XorPlusShape, BuildFailure> {
-        expected_shape(keys, self.width).ok_or(BuildFailure::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<XorPlusShape, FallbackReason> {
+        expected_shape(keys, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorPlusShape) -> u64 {
@@ -47,10 +47,7 @@ impl Kind for XorPlusKind {
 
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
         let built = fingerprint::build(hashes, plan.whole, plan.whole.third_block(), limits.threads)?;
-        match plan.whole.width {
-            XorWidth::Eight => without_empty_cells::<1>(&built),
-            XorWidth::Sixteen => without_empty_cells::<2>(&built),
-        }
+        if plan.whole.bits == 8 { without_empty_cells::<1>(&built) } else { without_empty_cells::<2>(&built) }
     }
 }
 
@@ -61,11 +58,11 @@ fn without_empty_cells<const BYTES: usize>(built: &BuiltPayload<XorShape>) -> Bu
     // What follows the third block are zeros as well.
     let third = rest.get(..built.shape.block_cells as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
-    let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| BuildFailure::TooManyKeys)?;
+    let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| FallbackReason::TooManyKeys)?;
     let shape = XorPlusShape { whole: built.shape, kept };
 
-    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
-    let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| BuildFailure::NoMemory)?;
+    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
+    let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| FallbackReason::MemoryBudget)?;
     let (lines, cells) = payload.as_mut_slice().split_at_mut(line_bytes);
     let mut before = 0;
     for (line, third) in lines.as_chunks_mut().0.iter_mut().zip(third.chunks(LINE_CELLS)) {

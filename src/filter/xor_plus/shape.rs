@@ -7,7 +7,7 @@ use crate::filter::batch::{self, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
-use crate::filter::xor::{self, XorCells, XorShape, XorWidth};
+use crate::filter::xor::{self, XorCells, XorShape};
 use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -40,14 +40,11 @@ impl FilterShape for XorPlusShape {
         let [bits, block_cells, kept] = encoded.words("3 for xor+")?;
         let whole = XorShape::decode_words(bits, block_cells)?.with_salt(encoded.salt);
         require(kept <= block_cells, "cells kept", "at most those of a block", kept)?;
-        let shape = Self { whole, kept };
-        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
-        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
-        Ok(shape)
+        Ok(Self { whole, kept })
     }
 
     fn params(&self) -> ParamWords {
-        [self.whole.width.bits(), self.whole.block_cells, self.kept].into_iter().collect()
+        [self.whole.bits.into(), self.whole.block_cells, self.kept].into_iter().collect()
     }
 
     fn salt(&self) -> u8 {
@@ -56,7 +53,7 @@ impl FilterShape for XorPlusShape {
 
     fn payload_bytes(&self) -> u64 {
         let cells = 2 * u64::from(self.whole.block_cells) + u64::from(self.kept);
-        self.line_bytes() + (cells * u64::from(self.whole.width.bits() / 8)).next_multiple_of(8)
+        self.line_bytes() + (cells * u64::from(self.whole.bits / 8)).next_multiple_of(8)
     }
 
     /// 2^-w for fingerprints of w bits, whatever the number of keys.
@@ -65,28 +62,29 @@ impl FilterShape for XorPlusShape {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-            .with("fingerprint bits", self.whole.width.bits())
-            .with("cells", self.whole.cells())
-            .with("kept of the third block", self.kept)
-            .with("salt", self.salt())
+        vec![
+            ("fingerprint bits", self.whole.bits.to_string()),
+            ("cells", self.whole.cells().to_string()),
+            ("kept of the third block", self.kept.to_string()),
+            ("salt", self.salt().to_string()),
+        ]
     }
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         // Read as zeros, a payload that is too short could give negatives.
         let Some((lines, cells)) = self.parts(payload) else { return true };
-        match self.whole.width {
-            XorWidth::Eight => Filter::new(self, WholeBytes::<1>, lines, cells).holds(hash),
-            XorWidth::Sixteen => Filter::new(self, WholeBytes::<2>, lines, cells).holds(hash),
+        match self.whole.bits {
+            8 => Filter::new(self, WholeBytes::<1>, lines, cells).holds(hash),
+            _ => Filter::new(self, WholeBytes::<2>, lines, cells).holds(hash),
         }
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         let Some((lines, cells)) = self.parts(payload) else { return batch::all_match(hashes, matches) };
-        match self.whole.width {
-            XorWidth::Eight => Filter::new(self, WholeBytes::<1>, lines, cells).answer_all(hashes, matches),
-            XorWidth::Sixteen => Filter::new(self, WholeBytes::<2>, lines, cells).answer_all(hashes, matches),
+        match self.whole.bits {
+            8 => Filter::new(self, WholeBytes::<1>, lines, cells).answer_all(hashes, matches),
+            _ => Filter::new(self, WholeBytes::<2>, lines, cells).answer_all(hashes, matches),
         }
     }
 }
@@ -99,8 +97,8 @@ const IN_THIRD_BLOCK: u128 = 2_617;
 const FEWER_WITH_FEW_KEYS: u128 = 14;
 
 /// About the shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
-pub(crate) fn expected_shape(keys: u64, width: XorWidth) -> Option<XorPlusShape> {
-    let whole = xor::shape_for(keys, width)?;
+pub(crate) fn expected_shape(keys: u64, bits: u8) -> Option<XorPlusShape> {
+    let whole = xor::shape_for(keys, bits)?;
     Some(XorPlusShape { whole, kept: u32::try_from(expected_kept(keys, whole)).ok()? })
 }
 
@@ -109,7 +107,7 @@ fn expected_kept(keys: u64, whole: XorShape) -> u128 {
     let taken = u128::from(keys) * IN_THIRD_BLOCK / 10_000;
     let taken = taken.saturating_sub(FEWER_WITH_FEW_KEYS).max(taken / 2);
     // A cell that took a key is 0 by chance once in 2^w, and is then left out as well.
-    taken - (taken >> whole.width.bits())
+    taken - (taken >> whole.bits)
 }
 
 /// What a probe reads of a filter.

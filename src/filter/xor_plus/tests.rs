@@ -2,7 +2,7 @@ use super::XorPlusKind;
 use super::shape::expected_shape;
 use crate::filter::fingerprint::{self, WholeBytes, Width};
 use crate::filter::peel::Placement;
-use crate::filter::xor::{XorWidth, shape_for};
+use crate::filter::xor::shape_for;
 use crate::filter::{BuildLimits, FilterShape, Kind};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -16,10 +16,10 @@ fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
 #[test]
 fn it_answers_as_the_filter_with_all_cells_does() {
     let probed = sorted(2, 20_000);
-    for width in [XorWidth::Eight, XorWidth::Sixteen] {
+    for width in [8, 16] {
         for keys in [0, 1, 2, 100, 1_000, 300_000] {
             let (hashes, whole) = (sorted(1, keys), shape_for(keys, width).unwrap());
-            let kind = XorPlusKind::configure(Sizing::FingerprintBits(width as u8)).unwrap();
+            let kind = XorPlusKind::configure(Sizing::FingerprintBits(width)).unwrap();
             let plus = kind.build(&kind.plan(keys).unwrap(), &hashes, BuildLimits::default()).unwrap();
             let whole = fingerprint::build(&hashes, whole, whole.third_block(), 1).unwrap();
             assert!(keys < 1_000 || plus.shape.payload_bytes() < whole.shape.payload_bytes());
@@ -37,7 +37,7 @@ fn it_answers_as_the_filter_with_all_cells_does() {
 
 #[test]
 fn a_payload_of_another_length_reads_as_may_be_present() {
-    let shape = expected_shape(1_000, XorWidth::Eight).unwrap();
+    let shape = expected_shape(1_000, 8).unwrap();
     let (hashes, mut matches) = (sorted(1, 100), [0; 2]);
     for payload in [&[][..], &[0; 1_264]] {
         assert!(hashes.iter().all(|&hash| shape.may_contain(payload, hash)));
@@ -50,7 +50,7 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 /// payload, whatever the width of `usize`: there the third cell reads as 0, while the first two are all ones.
 #[test]
 fn counts_that_lie_cost_answers_but_no_panic() {
-    let shape = expected_shape(300_000, XorWidth::Eight).unwrap();
+    let shape = expected_shape(300_000, 8).unwrap();
     let lie = vec![0xff; usize::try_from(shape.payload_bytes()).unwrap()];
     let (hashes, mut matches) = (sorted(1, 1_000), [0; 16]);
     shape.may_contain_batch(&lie, &hashes, &mut matches);

@@ -69,10 +69,6 @@ impl File {
         self.ranges.iter().map(|unit| (RANGES, unit)).chain(points)
     }
 
-    pub(super) fn numbers(&self) -> u32 {
-        u32::try_from(self.points.get().map_or(0, |points| points.len())).map_or(u32::MAX, |points| points + 1)
-    }
-
     /// Bytes of all filters as they were written.
     pub(in crate::store) fn whole_bytes(&self) -> u64 {
         self.units().fold(0, |sum, (_, unit)| sum.saturating_add(unit.whole_bytes))

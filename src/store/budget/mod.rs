@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(super) use file::{File, POINTS, RANGES};
 pub(super) use pool::{Loading, Matching, Pool};
-pub use state::{BudgetStats, FilterResidency, FilterState, ResidencyReason};
+pub use state::{BudgetStats, FilterResidency, ResidencyReason};
 pub(super) use state::{point_failure, range_failure};
 pub(super) use unit::{Held, HeldFilter, Unit};
 
@@ -63,7 +63,7 @@ impl FilterBudget {
     /// Keeps filters whole or not at all.
     #[must_use]
     pub fn without_shrinking(self) -> Self {
-        self.pool.set_shrinks(false);
+        self.pool.shrinks.store(false, Ordering::Relaxed);
         self
     }
 

@@ -2,11 +2,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::account::{Account, Charge};
 use super::curve::{Curve, Curves};
-use super::file::{File, RANGES};
+use super::file::File;
 use super::plan::{self, Demand};
 use super::unit::{Held, HeldFilter, Turn, Unit};
 use crate::panics::{lock, try_lock};
@@ -39,7 +39,7 @@ pub(in crate::store) struct Pool {
     next_file: AtomicU64,
     pub(super) counts: Counts,
     curves: Mutex<Arc<Curves>>,
-    shrinks: AtomicBool,
+    pub(super) shrinks: AtomicBool,
     /// Probes from one plan to the next; 0 to follow from the number of units.
     probes_per_plan: AtomicU64,
     /// Probes since the last plan that a plan could improve.
@@ -49,7 +49,11 @@ pub(in crate::store) struct Pool {
     /// Bytes that the plan gives to units that have not been loaded since.
     promised_bytes: AtomicU64,
     planner: Mutex<()>,
-    hand: Mutex<Hand>,
+    /// The units that had more bytes than the last plan gives them; the last one is made smaller first. Locked for a
+    /// moment at a time.
+    surplus: Mutex<Vec<(Weak<File>, u32)>>,
+    /// Locked while one is made smaller.
+    hand: Mutex<()>,
 }
 
 /// What has happened under a budget.
@@ -63,16 +67,6 @@ pub(super) struct Counts {
     pub(super) shrinks: AtomicU64,
     pub(super) evictions: AtomicU64,
     pub(super) plans: AtomicU64,
-}
-
-/// Where the search for blocks above their plan goes on: once around all files for each plan.
-#[derive(Debug, Default)]
-struct Hand {
-    file: u64,
-    unit: u32,
-    /// The plan that the round is for.
-    plan: u8,
-    is_round_done: bool,
 }
 
 /// What may become of a unit.
@@ -101,21 +95,14 @@ impl Pool {
             number: 1.into(),
             promised_bytes: 0.into(),
             planner: Mutex::new(()),
-            hand: Mutex::new(Hand::default()),
+            surplus: Mutex::default(),
+            hand: Mutex::new(()),
         }
-    }
-
-    pub(super) fn set_shrinks(&self, shrinks: bool) {
-        self.shrinks.store(shrinks, Ordering::Relaxed);
     }
 
     /// A plan after each time that there were this many probes; only on request for `None`.
     pub(super) fn set_probes_per_plan(&self, probes: Option<u64>) {
         self.probes_per_plan.store(probes.unwrap_or(NO_PLANS).max(1), Ordering::Relaxed);
-    }
-
-    pub(super) fn shrinks(&self) -> bool {
-        self.shrinks.load(Ordering::Relaxed)
     }
 
     /// Counts probes that a better plan could have answered better. Plans when it is time, unless another thread does.
@@ -140,17 +127,11 @@ impl Pool {
 
     /// Plans now; waits for a plan that is being made.
     pub(super) fn plan(&self) {
-        self.plan_in(&lock(&self.planner));
-        // Another thread may have been at the search, or at the files.
+        // See `obey_lowered_limit`.
         fence(Ordering::SeqCst);
-        while self.account.is_too_full() {
-            let mut hand = lock(&self.hand);
-            if !self.release_next(&mut hand) && hand.is_round_done {
-                return;
-            }
-            drop(hand);
-            std::thread::yield_now();
-        }
+        self.plan_in(&lock(&self.planner));
+        // Another thread may have had the hand.
+        while self.account.is_too_full() && self.release_next(&lock(&self.hand)) {}
     }
 
     fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
@@ -161,13 +142,19 @@ impl Pool {
         let targets = {
             // Not under the lock: threads that load would wait.
             let curves = lock(&self.curves).clone();
-            plan::targets(&demands, &curves, self.shrinks(), limit - limit / WORKING_SHARE)
+            plan::targets(&demands, &curves, self.shrinks.load(Ordering::Relaxed), limit - limit / WORKING_SHARE)
         };
-        for (unit, &target) in places.iter().zip(&targets) {
+        let (mut promised_bytes, mut surplus) = (0, Vec::new());
+        for (((file, number, unit), demand), &target) in places.into_iter().zip(&demands).zip(&targets) {
             unit.set_planned_bytes(target);
+            promised_bytes += target.saturating_sub(demand.held_bytes);
+            if demand.held_bytes > target {
+                surplus.push((Arc::downgrade(file), number));
+            }
         }
-        let growth = demands.iter().zip(&targets).map(|(demand, target)| target.saturating_sub(demand.held_bytes));
-        self.promised_bytes.store(growth.sum(), Ordering::Relaxed);
+        surplus.reverse();
+        *lock(&self.surplus) = surplus;
+        self.promised_bytes.store(promised_bytes, Ordering::Relaxed);
         let number = self.number.load(Ordering::Relaxed);
         self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
@@ -181,17 +168,16 @@ impl Pool {
     }
 
     /// The units in use. The others are planned to have no memory.
-    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<&'a Unit>, Vec<Demand>) {
+    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<(&'a Arc<File>, u32, &'a Unit)>, Vec<Demand>) {
         let (mut places, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
         for file in files {
-            let has_failed = file.failure().is_some();
             for (number, unit) in file.units() {
                 units += 1;
                 unit.age();
                 file.collect(number, unit);
-                match demand(unit).filter(|_| number == RANGES || !has_failed) {
+                match demand(unit) {
                     Some(demand) => {
-                        places.push(unit);
+                        places.push((file, number, unit));
                         demands.push(demand);
                     }
                     None => unit.set_planned_bytes(0),
@@ -217,16 +203,16 @@ impl Pool {
         Some(Loading { pool: self.clone(), file: file.clone(), number, place: Some(place), working: Some(working) })
     }
 
-    /// Counts a read of what comes before all units of a filter.
+    /// Counts a read of a unit, or of what comes before all units of a filter.
     pub(in crate::store) fn count_read(&self, bytes: u64, is_sound: bool) {
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
         self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counts.failed_loads.fetch_add(u64::from(!is_sound), Ordering::Relaxed);
     }
 
-    /// Frees what was loaded while the limit was lowered: this unit was busy when the others were released.
+    /// Frees what was loaded while the limit was lowered: this unit was busy when the plan was made.
     fn obey_lowered_limit(&self, unit: &Unit) {
-        // Either this thread sees the new limit, or the one that sets it sees that the unit is not busy.
+        // Either this thread sees the new limit, or the one that sets it sees what the unit holds.
         fence(Ordering::SeqCst);
         if self.account.is_too_full() {
             let _ = self.release(unit);
@@ -332,36 +318,24 @@ impl Pool {
     /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
     /// it.
     fn release_one(&self) -> bool {
-        try_lock(&self.hand).is_some_and(|mut hand| self.release_next(&mut hand))
+        try_lock(&self.hand).is_some_and(|hand| self.release_next(&hand))
     }
 
-    fn release_next(&self, hand: &mut Hand) -> bool {
-        let plan = self.number.load(Ordering::Relaxed);
-        if hand.plan != plan {
-            *hand = Hand { plan, ..Hand::default() };
-        }
-        while !hand.is_round_done {
-            let Some(files) = try_lock(&self.files) else { return false };
-            let found = files.range(hand.file..).next().map(|(&number, file)| (number, file.clone()));
-            drop(files);
-            let Some((number, file)) = found else {
-                hand.is_round_done = true;
-                return false;
-            };
-            if number != hand.file {
-                (hand.file, hand.unit) = (number, 0);
-            }
-            match file.unit(hand.unit).map_or(Release::Nothing, |unit| self.release(unit)) {
+    fn release_next(&self, _hand: &MutexGuard<'_, ()>) -> bool {
+        loop {
+            let next = lock(&self.surplus).pop();
+            let Some((file, number)) = next else { return false };
+            // A file that was closed has freed its memory.
+            let Some(file) = file.upgrade() else { continue };
+            match file.unit(number).map_or(Release::Nothing, |unit| self.release(unit)) {
                 Release::Done => return true,
-                Release::NoRoom => return false,
+                Release::NoRoom => {
+                    lock(&self.surplus).push((Arc::downgrade(&file), number));
+                    return false;
+                }
                 Release::Nothing => {}
             }
-            hand.unit += 1;
-            if hand.unit >= file.numbers() {
-                (hand.file, hand.unit) = (number + 1, 0);
-            }
         }
-        false
     }
 
     fn release(&self, unit: &Unit) -> Release {
@@ -420,11 +394,10 @@ impl Loading {
     ) -> Option<bool> {
         let pool = self.pool.clone();
         let (unit, place, working) = (self.file.unit(self.number)?, self.place.take()?, self.working.take()?);
-        pool.counts.loads.fetch_add(1, Ordering::Relaxed);
         let turn = unit.begun_turn();
+        pool.count_read(loaded.as_ref().map_or(0, HeldFilter::bytes), loaded.is_ok());
         let answer = match loaded {
             Ok(filter) => {
-                pool.counts.loaded_bytes.fetch_add(filter.bytes(), Ordering::Relaxed);
                 let curve = Curve::of(&filter);
                 unit.set_curve(Arc::make_mut(&mut lock(&pool.curves)).number(curve));
                 let answer = may_match(&filter);
@@ -432,7 +405,6 @@ impl Loading {
                 Some(answer)
             }
             Err(reason) => {
-                pool.counts.failed_loads.fetch_add(1, Ordering::Relaxed);
                 turn.fail(reason);
                 None
             }

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use super::file::{File, RANGES};
-use super::unit::{Held, Unit};
+use super::unit::Unit;
 use crate::store::error::FilterProblem;
 
 /// How much of a file's filters is in memory, and why.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FilterResidency {
-    /// How much of them is in memory.
-    pub state: FilterState,
-    /// Bytes in memory.
+    /// Bytes in memory. Without any, each key may be present.
     pub bytes: u64,
     /// Bytes of the filters as they were written.
     pub whole_bytes: u64,
@@ -25,33 +23,21 @@ pub struct FilterResidency {
     /// Lookups and scans that find nothing in the file, recent ones above all: what its memory is given for. Exact
     /// before the first plan; from then on each plan counts those before it an eighth less.
     pub recent_absent: f64,
-    /// Why they are in this state.
+    /// Why it is as much.
     pub reason: ResidencyReason,
 }
 
-/// How much of a file's filters is in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FilterState {
-    /// Nothing: each key may be present.
-    NotLoaded,
-    /// Some of them, or all shrunk to fewer bytes.
-    Partial,
-    /// All of them.
-    Whole,
-}
-
-/// Why filters are in their state.
+/// How much of a file's filters is in memory, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResidencyReason {
-    /// They were not probed yet, or not for long.
+    /// Nothing: they were not probed yet, or not for long.
     NotProbed,
-    /// They do not fit: their bytes prevent more useless reads in other files.
+    /// Nothing: they do not fit, and their bytes prevent more useless reads in other files.
     NoRoom,
-    /// They have the bytes that prevent more useless reads here than elsewhere.
+    /// Some of them, or all shrunk to fewer bytes: those that prevent more useless reads here than elsewhere.
     Share,
-    /// All of them fit.
+    /// All of them: they fit.
     Fits,
     /// A filter, or a partition of one, could not be loaded. It is tried again, rarely.
     LoadFailed(Arc<FilterProblem>),
@@ -61,24 +47,22 @@ impl FilterResidency {
     pub(in crate::store) fn of(file: &File) -> Self {
         let sum = |of: fn(&Unit) -> u64| file.units().fold(0, |sum: u64, (_, unit)| sum.saturating_add(of(unit)));
         let (bytes, whole_bytes) = (sum(Unit::held_bytes), file.whole_bytes());
-        let state = match bytes {
-            0 => FilterState::NotLoaded,
-            _ if bytes == whole_bytes => FilterState::Whole,
-            _ => FilterState::Partial,
-        };
         let count = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
         let recent_absent: f64 = file.units().map(|(_, unit)| unit.recent_absent()).sum();
+        let reason = match bytes {
+            0 if recent_absent > 0.0 => ResidencyReason::NoRoom,
+            0 => ResidencyReason::NotProbed,
+            _ if bytes == whole_bytes => ResidencyReason::Fits,
+            _ => ResidencyReason::Share,
+        };
         Self {
-            state,
             bytes,
             whole_bytes,
             planned_bytes: sum(Unit::planned_bytes),
             units: count(file.units().count()),
             units_in_memory: count(file.units().filter(|(_, unit)| unit.held_bytes() > 0).count()),
             recent_absent,
-            reason: point_failure(file)
-                .or_else(|| range_failure(file))
-                .map_or_else(|| reason(state, recent_absent), ResidencyReason::LoadFailed),
+            reason: point_failure(file).or_else(|| range_failure(file)).map_or(reason, ResidencyReason::LoadFailed),
         }
     }
 }
@@ -95,16 +79,7 @@ pub(in crate::store) fn range_failure(file: &File) -> Option<Arc<FilterProblem>>
 
 fn failure_of(file: &File, is_wanted: impl Fn(u32) -> bool) -> Option<Arc<FilterProblem>> {
     let mut units = file.units().filter(|&(number, _)| is_wanted(number));
-    units.find_map(|(_, unit)| unit.held().as_deref().and_then(Held::failure))
-}
-
-fn reason(state: FilterState, recent_absent: f64) -> ResidencyReason {
-    match state {
-        FilterState::Whole => ResidencyReason::Fits,
-        FilterState::Partial => ResidencyReason::Share,
-        FilterState::NotLoaded if recent_absent > 0.0 => ResidencyReason::NoRoom,
-        FilterState::NotLoaded => ResidencyReason::NotProbed,
-    }
+    units.find_map(|(_, unit)| Some(unit.held().as_deref()?.failure()?.reason.clone()))
 }
 
 /// What a budget has done so far.

@@ -50,12 +50,13 @@ impl Held {
         if let Self::Block(held) = self { held.filter.points() } else { None }
     }
 
+    pub(super) const fn block(&self) -> Option<&HeldBlock> {
+        if let Self::Block(held) = self { Some(held) } else { None }
+    }
+
     /// Why there is no block.
-    pub(in crate::store) fn failure(&self) -> Option<Arc<FilterProblem>> {
-        match self {
-            Self::Failed(failure) => Some(failure.reason.clone()),
-            Self::Block(_) => None,
-        }
+    pub(in crate::store) const fn failure(&self) -> Option<&Failure> {
+        if let Self::Failed(failure) = self { Some(failure) } else { None }
     }
 }
 
@@ -123,11 +124,6 @@ pub(in crate::store) struct HeldBlock {
 impl HeldBlock {
     pub(super) fn new(filter: HeldFilter, charge: Charge) -> Self {
         Self { bytes: filter.bytes(), expected_fpr: filter.expected_fpr(), filter, charge }
-    }
-
-    /// Frees the block; what it was charged can be used for another one.
-    fn into_charge(self) -> Charge {
-        self.charge
     }
 }
 
@@ -200,23 +196,19 @@ impl Unit {
     /// Whether it is in memory as large as it should be.
     #[inline]
     pub(in crate::store) fn is_as_planned(&self) -> bool {
-        matches!(self.held().as_deref(), Some(Held::Block(held)) if held.bytes >= self.planned_bytes())
+        self.held().as_deref().and_then(Held::block).is_some_and(|held| held.bytes >= self.planned_bytes())
     }
 
     /// Bytes in memory.
     pub(in crate::store) fn held_bytes(&self) -> u64 {
-        match self.held().as_deref() {
-            Some(Held::Block(held)) => held.bytes,
-            _ => 0,
-        }
+        self.held().as_deref().and_then(Held::block).map_or(0, |held| held.bytes)
     }
 
     /// What is in memory, made smaller; `None` if that is not possible.
     pub(super) fn shrunk(&self, max_bytes: u64) -> Option<HeldFilter> {
-        match self.held().as_deref() {
-            Some(Held::Block(held)) => held.filter.shrunk(max_bytes).filter(|shrunk| shrunk.bytes() < held.bytes),
-            _ => None,
-        }
+        let held = self.held();
+        let held = held.as_deref().and_then(Held::block)?;
+        held.filter.shrunk(max_bytes).filter(|shrunk| shrunk.bytes() < held.bytes)
     }
 
     /// What the last plan gives it; nothing while it cannot be loaded.
@@ -275,10 +267,8 @@ impl Unit {
         let negatives = self.negatives.swap(0, Ordering::Relaxed);
         let unanswered = self.unanswered.swap(0, Ordering::Relaxed);
         // A filter at 50 % has seen two absent keys for each negative.
-        let negative_share = match self.held().as_deref() {
-            Some(Held::Block(held)) => (1.0 - held.expected_fpr).clamp(LEAST_NEGATIVE_SHARE, 1.0),
-            _ => 1.0,
-        };
+        let fpr = self.held().as_deref().and_then(Held::block).map_or(0.0, |held| held.expected_fpr);
+        let negative_share = (1.0 - fpr).clamp(LEAST_NEGATIVE_SHARE, 1.0);
         let absent = f64::from(negatives) / negative_share + f64::from(unanswered);
         #[expect(clippy::cast_possible_truncation, reason = "a plan needs no more precision")]
         self.absent.store((self.absent() + absent as f32).to_bits(), Ordering::Relaxed);
@@ -315,20 +305,10 @@ impl Unit {
         self.loaded_under.load(Ordering::Relaxed) == plan
     }
 
-    /// Takes the right to change what is held, which one thread has at a time; whether it was free. See [`Turn`].
-    pub(super) fn try_begin(&self) -> bool {
-        self.is_busy.swap(1, Ordering::Acquire) == 0
-    }
-
-    /// Gives that right back.
-    pub(super) fn end_turn(&self) {
-        self.is_busy.store(0, Ordering::Release);
-    }
-
-    /// The right to change what is held, until it is dropped.
+    /// The right to change what is held, which one thread has at a time, until it is dropped.
     pub(super) fn begin(&self) -> Option<Turn<'_>> {
         // `then`, not `then_some`: an unused `Turn` would end another one when it is dropped.
-        self.try_begin().then(|| Turn { unit: self })
+        (self.is_busy.swap(1, Ordering::Acquire) == 0).then(|| Turn { unit: self })
     }
 
     /// The turn that was begun and not ended. It ends when the value is dropped.
@@ -345,10 +325,10 @@ pub(in crate::store) struct Turn<'a> {
 
 impl Turn<'_> {
     pub(super) fn hold(&self, filter: HeldFilter, mut charge: Charge) {
-        if let Some(Held::Block(old)) = self.unit.held().as_deref() {
+        if let Some(old) = self.unit.held().as_deref().and_then(Held::block) {
             charge.displace(&old.charge);
         }
-        self.unit.held.store(Some(Arc::new(Held::Block(HeldBlock::new(filter, charge)))));
+        self.hold_meanwhile(filter, charge);
     }
 
     /// Holds a block for the time in which a smaller one is made of it. Gives the one from before.
@@ -361,7 +341,8 @@ impl Turn<'_> {
     pub(super) fn reclaim(&self, mut old: Arc<Held>) -> Option<Charge> {
         for _ in 0..RECLAIM_TRIES {
             match Arc::try_unwrap(old) {
-                Ok(Held::Block(held)) => return Some(held.into_charge()),
+                // The block is freed here; what it was charged can be used for another one.
+                Ok(Held::Block(held)) => return Some(held.charge),
                 Ok(Held::Failed(_)) => return None,
                 Err(held) => old = held,
             }
@@ -381,23 +362,19 @@ impl Turn<'_> {
 
     /// Notes why there is no block. A smaller block from before stays, and is not grown until the next plan.
     pub(super) fn fail(&self, reason: FilterProblem) {
-        let held = self.unit.held.load_full();
-        let before = match held.as_deref() {
-            Some(Held::Block(held)) => {
-                self.unit.planned_bytes.fetch_min(held.bytes, Ordering::Relaxed);
-                return;
-            }
-            Some(Held::Failed(failure)) => Some(failure),
-            None => None,
-        };
-        self.unit.set_planned_bytes(0);
-        self.unit.held.store(Some(Arc::new(Held::Failed(Failure::after(before, reason)))));
+        let bytes = self.unit.held_bytes();
+        self.unit.planned_bytes.fetch_min(bytes, Ordering::Relaxed);
+        if bytes == 0 {
+            let held = self.unit.held.load_full();
+            let failure = Failure::after(held.as_deref().and_then(Held::failure), reason);
+            self.unit.held.store(Some(Arc::new(Held::Failed(failure))));
+        }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.unit.end_turn();
+        self.unit.is_busy.store(0, Ordering::Release);
     }
 }
 

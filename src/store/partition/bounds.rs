@@ -90,7 +90,7 @@ pub(super) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
 }
 
 /// The prefix of the bounds of the group that begins with partition `first`.
-pub(super) fn group_prefix<'a>(bounds: &[&'a [u8]], first: usize) -> &'a [u8] {
+pub(super) fn group_prefix(bounds: &[Vec<u8>], first: usize) -> &[u8] {
     let end = (first + PREFIX_GROUP).min(bounds.len());
     // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the two at the ends have in common what
     // all have.
@@ -112,7 +112,7 @@ pub(super) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
 mod tests {
     use super::*;
 
-    fn held(bounds: &[&[u8]]) -> Bounds {
+    fn held(bounds: &[Vec<u8>]) -> Bounds {
         let mut held = Bounds::with_capacity(bounds.len());
         for (partition, bound) in bounds.iter().enumerate() {
             let prefix = group_prefix(bounds, partition / PREFIX_GROUP * PREFIX_GROUP);
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn bounds_compare_like_the_keys_that_they_are() {
         let numbers: Vec<String> = (0..200).map(|number| format!("tenant-{}/key-{number:05}", number / 40)).collect();
-        let mut bounds: Vec<&[u8]> = vec![b""];
-        bounds.extend(numbers.iter().map(String::as_bytes));
+        let mut bounds = vec![Vec::new()];
+        bounds.extend(numbers.into_iter().map(String::into_bytes));
         let held = held(&bounds);
         let keys: Vec<Vec<u8>> = bounds
             .iter()
@@ -139,7 +139,7 @@ mod tests {
         for (partition, bound) in bounds.iter().enumerate() {
             assert_eq!(held.parts(partition).concat(), *bound);
             for key in &keys {
-                assert_eq!(held.is_at_most(partition, key), *bound <= &key[..], "{partition} {key:?}");
+                assert_eq!(held.is_at_most(partition, key), bound <= key, "{partition} {key:?}");
                 assert_eq!(held.begins_with(partition, key), bound.starts_with(key), "{partition} {key:?}");
             }
             assert!(partition == 0 || held.is_above_previous(partition));

@@ -1,22 +1,23 @@
-//! Collects keys and cuts them into partitions.
+//! Collects keys, cuts them into partitions, and puts these into a container.
 
 use core::fmt;
+use core::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::bounds::separator;
-use super::built::{BuiltPartition, BuiltPartitions, Totals};
-use super::trailer::MAX_PARTITIONS;
+use super::bounds::{PREFIX_GROUP, group_prefix, put_item, separator};
+use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
-use crate::codec::{CHECKSUM_BYTES, checksum};
-use crate::filter::FilterKind;
+use crate::codec::{AlignedBuffer, CHECKSUM_BYTES, LINE_BYTES, checksum, put_u32, put_varint};
+use crate::filter::{FilterKind, MAX_KEYS};
 use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReason, BuildReport, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, BuiltFilter, FilterPolicy};
+use crate::range::KeyRange;
 use crate::threads::{share, worthwhile};
 
 /// Builds the partitioned filter of one file.
@@ -31,8 +32,8 @@ use crate::threads::{share, worthwhile};
 /// with any number of threads.
 ///
 /// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
-/// then not built ([`BuildReason::Interrupted`]). Keys that do not ascend where they should have the same effect
-/// ([`BuildReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
+/// then not built ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,11 +43,12 @@ use crate::threads::{share, worthwhile};
 /// let context = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::random());
 /// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
 /// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
-/// let mut built = builder.finish();
-/// assert_eq!(built.partitions(), 4);
-/// built.set_aux(0, b"anything that belongs to the keys below the next bound")?;
-/// assert!(built.seal().is_some());
-/// # Ok::<(), sstfilter::ConfigError>(())
+/// let mut partitions = 0;
+/// let built = builder.finish_with_aux(|_number, _keys, _report| {
+///     partitions += 1;
+///     b"anything that belongs to these keys".to_vec()
+/// });
+/// assert!(built.block.is_some() && partitions == 4);
 /// ```
 pub struct PartitionedBuilder {
     policy: Arc<dyn FilterPolicy>,
@@ -67,16 +69,36 @@ pub struct PartitionedBuilder {
     last_hashes: Vec<KeyHash>,
     last_key: Vec<u8>,
     is_out_of_order: bool,
-    /// The lower bound of the partition being filled.
-    bound: Vec<u8>,
+    /// The lower bounds of the built partitions and of the one being filled: each the shortest key that is above those
+    /// of the partition before. That of the first is empty; where the filter is cut by hash range, there is no other.
+    bounds: Vec<Vec<u8>>,
     built: Vec<BuiltPartition>,
     /// About what the built partitions take: writers want to know it after each key.
     built_bytes: u64,
+    /// The most bytes held while hashes were collected and sorted, and while partitions were built of them all, beside
+    /// finished blocks.
     peak_hash_bytes: u64,
+}
+
+/// A finished partition.
+struct BuiltPartition {
+    block: Option<Bytes>,
+    /// The CRC32C of the block without its last four bytes.
+    checksum: u32,
+    report: BuildReport,
+}
+
+impl BuiltPartition {
+    fn bytes(&self) -> &[u8] {
+        self.block.as_deref().unwrap_or_default()
+    }
 }
 
 /// About what a partition takes beside its block: an entry of the top index, and zeros before the next partition.
 const BESIDE_PARTITION: u64 = 64;
+
+/// Where the last partition must begin at the latest: places are 32-bit numbers of lines.
+const MAX_OFFSET: u64 = u32::MAX as u64 * LINE_BYTES as u64;
 
 impl PartitionedBuilder {
     /// A builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is bound
@@ -102,7 +124,7 @@ impl PartitionedBuilder {
             last_hashes: Vec::new(),
             last_key: Vec::new(),
             is_out_of_order: false,
-            bound: Vec::new(),
+            bounds: vec![Vec::new()],
             built: Vec::new(),
             built_bytes: 0,
             peak_hash_bytes: 0,
@@ -151,7 +173,7 @@ impl PartitionedBuilder {
         let is_new = is_first || key != &self.last_key[..];
         if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.most_hashes {
             self.close_partition();
-            self.bound = separator(&self.last_key, key).to_vec();
+            self.bounds.push(separator(&self.last_key, key).to_vec());
         }
         self.push(hashes);
         if is_new {
@@ -180,8 +202,7 @@ impl PartitionedBuilder {
     fn close_partition(&mut self) {
         let buffer_bytes = bytes_of(&self.hashes);
         self.peak_hash_bytes = self.peak_hash_bytes.max(buffer_bytes);
-        let bound = core::mem::take(&mut self.bound);
-        let built = build_partition(&*self.policy, &self.context, bound, &self.hashes);
+        let built = build_partition(&*self.policy, &self.context, &self.hashes);
         // Saturating, here and wherever a report counts: an engine's own builder may claim anything.
         self.built_bytes = self.built_bytes.saturating_add(built.report.block_bytes).saturating_add(BESIDE_PARTITION);
         self.built.push(built);
@@ -197,46 +218,137 @@ impl PartitionedBuilder {
         self.built_bytes.saturating_add(beside)
     }
 
-    /// Builds what is left, and gives all partitions.
+    /// Builds what is left, and gives the container: to be written unchanged, with its first byte at a multiple of 64.
+    ///
+    /// The report is that of the whole filter: sums over the partitions, the bytes of the container, the mean rate
+    /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first.
     #[must_use]
-    pub fn finish(mut self) -> BuiltPartitions {
+    pub fn finish(self) -> BuiltFilter {
+        self.finish_with_aux(|_, _, _| Vec::new())
+    }
+
+    /// The same with opaque bytes of the engine's behind the blocks of partitions, with checksums of their own in the
+    /// top index. `aux` is called for each partition in order. It gets the partition's number, the keys that the
+    /// partition can hold (any, where the filter is cut by hash range) and how it was built, and gives the bytes: none,
+    /// or less than 4 GiB.
+    #[must_use]
+    pub fn finish_with_aux(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
         let started = Instant::now();
         let held = self.parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
-        let mut refused = match (self.interruption.has_happened(), self.is_out_of_order, &held) {
-            (true, _, _) => Some(BuildReason::Interrupted),
-            (false, true, _) => Some(BuildReason::KeysOutOfOrder),
-            (false, false, None) => Some(BuildReason::UnstableExtractor),
-            (false, false, Some(_)) => None,
-        };
-        if refused.is_none() {
-            match self.options.cut() {
-                PartitionCut::KeyRange => self.close_partition(),
-                PartitionCut::HashRange => refused = self.cut_by_hash().err(),
+        let container = self.build_all(held.is_none());
+        let held = held.as_ref().map(encode_parts).unwrap_or_default();
+        let container = container.and_then(|()| self.seal(HeldParts::of_field(&held), aux));
+        let (keys_added, requested) = (self.keys_added, self.requested_kind());
+        let mut report = BuildReport { keys_added, unstable_extractors, ..BuildReport::new(requested) };
+        match &container {
+            Ok(container) => self.sum_up(&mut report, container.len() as u64),
+            Err(reason) => report.reason = *reason,
+        }
+        report.finish_time = started.elapsed();
+        BuiltFilter { block: container.ok(), report }
+    }
+
+    /// Builds what is left, if there can be a filter.
+    fn build_all(&mut self, is_unstable: bool) -> Result<(), FallbackReason> {
+        if self.interruption.has_happened() {
+            return Err(FallbackReason::Interrupted);
+        }
+        if self.is_out_of_order {
+            return Err(FallbackReason::KeysOutOfOrder);
+        }
+        if is_unstable {
+            return Err(FallbackReason::UnstableExtractor);
+        }
+        match self.options.cut() {
+            PartitionCut::KeyRange => self.close_partition(),
+            PartitionCut::HashRange => self.cut_by_hash()?,
+        }
+        Ok(())
+    }
+
+    /// The container of all partitions. There is none without any filter in it: of a policy that wanted none, the
+    /// reason is [`FallbackReason::None`].
+    fn seal(
+        &self,
+        held: HeldParts<'_>,
+        mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
+    ) -> Result<Bytes, FallbackReason> {
+        if self.built.iter().all(|partition| partition.block.is_none()) {
+            let reasons = self.built.iter().map(|partition| partition.report.reason);
+            let reason = reasons.max_by_key(|&reason| reason != FallbackReason::None);
+            return Err(reason.unwrap_or(FallbackReason::None));
+        }
+        let has_bounds = self.options.cut() == PartitionCut::KeyRange;
+        let (mut index, mut prefix, mut all_aux, mut end) = (Vec::new(), &[][..], Vec::new(), 0_u64);
+        for (number, partition) in (0..MAX_PARTITIONS).zip(&self.built) {
+            let bound = |number: u32| self.bounds.get(number as usize).map(|bound| &bound[..]);
+            let (lower, upper) = (bound(number).unwrap_or_default(), bound(number + 1));
+            if has_bounds && (number as usize).is_multiple_of(PREFIX_GROUP) {
+                prefix = group_prefix(&self.bounds, number as usize);
+                put_item(&mut index, prefix);
             }
+            let keys =
+                KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) };
+            let (block, aux) = (partition.bytes(), aux(number, keys, &partition.report));
+            put_sized(&mut index, block.len(), partition.checksum);
+            put_sized(&mut index, aux.len(), checksum(&aux));
+            if has_bounds && number > 0 {
+                put_item(&mut index, lower.get(prefix.len()..).unwrap_or_default());
+            }
+            end = end.next_multiple_of(LINE_BYTES as u64) + block.len() as u64 + aux.len() as u64;
+            all_aux.push(aux);
         }
-        if refused.is_some() {
-            self.built.clear();
-        }
-        let totals = Totals {
-            requested: self.requested_kind(),
-            refused,
-            keys_added: self.keys_added,
-            peak_hash_bytes: self.peak_hash_bytes,
-            time: started.elapsed(),
-        };
-        BuiltPartitions {
+        let trailer = ContainerTrailer {
             identity: self.identity,
             cut: self.options.cut(),
-            held: held.as_ref().map(encode_parts).unwrap_or_default(),
-            unstable_extractors,
-            partitions: self.built,
-            totals,
+            partitions: u32::try_from(all_aux.len()).unwrap_or(MAX_PARTITIONS),
+            keys: self.distinct_keys(),
+            index_bytes: u32::try_from(index.len()).map_err(|_| FallbackReason::TooManyKeys)?,
+            index_checksum: checksum(&index),
+            parts_bytes: held.field_bytes(),
+        };
+        let fits = end <= MAX_OFFSET && trailer.keys <= MAX_KEYS && all_aux.len() == self.built.len();
+        if !fits || all_aux.iter().any(|aux| u32::try_from(aux.len()).is_err()) {
+            return Err(FallbackReason::TooManyKeys);
         }
+        index.extend(trailer.encode(held));
+        let mut container = AlignedBuffer::empty(end + index.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
+        for (partition, aux) in self.built.iter().zip(&all_aux) {
+            let length = container.as_slice().len() as u64;
+            let zeros = length.next_multiple_of(LINE_BYTES as u64) - length;
+            container.append_zeroed(zeros).ok_or(FallbackReason::MemoryBudget)?;
+            container.append(partition.bytes());
+            container.append(aux);
+        }
+        container.append(&index);
+        Ok(container.freeze())
+    }
+
+    fn sum_up(&self, report: &mut BuildReport, container_bytes: u64) {
+        let reports = || self.built.iter().map(|partition| &partition.report);
+        let filters = || reports().filter(|report| report.used.is_some());
+        let fallen_back = filters().find(|report| report.reason != FallbackReason::None);
+        if let Some(shown) = fallen_back.or_else(|| filters().next()) {
+            (report.used, report.reason) = (shown.used, shown.reason);
+        }
+        let keys = self.distinct_keys();
+        let expected: f64 = reports().map(|report| report.expected_fpr * report.distinct_keys as f64).sum();
+        report.distinct_keys = keys;
+        report.expected_fpr = if keys > 0 { expected / keys as f64 } else { 0.0 };
+        report.attempts = reports().map(|report| report.attempts).max().unwrap_or(0);
+        report.block_bytes = container_bytes;
+        let blocks: u64 = self.built.iter().map(|partition| partition.bytes().len() as u64).sum();
+        let building = reports().map(|report| report.peak_build_bytes).max().unwrap_or(0);
+        report.peak_build_bytes = blocks.saturating_add(self.peak_hash_bytes.max(building).max(container_bytes));
+    }
+
+    fn distinct_keys(&self) -> u64 {
+        self.built.iter().map(|partition| partition.report.distinct_keys).fold(0, u64::saturating_add)
     }
 
     /// Sorts all hashes and builds the partitions from runs of them.
-    fn cut_by_hash(&mut self) -> Result<(), BuildReason> {
+    fn cut_by_hash(&mut self) -> Result<(), FallbackReason> {
         let mut hashes = core::mem::take(&mut self.hashes);
         let mut scratch = SortScratch::of_threads(self.context.threads);
         sort_hashes(&mut hashes, &mut scratch, self.context.memory_budget.unwrap_or(u64::MAX));
@@ -265,7 +377,7 @@ impl PartitionedBuilder {
             inner.clear();
             inner.reserve_exact(run.len());
             inner.extend(run.iter().map(|hash| hash.in_partition(partitions).1));
-            build_partition(policy, context, Vec::new(), inner)
+            build_partition(policy, context, inner)
         };
         // The longest one alone: its bytes say how many there is memory for.
         let mut inner = Vec::new();
@@ -335,18 +447,13 @@ pub(super) fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
     u32::try_from(partitions).ok().filter(|&partitions| partitions <= MAX_PARTITIONS)
 }
 
-fn build_partition(
-    policy: &dyn FilterPolicy,
-    context: &BuildContext,
-    bound: Vec<u8>,
-    hashes: &[KeyHash],
-) -> BuiltPartition {
+fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltPartition {
     let keys = hashes.len() as u64;
     let context = BuildContext { expected_keys: Some(keys), ..context.clone() };
     let Some(mut builder) = policy.builder(&context) else {
         let report =
             BuildReport { keys_added: keys, distinct_keys: keys, ..BuildReport::new(FilterKind::BLOCKED_BLOOM) };
-        return BuiltPartition { bound, block: None, checksum: 0, aux: Vec::new(), report };
+        return BuiltPartition { block: None, checksum: 0, report };
     };
     builder.add_hashes(hashes);
     let built = builder.finish();
@@ -355,7 +462,7 @@ fn build_partition(
     if block.is_none() && report.used.is_some() {
         // A builder of the engine's whose bytes are no unbound block of this hash.
         report = BuildReport {
-            reason: FallbackReason::ConstructionFailed.into(),
+            reason: FallbackReason::ConstructionFailed,
             used: None,
             block_bytes: 0,
             expected_fpr: 1.0,
@@ -364,7 +471,7 @@ fn build_partition(
     }
     let covered = block.as_deref().and_then(|block| block.split_last_chunk::<CHECKSUM_BYTES>());
     let checksum = covered.map_or(0, |(covered, _)| checksum(covered));
-    BuiltPartition { bound, block, checksum, aux: Vec::new(), report }
+    BuiltPartition { block, checksum, report }
 }
 
 /// The block, marked as a partition; `None` for what is no unbound block of this hash.
@@ -375,4 +482,12 @@ fn as_partition(block: &[u8], hash: HashIdentity) -> Option<Bytes> {
     let payload = block.get(..block.len().checked_sub(tail.len())?)?;
     u32::try_from(block.len()).ok()?;
     Some(Bytes::from([payload, &tail].concat()))
+}
+
+/// Appends a length, and the checksum of what has it unless it is 0.
+fn put_sized(out: &mut Vec<u8>, length: usize, checksum: u32) {
+    put_varint(out, length as u64);
+    if length > 0 {
+        put_u32(out, checksum);
+    }
 }

@@ -28,9 +28,10 @@ use crate::ids::FileId;
 ///
 /// A lookup:
 ///
-/// 1. [`place`](Self::place) names the partition of a key and where its bytes are.
-/// 2. [`open`](Self::open) checks these bytes. **Probe the block with [`PartitionPlace::hash`]**, which differs from
-///    the key's own hash where the filter is cut by hash range.
+/// 1. [`place`](Self::place) gives the number of a key's partition, and the hash to probe it with.
+/// 2. [`block_range`](Self::block_range) says where the partition's block is.
+/// 3. [`open`](Self::open) checks its bytes. **Probe it with the hash that `place` gave**, which differs from the key's
+///    own where the filter is cut by hash range.
 ///
 /// Whatever fails means "may be present". A cache of open partitions needs a key that does not come back, such as the
 /// file's fingerprint; a file number does, after a crash. Bytes of partitions are safe under any key, because `open`
@@ -55,34 +56,27 @@ use crate::ids::FileId;
 ///
 /// // For a lookup: one partition, from a cache or from the file.
 /// let key = 4_711_u32.to_be_bytes();
-/// let place = index.place(&key, hasher.hash(&key));
-/// let from = place.offset as usize;
-/// let partition = index.open(place.number, &file[from..from + place.block_bytes as usize])?;
-/// assert!(partition.may_contain(place.hash));
+/// let (number, hash) = index.place(&key, hasher.hash(&key));
+/// let range = index.block_range(number)?;
+/// let partition = index.open(number, &file[range.start as usize..range.end as usize])?;
+/// assert!(partition.may_contain(hash));
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
-    entries: Box<[Entry]>,
-    /// Of the partitions up to the last that has bytes of the engine's.
-    aux: Box<[Aux]>,
+    entries: Vec<Entry>,
+    /// Of all partitions, or empty where none has bytes of the engine's.
+    aux: Vec<Aux>,
     /// Empty where the filter is cut by hash range.
     bounds: Bounds,
     /// Where the last partition ends.
     partition_bytes: u64,
-    /// Most filters have none of it.
-    extras: Option<Box<Extras>>,
-}
-
-/// What an index has where a filter holds other than whole keys, where its reader knows some of these, or has kinds of
-/// its own.
-struct Extras {
     kinds: KindRegistry,
     /// The field that says which parts of keys the filter holds.
     held: Box<[u8]>,
     /// A bit for each extractor of it whose parts the reader names.
     answered: u64,
-    known: Option<KnownKeys>,
+    known: KnownKeys,
 }
 
 /// A partition's block. Twelve bytes, because files have thousands of them.
@@ -102,40 +96,6 @@ struct Aux {
     checksum: u32,
 }
 
-/// The partition of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartitionPlace {
-    /// The number of the partition.
-    pub number: u32,
-    /// Where its block begins, from the first byte of the container.
-    pub offset: u64,
-    /// The length of its block; 0 for a partition without a filter, in which every key may be present.
-    pub block_bytes: u32,
-    /// The hash with which its block is probed: not the key's own where the filter is cut by hash range.
-    pub hash: KeyHash,
-}
-
-/// What the top index says of a partition, for tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartitionEntry {
-    /// The number of the partition.
-    pub number: u32,
-    /// Where its block begins, from the first byte of the container.
-    pub offset: u64,
-    /// The length of its block; 0 for a partition without a filter.
-    pub block_bytes: u32,
-    /// The CRC32C of its block, without the last four bytes.
-    pub checksum: u32,
-    /// The length of the engine's bytes behind the block.
-    pub aux_bytes: u32,
-    /// The CRC32C of the engine's bytes.
-    pub aux_checksum: u32,
-    /// The least key that it can hold; empty for the first partition, and where the filter is cut by hash range.
-    pub lower_bound: Vec<u8>,
-}
-
 impl PartitionIndex {
     /// The most bytes that stand behind the top index of a container: [`tail_bytes`](Self::tail_bytes) needs no more.
     pub const MAX_END_BYTES: usize = super::trailer::MAX_END_BYTES;
@@ -148,7 +108,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError`] when the bytes are not the end of a partitioned filter, damaged, or of a later version.
     pub fn tail_bytes(end: &[u8]) -> Result<u64, BlockError> {
-        ContainerTrailer::decode(end).map(|trailer| tail_bytes_of(&trailer))
+        ContainerTrailer::decode(end).map(|trailer| trailer.tail_bytes())
     }
 
     /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the
@@ -164,7 +124,7 @@ impl PartitionIndex {
     pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
-        let (expected_bytes, got) = (tail_bytes_of(&trailer), tail.len() as u64);
+        let (expected_bytes, got) = (trailer.tail_bytes(), tail.len() as u64);
         if expected_bytes != got {
             return Err(BlockError::Length { expected: expected_bytes, got });
         }
@@ -176,37 +136,40 @@ impl PartitionIndex {
         let held = trailer.held_parts(tail);
         context.check(trailer.identity, held)?;
         let mut known = context.known_hashes(held)?;
-        let mut decoded = Self::decode(trailer, index)?;
+        let mut decoded = Self {
+            trailer,
+            entries: Vec::new(),
+            aux: Vec::new(),
+            bounds: Bounds::default(),
+            partition_bytes: 0,
+            kinds: context.kinds.cloned().unwrap_or_default(),
+            held: held.field().into(),
+            answered: 0,
+            known: KnownKeys::default(),
+        };
+        decoded.decode(index)?;
         // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
         // the filter is then not used.
-        let has_filter = |known: &KnownHash<'_>| decoded.place_of_hash(known.key, known.hash).block_bytes > 0;
+        let place = |known: &KnownHash<'_>| decoded.place_of_hash(known.key, known.hash);
+        let has_filter = |known: &KnownHash<'_>| decoded.entry(place(known).0).is_ok_and(|entry| entry.block_bytes > 0);
         if !held.has_whole_keys() || known.iter().any(|known| known.domain.is_none() && has_filter(known)) {
             known.retain(has_filter);
         }
-        let places = known.iter().map(|known| decoded.place_of_hash(known.key, known.hash));
-        let places = KnownKeys::new(places.map(|place| (place.number, place.hash)));
-        let kinds = context.kinds.cloned().unwrap_or_default();
-        if places.is_some() || !kinds.is_empty() || !held.field().is_empty() {
-            let (answered, held) = (context.answered(held, &known), held.field().into());
-            decoded.extras = Some(Box::new(Extras { kinds, held, answered, known: places }));
-        }
+        let places = KnownKeys::new(known.iter().map(place));
+        (decoded.answered, decoded.known) = (context.answered(held, &known), places);
         Ok(decoded)
     }
 
-    fn decode(trailer: ContainerTrailer, index: &[u8]) -> Result<Self, BlockError> {
+    fn decode(&mut self, index: &[u8]) -> Result<(), BlockError> {
         // Before memory is allocated for them: the shortest entry has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
-        require(
-            trailer.partitions <= most,
-            "partitions",
-            "at most one for two bytes of the top index",
-            trailer.partitions,
-        )?;
-        let partitions = trailer.partitions as usize;
-        let has_bounds = trailer.cut == PartitionCut::KeyRange;
-        let bounds = Bounds::with_capacity(if has_bounds { partitions } else { 0 });
-        let entries = Vec::with_capacity(partitions);
-        let mut decoded = Decoded { partitions, has_bounds, entries, aux: Vec::new(), bounds, partition_bytes: 0 };
+        let (partitions, expected) = (self.trailer.partitions, "at most one for two bytes of the top index");
+        require(partitions <= most, "partitions", expected, partitions)?;
+        let partitions = partitions as usize;
+        self.entries = Vec::with_capacity(partitions);
+        if self.cut() == PartitionCut::KeyRange {
+            self.bounds = Bounds::with_capacity(partitions);
+        }
         let mut cursor = Cursor(index);
         for number in 0..partitions {
             let refused = || BlockError::Field {
@@ -214,18 +177,39 @@ impl PartitionIndex {
                 expected: "one inside the index, its lower bound above the one before, its partition below 2^38 bytes",
                 got: number as u64,
             };
-            decoded.push(&mut cursor, number).ok_or_else(refused)?;
+            self.push(&mut cursor, number).ok_or_else(refused)?;
         }
-        require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)?;
-        let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
-        bounds.shrink_to_fit();
-        let (entries, aux) = (entries.into(), aux.into());
-        Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
+        self.bounds.shrink_to_fit();
+        require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)
+    }
+
+    /// Reads the entry of a partition, and of a group in front of its first.
+    fn push(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
+        let has_bounds = self.cut() == PartitionCut::KeyRange;
+        if has_bounds && number.is_multiple_of(PREFIX_GROUP) {
+            self.bounds.push_item(cursor.item()?)?;
+        }
+        let (block_bytes, checksum) = cursor.sized()?;
+        let (aux_bytes, aux_checksum) = cursor.sized()?;
+        if has_bounds {
+            self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
+            if number > 0 && !self.bounds.is_above_previous(number) {
+                return None;
+            }
+        }
+        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
+        self.entries.push(Entry { line, block_bytes, checksum });
+        if aux_bytes > 0 {
+            self.aux.resize(self.trailer.partitions as usize, Aux::default());
+            *self.aux.get_mut(number)? = Aux { bytes: aux_bytes, checksum: aux_checksum };
+        }
+        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
+        Some(())
     }
 
     /// The partitions that must hold known keys and were not read yet.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.known().into_iter().flat_map(KnownKeys::unchecked)
+        self.known.unchecked()
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
@@ -247,41 +231,30 @@ impl PartitionIndex {
                 Err(problem) => return Err(problem),
             }
         }
-        self.known_keys_verdict()
+        self.known.verdict(self.hash_identity())
     }
 
-    /// What [`check_known_keys`](Self::check_known_keys) has come to so far.
-    pub(crate) fn known_keys_verdict(&self) -> Result<(), BlockError> {
-        self.known().map_or(Ok(()), |known| known.verdict(self.hash_identity()))
-    }
-
-    /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a
-    /// filter that holds extracted parts alone, every key may be present: the place has no block, and the number of no
-    /// partition.
+    /// The number of the partition that holds the key if any does, and the hash to probe it with: not the key's own
+    /// where the filter is cut by hash range. `hash` is the whole key's, by the hasher of the container. In a filter
+    /// that holds extracted parts alone, every key may be present: the number is that of no partition.
     #[must_use]
     #[inline]
-    pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
-        if !self.has_whole_keys() {
-            // No partition has this number, so that none is opened, whatever the caller keeps of the place.
-            return PartitionPlace { number: u32::MAX, offset: 0, block_bytes: 0, hash };
-        }
-        self.place_of_hash(key, hash)
+    pub fn place(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
+        // No partition has this number, so that none is opened, whatever the caller keeps of the place.
+        if self.has_whole_keys() { self.place_of_hash(key, hash) } else { (u32::MAX, hash) }
     }
 
     /// The place of one of the hashes that were added for the key.
     #[inline]
-    pub(crate) fn place_of_hash(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
+    pub(crate) fn place_of_hash(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         match self.trailer.cut {
-            PartitionCut::KeyRange => self.place_at(self.number_of(key), hash),
-            PartitionCut::HashRange => {
-                let (number, hash) = hash.in_partition(self.trailer.partitions);
-                self.place_at(number as usize, hash)
-            }
+            PartitionCut::KeyRange => (self.number_of(key), hash),
+            PartitionCut::HashRange => hash.in_partition(self.trailer.partitions),
         }
     }
 
-    /// The partitions that can hold a key with the prefix, in order. The file has such a key only if the block of one
-    /// of them may contain the hash of its place.
+    /// The [places](Self::place) of keys with the prefix, in order. The file has such a key only if the block of one of
+    /// these partitions may contain the hash beside its number.
     ///
     /// # Errors
     ///
@@ -290,8 +263,11 @@ impl PartitionIndex {
     pub fn places_with_prefix<'a>(
         &'a self,
         prefix: &PreparedPrefix<'a>,
-    ) -> Result<impl Iterator<Item = PartitionPlace> + 'a, BlockError> {
-        let (_, hash) = self.held_hashes(prefix).next().ok_or(BlockError::PartNotHeld)?;
+    ) -> Result<impl Iterator<Item = (u32, KeyHash)> + 'a, BlockError> {
+        let is_own = prefix.hash_identity() == self.hash_identity();
+        let mut held =
+            prefix.hashes().filter(|&(domain, _)| is_own && self.held_parts().is_answered(self.answered, domain));
+        let (_, hash) = held.next().ok_or(BlockError::PartNotHeld)?;
         Ok(self.places_with_part(prefix.bytes(), hash))
     }
 
@@ -299,7 +275,7 @@ impl PartitionIndex {
     #[must_use]
     #[inline]
     pub fn has_whole_keys(&self) -> bool {
-        self.extras.as_ref().is_none_or(|extras| HeldParts::of_field(&extras.held).has_whole_keys())
+        self.held_parts().has_whole_keys()
     }
 
     /// The domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.
@@ -307,29 +283,8 @@ impl PartitionIndex {
         self.held_parts().domains()
     }
 
-    /// The hashes of a prefix by the extractors whose parts the filter holds.
-    pub(crate) fn held_hashes<'a>(
-        &'a self,
-        prefix: &'a PreparedPrefix<'_>,
-    ) -> impl Iterator<Item = (Domain, KeyHash)> + 'a {
-        prefix.hashes().filter(|&(domain, _)| self.answers(prefix, domain))
-    }
-
-    /// Whether the filter answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
-    /// reader names them.
-    pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
-        let answered = self.extras.as_ref().map_or(0, |extras| extras.answered);
-        prefix.hash_identity() == self.hash_identity()
-            && self.held_parts().position(domain).is_some_and(|bit| answered >> bit & 1 == 1)
-    }
-
-    /// Which parts of keys the filter holds.
-    pub(crate) fn held_parts(&self) -> HeldParts<'_> {
-        HeldParts::of_field(self.extras.as_ref().map_or(&[], |extras| &extras.held))
-    }
-
-    fn known(&self) -> Option<&KnownKeys> {
-        self.extras.as_ref()?.known.as_ref()
+    fn held_parts(&self) -> HeldParts<'_> {
+        HeldParts::of_field(&self.held)
     }
 
     /// The partitions that can hold a key with the prefix, where each such key was added with this hash.
@@ -337,40 +292,28 @@ impl PartitionIndex {
         &'a self,
         prefix: &'a [u8],
         hash: KeyHash,
-    ) -> impl Iterator<Item = PartitionPlace> + 'a {
-        let (first, end, hash) = match self.trailer.cut {
-            PartitionCut::KeyRange => (self.number_of(prefix), self.entries.len(), hash),
-            PartitionCut::HashRange => {
-                let (number, hash) = hash.in_partition(self.trailer.partitions);
-                (number as usize, number as usize + 1, hash)
-            }
-        };
+    ) -> impl Iterator<Item = (u32, KeyHash)> + 'a {
+        let (first, hash) = self.place_of_hash(prefix, hash);
         // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above
-        // all keys with the prefix.
-        let numbers =
-            (first..end).take_while(move |&number| number == first || self.bounds.begins_with(number, prefix));
-        numbers.map(move |number| self.place_at(number, hash))
+        // all keys with the prefix. Where the filter is cut by hash range, no partition has a bound.
+        let others = (first + 1..self.partitions()).take_while(move |&number| {
+            self.cut() == PartitionCut::KeyRange && self.bounds.begins_with(number as usize, prefix)
+        });
+        core::iter::once(first).chain(others).map(move |number| (number, hash))
     }
 
     /// The last partition whose lower bound is not above the key.
-    fn number_of(&self, key: &[u8]) -> usize {
-        let (mut number, mut above) = (0, self.entries.len());
+    fn number_of(&self, key: &[u8]) -> u32 {
+        let (mut number, mut above) = (0, self.trailer.partitions);
         while above - number > 1 {
             let middle = number.midpoint(above);
-            if self.bounds.is_at_most(middle, key) {
+            if self.bounds.is_at_most(middle as usize, key) {
                 number = middle;
             } else {
                 above = middle;
             }
         }
         number
-    }
-
-    fn place_at(&self, number: usize, hash: KeyHash) -> PartitionPlace {
-        // Numbers come from a search among the entries, or from a product that is below their number.
-        let entry = self.entries.get(number).copied().unwrap_or(Entry { line: 0, block_bytes: 0, checksum: 0 });
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        PartitionPlace { number, offset: entry.offset(), block_bytes: entry.block_bytes, hash }
     }
 
     /// Opens the block of a partition, which fills `block` exactly. Reads all of it once: the length, the checksum in
@@ -386,36 +329,23 @@ impl PartitionIndex {
     /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
     /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
-        let block = self.verified(number, block)?;
-        if let Some(known) = self.known() {
-            known.check(number, self.hash_identity(), |hash| block.may_contain(hash))?;
-        }
-        Ok(block)
-    }
-
-    /// The same without regard to known keys.
-    pub(super) fn verified<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let entry = self.entry(number)?;
         if entry.block_bytes == 0 {
             return Err(BlockError::PartitionWithoutFilter);
         }
-        let got = block.as_ref().len() as u64;
-        if u64::from(entry.block_bytes) != got {
-            return Err(BlockError::PartitionLength { number, expected: entry.block_bytes, got });
-        }
+        check_length(number, entry.block_bytes, block.as_ref())?;
         let expected = (number, entry.checksum);
-        let hash = self.trailer.identity.hash;
-        let kinds = self.extras.as_ref().map(|extras| &extras.kinds);
-        FilterBlock::load_partition(block, expected, hash, kinds)
+        let block = FilterBlock::load_partition(block, expected, self.hash_identity(), Some(&self.kinds))?;
+        self.known.check(number, self.hash_identity(), |hash| block.may_contain(hash))?;
+        Ok(block)
     }
-
-    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For
-    /// readers that have kept the number of a [`place`](Self::place).
+    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter, so that
+    /// every key of the partition may be present.
     ///
     /// # Errors
     ///
     /// [`BlockError::Field`] when there is no such partition.
-    pub fn block_place(&self, number: u32) -> Result<Range<u64>, BlockError> {
+    pub fn block_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
         let entry = self.entry(number)?;
         Ok(entry.offset()..entry.offset() + u64::from(entry.block_bytes))
     }
@@ -425,7 +355,7 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`BlockError::Field`] when there is no such partition.
-    pub fn aux_place(&self, number: u32) -> Result<Range<u64>, BlockError> {
+    pub fn aux_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
         let entry = self.entry(number)?;
         let from = entry.offset() + u64::from(entry.block_bytes);
         Ok(from..from + u64::from(self.aux(number).bytes))
@@ -439,15 +369,19 @@ impl PartitionIndex {
     pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
         self.entry(number)?;
         let aux = self.aux(number);
-        if bytes.len() as u64 != u64::from(aux.bytes) {
-            return Err(BlockError::PartitionLength { number, expected: aux.bytes, got: bytes.len() as u64 });
-        }
+        check_length(number, aux.bytes, bytes)?;
         let got = if bytes.is_empty() { 0 } else { checksum(bytes) };
         if aux.checksum == got {
-            Ok(())
-        } else {
-            Err(BlockError::PartitionChecksum { number, expected: aux.checksum, got })
+            return Ok(());
         }
+        Err(BlockError::PartitionChecksum { number, expected: aux.checksum, got })
+    }
+
+    /// The least key that a partition can hold: empty for the first partition, and where the filter is cut by hash
+    /// range.
+    #[must_use]
+    pub fn lower_bound(&self, number: u32) -> Vec<u8> {
+        self.bounds.parts(number as usize).concat()
     }
 
     fn entry(&self, number: u32) -> Result<Entry, BlockError> {
@@ -458,19 +392,6 @@ impl PartitionIndex {
 
     fn aux(&self, number: u32) -> Aux {
         self.aux.get(number as usize).copied().unwrap_or_default()
-    }
-
-    /// What the index says of each partition, in order.
-    pub fn entries(&self) -> impl Iterator<Item = PartitionEntry> + '_ {
-        (0..).zip(&self.entries).map(|(number, entry)| PartitionEntry {
-            number,
-            offset: entry.offset(),
-            block_bytes: entry.block_bytes,
-            checksum: entry.checksum,
-            aux_bytes: self.aux(number).bytes,
-            aux_checksum: self.aux(number).checksum,
-            lower_bound: self.bounds.parts(number as usize).concat(),
-        })
     }
 
     /// The length of each partition's block, in order; 0 for one without a filter.
@@ -517,22 +438,14 @@ impl PartitionIndex {
     /// The bytes of the whole container.
     #[must_use]
     pub fn container_bytes(&self) -> u64 {
-        self.partition_bytes + tail_bytes_of(&self.trailer)
+        self.partition_bytes + self.trailer.tail_bytes()
     }
 
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries)
-            + size_of_val(&*self.aux)
-            + self.extras.as_ref().map_or(0, |extras| extras.memory_bytes());
-        size_of::<Self>() + arrays + self.bounds.memory_bytes()
-    }
-}
-
-impl Extras {
-    fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.held.len() + self.known.as_ref().map_or(0, KnownKeys::memory_bytes)
+        let arrays = self.entries.capacity() * size_of::<Entry>() + self.aux.capacity() * size_of::<Aux>();
+        size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.held.len() + self.known.memory_bytes()
     }
 }
 
@@ -542,49 +455,14 @@ impl fmt::Debug for PartitionIndex {
     }
 }
 
-fn tail_bytes_of(trailer: &ContainerTrailer) -> u64 {
-    u64::from(trailer.index_bytes) + trailer.end_bytes() as u64
+fn check_length(number: u32, expected: u32, bytes: &[u8]) -> Result<(), BlockError> {
+    let got = bytes.len() as u64;
+    if u64::from(expected) == got { Ok(()) } else { Err(BlockError::PartitionLength { number, expected, got }) }
 }
 
 impl Entry {
     fn offset(self) -> u64 {
         u64::from(self.line) * LINE_BYTES as u64
-    }
-}
-
-/// What of a top index has been decoded so far.
-struct Decoded {
-    partitions: usize,
-    has_bounds: bool,
-    entries: Vec<Entry>,
-    aux: Vec<Aux>,
-    bounds: Bounds,
-    partition_bytes: u64,
-}
-
-impl Decoded {
-    /// Reads the entry of a partition, and of a group in front of its first.
-    fn push(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
-        if self.has_bounds && number.is_multiple_of(PREFIX_GROUP) {
-            self.bounds.push_item(cursor.item()?)?;
-        }
-        let (block_bytes, checksum) = cursor.sized()?;
-        let (aux_bytes, aux_checksum) = cursor.sized()?;
-        if self.has_bounds {
-            self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
-            if number > 0 && !self.bounds.is_above_previous(number) {
-                return None;
-            }
-        }
-        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
-        self.entries.push(Entry { line, block_bytes, checksum });
-        if aux_bytes > 0 {
-            self.aux.reserve_exact(self.partitions - self.aux.len());
-            self.aux.resize(number, Aux::default());
-            self.aux.push(Aux { bytes: aux_bytes, checksum: aux_checksum });
-        }
-        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
-        Some(())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
 
 /// The known keys of one container: the partitions that must hold some.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KnownKeys(Box<[Partition]>);
 
 /// A partition that must hold known keys.
@@ -30,16 +30,14 @@ const HOLDS_ALL: u8 = 1;
 const LACKS_ONE: u8 = 2;
 
 impl KnownKeys {
-    /// Those with these hashes in these partitions. `None` if there are none.
-    pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Option<Self> {
+    /// Those with these hashes in these partitions.
+    pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Self {
         let mut by_partition = BTreeMap::<u32, Vec<KeyHash>>::new();
         for (number, hash) in places {
             by_partition.entry(number).or_default().push(hash);
         }
         let partitions = by_partition.into_iter();
-        let partitions = partitions.map(|(number, hashes)| Partition { number, hashes, state: UNREAD.into() });
-        let partitions: Box<[Partition]> = partitions.collect();
-        (!partitions.is_empty()).then_some(Self(partitions))
+        Self(partitions.map(|(number, hashes)| Partition { number, hashes, state: UNREAD.into() }).collect())
     }
 
     /// The bytes that it takes beside itself.

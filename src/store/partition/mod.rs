@@ -25,7 +25,6 @@
 
 mod bounds;
 mod build;
-mod built;
 mod index;
 mod known;
 #[cfg(test)]
@@ -33,8 +32,7 @@ mod tests;
 mod trailer;
 
 pub use build::PartitionedBuilder;
-pub use built::BuiltPartitions;
-pub use index::{PartitionEntry, PartitionIndex, PartitionPlace};
+pub use index::PartitionIndex;
 
 use crate::error::ConfigError;
 

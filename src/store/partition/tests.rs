@@ -1,6 +1,8 @@
 //! Containers of a few partitions. The failure guarded against: a key is added to one partition and looked up in
 //! another, and so is lost.
 
+use core::fmt;
+use core::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,12 +12,12 @@ use bytes::Bytes;
 use super::bounds::put_item;
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
-use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use super::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, HeldParts, LoadContext};
 use crate::codec::{checksum, put_u32, put_varint};
 use crate::error::BlockError;
 use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
-use crate::policy::{AutoPolicy, BuildContext, BuildReason, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
+use crate::policy::{AutoPolicy, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::units::FalsePositiveRate;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
@@ -24,15 +26,48 @@ fn bloom() -> Arc<dyn FilterPolicy> {
     Arc::new(KindPolicy::default())
 }
 
+/// A policy whose builders a function makes.
+struct Making<F>(F);
+
+impl<F: Fn(&BuildContext) -> Option<Box<dyn FilterBuilder>> + Send + Sync> FilterPolicy for Making<F> {
+    fn name(&self) -> &'static str {
+        "making"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        self.0(context)
+    }
+}
+
+impl<F> fmt::Debug for Making<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Making")
+    }
+}
+
 fn builder(policy: Arc<dyn FilterPolicy>, cut: PartitionCut) -> PartitionedBuilder {
     let context = BuildContext::new(&KeyHasher::default());
     PartitionedBuilder::new(policy, &context, PartitionOptions::new(cut, 1 << 10).unwrap())
 }
 
-fn build(policy: Arc<dyn FilterPolicy>, cut: PartitionCut, keys: &[Vec<u8>]) -> BuiltPartitions {
-    let mut builder = builder(policy, cut);
+fn build(policy: Arc<dyn FilterPolicy>, cut: PartitionCut, keys: &[Vec<u8>]) -> BuiltFilter {
+    build_in(&BuildContext::new(&KeyHasher::default()), policy, cut, keys)
+}
+
+fn build_in(context: &BuildContext, policy: Arc<dyn FilterPolicy>, cut: PartitionCut, keys: &[Vec<u8>]) -> BuiltFilter {
+    let mut builder = PartitionedBuilder::new(policy, context, PartitionOptions::new(cut, 1 << 10).unwrap());
     keys.iter().for_each(|key| builder.add_key(key));
     builder.finish()
+}
+
+/// A container of these parts of keys.
+fn of_parts(parts: &KeyParts, cut: PartitionCut, keys: &[Vec<u8>]) -> BuiltFilter {
+    build_in(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()), bloom(), cut, keys)
+}
+
+/// Whole keys, and their first bytes.
+fn with_prefix(length: usize) -> KeyParts {
+    KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)))
 }
 
 fn numbered(count: u32) -> Vec<Vec<u8>> {
@@ -50,8 +85,12 @@ fn tail_of(container: &[u8]) -> &[u8] {
 }
 
 fn block_of(index: &PartitionIndex, container: &[u8], number: u32) -> Vec<u8> {
-    let place = index.block_place(number).unwrap();
-    container[place.start as usize..place.end as usize].to_vec()
+    let range = index.block_range(number).unwrap();
+    container[range.start as usize..range.end as usize].to_vec()
+}
+
+fn lower_bounds(index: &PartitionIndex) -> Vec<Vec<u8>> {
+    (0..index.partitions()).map(|number| index.lower_bound(number)).collect()
 }
 
 /// Whether the key may be in the file, read as an engine would.
@@ -60,8 +99,8 @@ fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, B
 }
 
 fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, BlockError> {
-    let place = index.place(key, hash);
-    Ok(index.open(place.number, block_of(index, container, place.number))?.may_contain(place.hash))
+    let (number, hash) = index.place(key, hash);
+    Ok(index.open(number, block_of(index, container, number))?.may_contain(hash))
 }
 
 /// The index, once the partitions that must hold known keys were read.
@@ -79,13 +118,11 @@ fn every_key_is_in_its_partition_whatever_the_cut_the_policy_and_the_number_of_k
         for (cut, count) in CUTS.into_iter().flat_map(|cut| [0, 1, 2, 600, 2_000, 40_000].map(|count| (cut, count))) {
             let keys = numbered(count);
             let built = build(policy.clone(), cut, &keys);
-            let (report, partitions) = (built.report(), built.partitions());
-            let container = built.seal().unwrap();
+            let (report, container) = (built.report, built.block.unwrap());
             let index = load(&container);
-            assert_eq!(index.partitions(), partitions);
             assert_eq!((index.keys(), report.distinct_keys), (count.into(), count.into()), "{cut:?}");
             assert_eq!((index.container_bytes(), report.block_bytes), (container.len() as u64, container.len() as u64));
-            assert_eq!(partitions > 1, count > 600, "{cut:?} {count}");
+            assert_eq!(index.partitions() > 1, count > 600, "{cut:?} {count}");
             assert!(keys.iter().all(|key| probe(&index, &container, key) == Ok(true)), "{cut:?} {count}");
             let absent = |number: u32| probe(&index, &container, format!("none-{number}").as_bytes()).unwrap();
             assert!((0..1_000).filter(|&number| absent(number)).count() < 40, "{cut:?} {count}");
@@ -97,13 +134,13 @@ fn every_key_is_in_its_partition_whatever_the_cut_the_policy_and_the_number_of_k
 fn partitions_are_full_begin_at_lines_and_stay_below_the_target() {
     let keys = numbered(20_000);
     for cut in CUTS {
-        let container = build(bloom(), cut, &keys).seal().unwrap();
-        let entries: Vec<_> = load(&container).entries().collect();
-        for entry in &entries {
-            assert!(entry.offset % 64 == 0 && entry.block_bytes <= 1 << 10, "{cut:?} {entry:?}");
+        let index = load(&build(bloom(), cut, &keys).block.unwrap());
+        let ranges: Vec<_> = (0..index.partitions()).map(|number| index.block_range(number).unwrap()).collect();
+        for range in &ranges {
+            assert!(range.start % 64 == 0 && range.end - range.start <= 1 << 10, "{cut:?} {range:?}");
         }
-        let full = entries.iter().filter(|entry| entry.block_bytes > 800).count();
-        assert!(full + 1 >= entries.len(), "{cut:?}: {full} of {} partitions are full", entries.len());
+        let full = ranges.iter().filter(|range| range.end - range.start > 800).count();
+        assert!(full + 1 >= ranges.len(), "{cut:?}: {full} of {} partitions are full", ranges.len());
     }
 }
 
@@ -123,7 +160,7 @@ fn an_estimate_is_near_what_is_written() {
         let mut builder = builder(bloom(), cut);
         numbered(count).iter().for_each(|key| builder.add_key(key));
         let estimated = builder.estimated_bytes();
-        let written = builder.finish().seal().unwrap().len() as u64;
+        let written = builder.finish().block.unwrap().len() as u64;
         assert!(written.abs_diff(estimated) <= written / 16 + 80, "{cut:?}, {count} keys: {written}, not {estimated}");
     }
 }
@@ -131,10 +168,9 @@ fn an_estimate_is_near_what_is_written() {
 #[test]
 fn a_partition_is_no_filter_of_the_file() {
     let keys = numbered(5_000);
-    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
     let index = load(&container);
-    let place = index.place(&keys[0], KeyHasher::default().hash(&keys[0]));
-    let bytes = &container[..place.block_bytes as usize];
+    let bytes = &block_of(&index, &container, 0)[..];
     let (hasher, hash) = (KeyHasher::default(), KeyHasher::default().hash(&keys[4_999]));
     assert_eq!(FilterBlock::load(bytes, &hasher).err(), Some(BlockError::Partition));
     assert_eq!(FilterBlock::open_unverified(bytes).err(), Some(BlockError::Partition));
@@ -152,7 +188,7 @@ fn an_ordinary_block_is_no_partition() {
     let mut whole = bloom().builder(&BuildContext::new(&KeyHasher::default())).unwrap();
     keys.iter().for_each(|key| whole.add_key(key));
     let block = whole.finish().block.unwrap();
-    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
     assert_eq!(load(&container).open(0, &block[..]).err(), Some(BlockError::NotAPartition));
 }
 
@@ -161,11 +197,11 @@ fn keys_that_do_not_ascend_give_no_filter_and_are_reported() {
     let mut out_of_order = builder(bloom(), PartitionCut::KeyRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| out_of_order.add_key(key));
     let built = out_of_order.finish();
-    assert_eq!(built.report().reason, BuildReason::KeysOutOfOrder);
-    assert!(built.report().used.is_none() && built.seal().is_none());
+    assert_eq!(built.report.reason, FallbackReason::KeysOutOfOrder);
+    assert!(built.report.used.is_none() && built.block.is_none());
     let mut by_hash = builder(bloom(), PartitionCut::HashRange);
     [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| by_hash.add_key(key));
-    assert!(by_hash.finish().seal().is_some());
+    assert!(by_hash.finish().block.is_some());
 }
 
 #[test]
@@ -181,37 +217,27 @@ fn a_hash_function_that_panics_leaves_no_filter() {
         assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"b"))).is_err());
         builder.add_key(b"c");
         let built = builder.finish();
-        assert_eq!((built.problem(), built.partitions()), (Some(BuildReason::Interrupted), 0));
-        assert!(built.seal().is_none());
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
     }
 }
 
-/// Declines for, or panics at, the second partition.
-#[derive(Debug)]
-struct Moody {
-    panics: bool,
-    calls: AtomicU32,
-}
-
-impl FilterPolicy for Moody {
-    fn name(&self) -> &'static str {
-        "moody"
-    }
-
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        let is_second = self.calls.fetch_add(1, Ordering::Relaxed) == 1;
-        assert!(!(is_second && self.panics), "the engine's own fault");
+/// A policy that declines for, or panics at, the second partition.
+fn moody(panics: bool) -> Arc<dyn FilterPolicy> {
+    let calls = AtomicU32::new(0);
+    Arc::new(Making(move |context: &BuildContext| {
+        let is_second = calls.fetch_add(1, Ordering::Relaxed) == 1;
+        assert!(!(is_second && panics), "the engine's own fault");
         (!is_second).then(|| KindPolicy::default().builder(context))
-    }
+    }))
 }
 
 #[test]
 fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no_others() {
     let keys = numbered(3_000);
-    let built = build(Arc::new(Moody { panics: false, calls: AtomicU32::new(0) }), PartitionCut::KeyRange, &keys);
-    let (second, third) = [1, 2].map(|number| built.lower_bound(number).unwrap().to_vec()).into();
-    let container = built.seal().unwrap();
+    let built = build(moody(false), PartitionCut::KeyRange, &keys);
+    let container = built.block.unwrap();
     let index = load(&container);
+    let [second, third] = [1, 2].map(|number| index.lower_bound(number));
     for key in &keys {
         match probe(&index, &container, key) {
             Err(BlockError::PartitionWithoutFilter) => assert!(*key >= second && *key < third),
@@ -224,8 +250,8 @@ fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no
 fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
     let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
     for cut in CUTS {
-        let built = build(Arc::new(Moody { panics: false, calls: AtomicU32::new(0) }), cut, &keys);
-        let container = built.seal().unwrap();
+        let built = build(moody(false), cut, &keys);
+        let container = built.block.unwrap();
         let index = load(&container);
         let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(BlockError::PartitionWithoutFilter);
         let without: Vec<&[u8]> = keys.iter().filter(is_without).map(|key| &key[..]).collect();
@@ -246,7 +272,7 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
 #[test]
 fn a_damaged_partition_of_a_known_key_ends_the_check_and_no_partition_opens() {
     let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
-    let mut damaged = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap().to_vec();
+    let mut damaged = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap().to_vec();
     damaged[0] ^= 1;
     let known = [&keys[0][..], &keys[2_999]];
     let context = LoadContext::new(&hasher).with_known_keys(&known);
@@ -265,52 +291,23 @@ fn a_damaged_partition_of_a_known_key_ends_the_check_and_no_partition_opens() {
 
 #[test]
 fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
-    let mut builder = builder(Arc::new(Moody { panics: true, calls: AtomicU32::new(0) }), PartitionCut::KeyRange);
+    let mut builder = builder(moody(true), PartitionCut::KeyRange);
     for key in numbered(5_000) {
         let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
     }
-    assert_eq!(builder.finish().problem(), Some(BuildReason::Interrupted));
+    let built = builder.finish();
+    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
 }
 
 #[test]
 fn a_policy_without_filters_gives_no_container() {
-    #[derive(Debug)]
-    struct Declining;
-    impl FilterPolicy for Declining {
-        fn name(&self) -> &'static str {
-            "declining"
-        }
-        fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-            None
-        }
-    }
-    let built = build(Arc::new(Declining), PartitionCut::KeyRange, &numbered(10_000));
-    assert_eq!(built.problem(), Some(FallbackReason::None.into()));
-    assert!(built.report().used.is_none() && built.seal().is_none());
+    let built = build(Arc::new(Making(|_: &BuildContext| None)), PartitionCut::KeyRange, &numbered(10_000));
+    assert_eq!(built.report.reason, FallbackReason::None);
+    assert!(built.report.used.is_none() && built.block.is_none());
 }
 
 #[test]
 fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of_the_hash() {
-    #[derive(Debug)]
-    struct Foreign(BuildContext);
-    impl FilterPolicy for Foreign {
-        fn name(&self) -> &'static str {
-            "foreign"
-        }
-        fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-            Some(KindPolicy::default().builder(&self.0))
-        }
-    }
-    #[derive(Debug)]
-    struct Garbage;
-    impl FilterPolicy for Garbage {
-        fn name(&self) -> &'static str {
-            "garbage"
-        }
-        fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-            Some(Box::new(Wrapped(KindPolicy::default().builder(context))))
-        }
-    }
     #[derive(Debug)]
     struct Wrapped(Box<dyn FilterBuilder>);
     impl FilterBuilder for Wrapped {
@@ -328,11 +325,16 @@ fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of
         }
     }
     let bound = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::new(b"file").unwrap());
-    let policies: [Arc<dyn FilterPolicy>; 3] =
-        [Arc::new(Foreign(bound)), Arc::new(Foreign(BuildContext::new(&KeyHasher::with_seed(9)))), Arc::new(Garbage)];
+    let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9));
+    let foreign =
+        |context: BuildContext| Arc::new(Making(move |_: &BuildContext| Some(KindPolicy::default().builder(&context))));
+    let garbage = |context: &BuildContext| -> Option<Box<dyn FilterBuilder>> {
+        Some(Box::new(Wrapped(KindPolicy::default().builder(context))))
+    };
+    let policies: [Arc<dyn FilterPolicy>; 3] = [foreign(bound), foreign(of_other_hash), Arc::new(Making(garbage))];
     for policy in policies {
         let built = build(policy, PartitionCut::KeyRange, &numbered(2_000));
-        assert_eq!(built.problem(), Some(FallbackReason::ConstructionFailed.into()));
+        assert!(built.block.is_none() && built.report.reason == FallbackReason::ConstructionFailed);
     }
 }
 
@@ -343,25 +345,31 @@ fn equal_keys_stay_together_though_their_hashes_overfill_a_partition() {
         builder.add_hash(b"same", KeyHash::mix(number));
     }
     builder.add_hash(b"same!", KeyHash::mix(7));
-    let built = builder.finish();
-    assert_eq!((built.partitions(), built.lower_bound(1)), (2, Some(&b"same!"[..])));
-    let container = built.seal().unwrap();
+    let container = builder.finish().block.unwrap();
     let index = load(&container);
+    assert_eq!(lower_bounds(&index), [&b""[..], b"same!"]);
     for number in 0..3_000_u64 {
-        let place = index.place(b"same", KeyHash::mix(number));
-        let block = index.open(place.number, &container[..place.block_bytes as usize]).unwrap();
-        assert!(place.number == 0 && block.may_contain(place.hash));
+        assert_eq!(index.place(b"same", KeyHash::mix(number)), (0, KeyHash::mix(number)));
+        assert_eq!(probe_hash(&index, &container, b"same", KeyHash::mix(number)), Ok(true));
     }
 }
 
 #[test]
 fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
-    let keys = numbered(5_000);
-    let built = build(bloom(), PartitionCut::KeyRange, &keys);
-    let bounds: Vec<Vec<u8>> =
-        (0..built.partitions()).map(|number| built.lower_bound(number).unwrap().to_vec()).collect();
-    let index = load(&built.seal().unwrap());
-    let place = |key: &[u8]| index.place(key, KeyHash::mix(0)).number as usize;
+    let mut builder = builder(bloom(), PartitionCut::KeyRange);
+    numbered(5_000).iter().for_each(|key| builder.add_key(key));
+    let mut bounds = Vec::new();
+    let built = builder.finish_with_aux(|number, keys, report| {
+        let (Bound::Included(lower), upper) = (keys.lower, keys.upper) else { panic!("{keys:?}") };
+        assert!(bounds.last().is_none_or(|(_, last)| *last == Bound::Excluded(lower.to_vec())));
+        assert!(number as usize == bounds.len() && report.distinct_keys > 0);
+        bounds.push((lower.to_vec(), upper.map(<[u8]>::to_vec)));
+        Vec::new()
+    });
+    assert_eq!(bounds.last().unwrap().1, Bound::Unbounded);
+    let bounds: Vec<Vec<u8>> = bounds.into_iter().map(|(lower, _)| lower).collect();
+    let index = load(&built.block.unwrap());
+    let place = |key: &[u8]| index.place(key, KeyHash::mix(0)).0 as usize;
     let huge = vec![0xff; 1 << 20];
     assert_eq!((place(b""), place(&huge)), (0, bounds.len() - 1));
     for bound in &bounds {
@@ -370,38 +378,29 @@ fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
             assert_eq!(place(key), expected, "{key:?}");
         }
     }
-    assert_eq!(index.entries().map(|entry| entry.lower_bound).collect::<Vec<_>>(), bounds);
+    assert_eq!(lower_bounds(&index), bounds);
 }
 
 #[test]
 fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
     let hasher = KeyHasher::default();
     for cut in CUTS {
-        let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(8)));
-        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-        let options = PartitionOptions::new(cut, 1_024).unwrap();
-        let mut builder = PartitionedBuilder::new(bloom(), &context, options);
+        let parts = with_prefix(8);
         let keys: Vec<Vec<u8>> =
             (0..6_000).map(|number| format!("tenant-{}/{number:06}", number / 2_000).into_bytes()).collect();
-        keys.iter().for_each(|key| builder.add_key(key));
-        let built = builder.finish();
-        assert!(built.report().distinct_keys < 6_100, "neighbours share their prefix");
-        let container = built.seal().unwrap();
+        let built = of_parts(&parts, cut, &keys);
+        assert!(built.report.distinct_keys < 6_100, "neighbours share their prefix");
+        let container = built.block.unwrap();
         let reader = LoadContext::new(&hasher).with_key_parts(&parts);
         let index = PartitionIndex::load(tail_of(&container), reader).unwrap();
         for key in &keys {
             // The partition of each key must be among those probed for its prefix, and hold the prefix.
-            let own = index.place(key, hasher.hash(key)).number;
-            let hits: Vec<u32> = index
-                .places_with_prefix(&parts.prefix(&hasher, &key[..8]))
-                .unwrap()
-                .filter(|place| {
-                    let from = place.offset as usize;
-                    let block = &container[from..from + place.block_bytes as usize];
-                    index.open(place.number, block).unwrap().may_contain(place.hash)
-                })
-                .map(|place| place.number)
-                .collect();
+            let (own, _) = index.place(key, hasher.hash(key));
+            let holds =
+                |number, hash| index.open(number, block_of(&index, &container, number)).unwrap().may_contain(hash);
+            let places = index.places_with_prefix(&parts.prefix(&hasher, &key[..8])).unwrap();
+            let hits: Vec<u32> =
+                places.filter(|&(number, hash)| holds(number, hash)).map(|(number, _)| number).collect();
             assert!(!hits.is_empty() && (cut == PartitionCut::HashRange || hits.contains(&own)), "{cut:?} {key:?}");
         }
         let beside = index.places_with_prefix(&parts.prefix(&hasher, b"tenant-9")).unwrap().count();
@@ -412,13 +411,9 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
 #[test]
 fn a_prefix_of_a_part_that_the_filter_does_not_hold_has_no_places() {
     let hasher = KeyHasher::default();
-    let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
-    for (cut, written) in CUTS.into_iter().flat_map(|cut| [(cut, KeyParts::whole_keys()), (cut, parts(4))]) {
-        let context = BuildContext::new(&hasher).with_key_parts(written);
-        let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::new(cut, 1_024).unwrap());
-        numbered(5_000).iter().for_each(|key| builder.add_key(key));
-        let container = builder.finish().seal().unwrap();
-        let probed = parts(8);
+    for (cut, written) in CUTS.into_iter().flat_map(|cut| [(cut, KeyParts::whole_keys()), (cut, with_prefix(4))]) {
+        let container = of_parts(&written, cut, &numbered(5_000)).block.unwrap();
+        let probed = with_prefix(8);
         let context = LoadContext::new(&hasher).with_key_parts(&probed);
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let refused = index.places_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
@@ -433,10 +428,7 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
     let hasher = KeyHasher::default();
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
     for cut in CUTS {
-        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-        let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::new(cut, 1_024).unwrap());
-        numbered(5_000).iter().for_each(|key| builder.add_key(key));
-        let container = builder.finish().seal().unwrap();
+        let container = of_parts(&parts, cut, &numbered(5_000)).block.unwrap();
         let refused = PartitionIndex::load(tail_of(&container), &hasher).unwrap_err();
         assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
@@ -445,12 +437,11 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
             let prefix = parts.prefix(&hasher, prefix);
             let mut places = index.places_with_prefix(&prefix).unwrap();
             let open = |number| index.open(number, block_of(&index, &container, number)).unwrap();
-            places.any(|place| open(place.number).may_contain(place.hash))
+            places.any(|(number, hash)| open(number).may_contain(hash))
         };
         for key in numbered(5_000) {
-            let place = index.place(&key, hasher.hash(&key));
-            assert_eq!(place.block_bytes, 0, "no block is probed");
-            assert!(index.block_place(place.number).is_err() && index.open(place.number, &[][..]).is_err());
+            let (number, _) = index.place(&key, hasher.hash(&key));
+            assert!(index.block_range(number).is_err() && index.open(number, &[][..]).is_err(), "no block is probed");
             assert!(may_contain_prefix(&key));
         }
         assert!(!may_contain_prefix(b"abcd"));
@@ -470,10 +461,7 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
     let keys = numbered(5_000);
     let known = [&keys[0][..], &keys[4_999]];
     for cut in CUTS {
-        let options = PartitionOptions::new(cut, 1_024).unwrap();
-        let mut builder = PartitionedBuilder::new(bloom(), &BuildContext::new(&before), options);
-        keys.iter().for_each(|key| builder.add_key(key));
-        let container = builder.finish().seal().unwrap();
+        let container = build_in(&BuildContext::new(&before), bloom(), cut, &keys).block.unwrap();
         for (hasher, is_right) in [(&before, true), (&after, false)] {
             let context = LoadContext::new(hasher).with_known_keys(&known);
             let index = PartitionIndex::load(tail_of(&container), context).unwrap();
@@ -500,7 +488,7 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
 fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
     let hasher = KeyHasher::default();
     let keys = numbered(5_000);
-    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
     let known = [&keys[0][..], &keys[4_999]];
     let context = LoadContext::new(&hasher).with_known_keys(&known);
     let index = PartitionIndex::load(tail_of(&container), context).unwrap();
@@ -520,20 +508,15 @@ fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
 #[test]
 fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read() {
     let hasher = KeyHasher::default();
-    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(8)));
-    let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-    let options = PartitionOptions::new(PartitionCut::HashRange, 1_024).unwrap();
-    let mut builder = PartitionedBuilder::new(bloom(), &context, options);
-    let keys = numbered(5_000);
-    keys.iter().for_each(|key| builder.add_key(key));
-    let container = builder.finish().seal().unwrap();
+    let (parts, keys) = (with_prefix(8), numbered(5_000));
+    let container = of_parts(&parts, PartitionCut::HashRange, &keys).block.unwrap();
     let context = LoadContext::new(&hasher).with_key_parts(&parts);
     let index_with =
         |known: &[&[u8]]| PartitionIndex::load(tail_of(&container), context.with_known_keys(known)).unwrap();
     let is_in_two = |key: &&Vec<u8>| index_with(&[key]).unchecked_partitions().count() == 2;
     let known = [&keys.iter().find(is_in_two).unwrap()[..]];
     let index = || index_with(&known);
-    let of_whole_keys = known.map(|key| index().place(key, hasher.hash(key)).number);
+    let of_whole_keys = known.map(|key| index().place(key, hasher.hash(key)).0);
     let of_parts: Vec<u32> = index().unchecked_partitions().filter(|number| !of_whole_keys.contains(number)).collect();
 
     let asked = index();
@@ -557,16 +540,19 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
 
 #[test]
 fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
-    let mut built = build(bloom(), PartitionCut::KeyRange, &numbered(3_000));
-    assert!(built.set_aux(built.partitions(), b"beyond").is_err());
-    built.set_aux(1, b"seventeen bytes!!").unwrap();
-    built.set_aux(built.partitions() - 1, b"last").unwrap();
-    let last = built.partitions() - 1;
-    let container = built.seal().unwrap();
+    let mut builder = builder(bloom(), PartitionCut::KeyRange);
+    numbered(3_000).iter().for_each(|key| builder.add_key(key));
+    let built = builder.finish_with_aux(|number, keys, _| match keys.upper {
+        Bound::Unbounded => b"last".to_vec(),
+        _ if number == 1 => b"seventeen bytes!!".to_vec(),
+        _ => Vec::new(),
+    });
+    let container = built.block.unwrap();
     let index = load(&container);
+    let last = index.partitions() - 1;
     let read = |number| {
-        let place = index.aux_place(number).unwrap();
-        container[place.start as usize..place.end as usize].to_vec()
+        let range = index.aux_range(number).unwrap();
+        container[range.start as usize..range.end as usize].to_vec()
     };
     assert_eq!([0, 1, last].map(read), [vec![], b"seventeen bytes!!".to_vec(), b"last".to_vec()]);
     for number in 0..=last {
@@ -574,14 +560,14 @@ fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
         assert!(index.check_aux(number, b"something else").is_err());
     }
     assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(BlockError::PartitionChecksum { number: 1, .. })));
-    assert!(index.aux_place(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
+    assert!(index.aux_range(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
     assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
 }
 
 #[test]
 fn the_memory_of_an_index_counts_its_known_keys() {
     let keys = numbered(3_000);
-    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
     let hasher = KeyHasher::default();
     let with = |known: &[&[u8]]| {
         let context = LoadContext::new(&hasher).with_known_keys(known);
@@ -596,11 +582,8 @@ fn a_container_is_loaded_for_its_own_file_and_hash_only() {
     let file = FileId::new(b"a file").unwrap();
     let hasher = KeyHasher::default();
     let context = BuildContext::new(&hasher).with_file_id(file);
-    let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::default());
-    builder.add_key(b"a");
-    let container = builder.finish().seal().unwrap();
-    let tail = PartitionIndex::tail_bytes(&container).unwrap() as usize;
-    let tail = &container[container.len() - tail..];
+    let container = build_in(&context, bloom(), PartitionCut::KeyRange, &numbered(1)).block.unwrap();
+    let tail = tail_of(&container);
     let own = LoadContext::new(&hasher).with_file_id(file);
     assert_eq!(PartitionIndex::load(tail, own).unwrap().file(), Some(file));
     assert!(matches!(PartitionIndex::load(tail, &hasher), Err(BlockError::FileMismatch { .. })));
@@ -685,8 +668,8 @@ fn a_forged_top_index_is_refused_or_small() {
     }
     let index = PartitionIndex::load(&forge(by_key, 16, &shared), &KeyHasher::default()).unwrap();
     assert!(index.memory_bytes() < 110_000, "{}", index.memory_bytes());
-    assert_eq!(index.place(&prefix, KeyHash::mix(0)).number, 0);
-    assert_eq!(index.place(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).number, 3);
+    assert_eq!(index.place(&prefix, KeyHash::mix(0)).0, 0);
+    assert_eq!(index.place(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).0, 3);
     // Entries of two bytes: what they take in memory has a limit.
     let hollow = vec![0; 2 * 100_001];
     let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();

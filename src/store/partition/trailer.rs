@@ -57,6 +57,11 @@ pub(super) struct ContainerTrailer {
 }
 
 impl ContainerTrailer {
+    /// Bytes of the top index and of all behind it.
+    pub(super) fn tail_bytes(&self) -> u64 {
+        u64::from(self.index_bytes) + self.end_bytes() as u64
+    }
+
     /// Bytes behind the top index.
     pub(super) fn end_bytes(&self) -> usize {
         bytes_after_parts(self.identity.file.is_some()) + usize::from(self.parts_bytes)

@@ -1,7 +1,7 @@
 //! Damage to filter blocks by themselves, of every kind, each bound to its file: a whole block of another file in its
 //! place is damage, too.
 
-use sstfilter::{FileId, FilterBlock, FilterReader, KeyHash, KeyHasher, KeyParts, LoadContext, Probe, WordLayout};
+use sstfilter::{FileId, FilterBlock, FilterReader, KeyHash, KeyHasher, KeyParts, LoadContext, Probe};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -22,8 +22,8 @@ fn recipes() -> Vec<(Recipe, u32)> {
         (Recipe::Policy(Policy::standard_bloom(12.0)), 90),
         (Recipe::StandardBloom { bits: 999, probes: 3 }, 30),
         (Recipe::CountingBloom { counters: 900, probes: 7 }, 90),
-        (Recipe::RegisterBlocked { layout: WordLayout::TwoBits, bytes: 256 }, 90),
-        (Recipe::RegisterBlocked { layout: WordLayout::FourBits, bytes: 128 }, 90),
+        (Recipe::RegisterBlocked { probes: 2, bytes: 256 }, 90),
+        (Recipe::RegisterBlocked { probes: 4, bytes: 128 }, 90),
         (Recipe::Cuckoo { tag_bits: 8 }, 90),
         (Recipe::Cuckoo { tag_bits: 13 }, 200),
         (of_fingerprints("xor", 8), 90),

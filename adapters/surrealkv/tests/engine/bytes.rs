@@ -231,7 +231,7 @@ fn what_was_built_and_answered_is_counted() {
     assert_eq!((counts.positives, counts.negatives), (1, 1));
     assert_eq!((counts.unusable.empty, counts.unusable.not_a_block, counts.unusable.total()), (1, 1, 2));
     assert_eq!(counts.builds, [(sstfilter::FilterKind::BLOCKED_BLOOM, 1), (sstfilter::FilterKind::RIBBON, 2)]);
-    assert_eq!(counts.fallbacks, [(sstfilter::FallbackReason::TooFewKeys.into(), 1)]);
+    assert_eq!(counts.fallbacks, [(sstfilter::FallbackReason::TooFewKeys, 1)]);
     assert_eq!(counts.bytes_built, bytes.iter().sum::<u64>() + filter.len() as u64);
     assert_eq!(counts.keys_built, 10 + 1_024 + 2_000);
 }

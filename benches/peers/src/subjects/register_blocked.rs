@@ -2,7 +2,7 @@
 //!
 //! Its size is a power of two, so between 8 and 16 bits per key here, and its rate differs with it.
 
-use sstfilter::{HashIdentity, RegisterBlockedBloom, WordLayout};
+use sstfilter::{HashIdentity, RegisterBlockedBloom};
 
 use super::sstfilter::NAME;
 use super::sstfilter_dynamic::InMemory;
@@ -11,13 +11,13 @@ use crate::subject::{BuildResult, Family, HashUse, Label, Subject};
 
 struct RegisterBlocked {
     kind: &'static str,
-    layout: WordLayout,
+    probes: u8,
 }
 
-/// The layout of two bits, and the one of four.
+/// Two bits of a key, and four.
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
-    [("register-blocked Bloom", WordLayout::TwoBits), ("register-blocked Bloom, 4 bits", WordLayout::FourBits)]
-        .map(|(kind, layout)| Box::new(RegisterBlocked { kind, layout }) as Box<dyn Subject>)
+    [("register-blocked Bloom", 2), ("register-blocked Bloom, 4 bits", 4)]
+        .map(|(kind, probes)| Box::new(RegisterBlocked { kind, probes }) as Box<dyn Subject>)
 }
 
 impl Subject for RegisterBlocked {
@@ -34,7 +34,7 @@ impl Subject for RegisterBlocked {
 
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let bytes = (keys.len() as u64).next_power_of_two().max(64);
-        let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, self.layout)?;
+        let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, self.probes)?;
         filter.insert_all(keys.hashes);
         let bytes = filter.bytes();
         Ok(Box::new(InMemory::new(filter, bytes)))

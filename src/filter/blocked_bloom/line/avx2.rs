@@ -179,27 +179,18 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         let [set_low, set_high] = self.halves(Key::load(hash));
         store_line(line, [_mm256_or_si256(low, set_low), _mm256_or_si256(high, set_high)]);
     }
-
-    /// A line with the key's bits alone.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn mask(self, hash: KeyHash) -> Line {
-        let mut line = [0; 64];
-        store_line(&mut line, self.halves(Key::new(hash)));
-        line
-    }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(words: &[u32; 8]) -> __m256i {
+pub(super) fn load(words: &[u32; 8]) -> __m256i {
     // SAFETY: 32 bytes are readable there; `loadu` takes any alignment.
     unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load_line(line: &Line) -> [__m256i; 2] {
+pub(super) fn load_line(line: &Line) -> [__m256i; 2] {
     let start: *const u8 = line.as_ptr();
     // SAFETY: a line is 64 bytes; `loadu` takes any alignment.
     unsafe { [_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(32).cast())] }
@@ -207,7 +198,7 @@ fn load_line(line: &Line) -> [__m256i; 2] {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store_line(line: &mut Line, [low, high]: [__m256i; 2]) {
+pub(super) fn store_line(line: &mut Line, [low, high]: [__m256i; 2]) {
     let start: *mut u8 = line.as_mut_ptr();
     // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
     unsafe {

@@ -3,13 +3,14 @@
 
 use std::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32,
-    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_and_si512,
-    _mm512_cmpneq_epi64_mask, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask,
-    _mm512_maskz_mov_epi32, _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
-    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512,
+    _mm256_castsi256_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32, _mm256_srai_epi32,
+    _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_cmpneq_epi64_mask, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask, _mm512_maskz_mov_epi32, _mm512_maskz_rolv_epi32,
+    _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512, _mm512_rolv_epi32, _mm512_set1_epi32,
+    _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512,
 };
 
+use super::avx2::{load as load_row, load_line as load_halves, store_line as store_halves};
 use super::batch::{functions_of_set, line_at, line_at_mut};
 use super::{ActiveRows, ActiveSets, Candidate, Line, MULTIPLIERS, active_rows, active_sets, covered_by, in_line_bits};
 use crate::filter::batch::word_of;
@@ -103,15 +104,6 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         let partner = swap_halves(_mm512_maskz_mov_epi32(negative, bits));
         store_line(line, _mm512_or_si512(load_line(line), _mm512_or_si512(own, partner)));
     }
-
-    /// A line with the key's bits alone.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
-    fn mask(self, hash: KeyHash) -> Line {
-        let mut line = [0; 64];
-        self.set(&mut line, &hash);
-        line
-    }
 }
 
 /// Words 8 to 15, then words 0 to 7: the partner of each lane's word.
@@ -140,32 +132,6 @@ fn load_line(line: &Line) -> __m512i {
 fn store_line(line: &mut Line, words: __m512i) {
     // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
     unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), words) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_row(words: &[u32; 8]) -> __m256i {
-    // SAFETY: 32 bytes are readable there; `loadu` takes any alignment.
-    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_halves(line: &Line) -> [__m256i; 2] {
-    let start: *const u8 = line.as_ptr();
-    // SAFETY: a line is 64 bytes; `loadu` takes any alignment.
-    unsafe { [_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(32).cast())] }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_halves(line: &mut Line, [low, high]: [__m256i; 2]) {
-    let start: *mut u8 = line.as_mut_ptr();
-    // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
-    unsafe {
-        _mm256_storeu_si256(start.cast(), low);
-        _mm256_storeu_si256(start.add(32).cast(), high);
-    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]

@@ -44,13 +44,13 @@ pub(super) fn count_ones(lines: &[Line]) -> u64 {
     words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum()
 }
 
-/// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `contains`, `test_eight`, `set` and `mask`.
+/// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `contains`, `test_eight` and `set`.
 /// The argument is the attribute that all of the set's functions carry.
 macro_rules! functions_of_set {
     ($(#[$features:meta])?) => {
         use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
         use crate::filter::cache::HASHES_AHEAD;
-        use super::{OpenShape, SetProbe};
+        use super::{MAX_PROBES, OpenShape, SetProbe};
         use crate::kernel::prefetch::{prefetch, prefetch_line};
 
         $(#[$features])?
@@ -71,17 +71,27 @@ macro_rules! functions_of_set {
             }
         }
 
-        /// By the number of probes, less one.
-        pub(super) static SINGLE_PROBES: [SetProbe; 16] = [
-            may_contain::<1>, may_contain::<2>, may_contain::<3>, may_contain::<4>,
-            may_contain::<5>, may_contain::<6>, may_contain::<7>, may_contain::<8>,
-            may_contain::<9>, may_contain::<10>, may_contain::<11>, may_contain::<12>,
-            may_contain::<13>, may_contain::<14>, may_contain::<15>, may_contain::<16>,
-        ];
+        $(#[$features])?
+        pub(super) fn set_probe(probes: u8) -> SetProbe {
+            // By the number of probes, less one.
+            static SINGLE_PROBES: [SetProbe; 16] = [
+                may_contain::<1>, may_contain::<2>, may_contain::<3>, may_contain::<4>,
+                may_contain::<5>, may_contain::<6>, may_contain::<7>, may_contain::<8>,
+                may_contain::<9>, may_contain::<10>, may_contain::<11>, may_contain::<12>,
+                may_contain::<13>, may_contain::<14>, may_contain::<15>, may_contain::<16>,
+            ];
+            SINGLE_PROBES[usize::from(probes.clamp(1, MAX_PROBES) - 1)]
+        }
 
         $(#[$features])?
         pub(super) fn mask(hash: KeyHash, probes: u8) -> Line {
-            if probes <= 8 { Lanes::<1>::new(probes).mask(hash) } else { Lanes::<2>::new(probes).mask(hash) }
+            let mut line = [0; 64];
+            if probes <= 8 {
+                Lanes::<1>::new(probes).set(&mut line, &hash);
+            } else {
+                Lanes::<2>::new(probes).set(&mut line, &hash);
+            }
+            line
         }
 
         $(#[$features])?

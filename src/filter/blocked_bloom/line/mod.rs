@@ -191,16 +191,7 @@ impl Lines {
 
 /// The probe of single keys in a filter with so many probes.
 pub(crate) fn single_probe(probes: u8) -> SingleProbe {
-    let of_set = match simd::selected() {
-        #[cfg(target_arch = "x86_64")]
-        simd::InstructionSet::Avx512 => &avx512::SINGLE_PROBES,
-        #[cfg(target_arch = "x86_64")]
-        simd::InstructionSet::Avx2 => &avx2::SINGLE_PROBES,
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        simd::InstructionSet::Neon => &neon::SINGLE_PROBES,
-        _ => &portable::SINGLE_PROBES,
-    };
-    let probe = of_set[usize::from(probes.clamp(1, MAX_PROBES) - 1)];
+    let probe = dispatch!(set_probe(probes));
     // SAFETY: the set that is selected is one that the CPU has. Nothing else sets the two types apart.
     unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
 }

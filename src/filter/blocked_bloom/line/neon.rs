@@ -76,15 +76,6 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         }
         store_line(line, [a, b, c, d]);
     }
-
-    /// A line with the key's bits alone.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    fn mask(self, hash: KeyHash) -> Line {
-        let mut line = [0; 64];
-        self.set(&mut line, &hash);
-        line
-    }
 }
 
 #[inline]

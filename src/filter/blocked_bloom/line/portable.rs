@@ -64,14 +64,6 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
             }
         }
     }
-
-    /// A line with the key's bits alone.
-    #[inline]
-    fn mask(self, hash: KeyHash) -> Line {
-        let mut line = [0; 64];
-        self.set(&mut line, &hash);
-        line
-    }
 }
 
 pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {

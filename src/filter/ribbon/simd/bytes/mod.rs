@@ -4,8 +4,11 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
+/// The 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, for another implementation of every operation.
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512;
+pub(crate) mod avx512 {
+    pub(crate) use super::avx2::Avx2 as Avx512;
+}
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) mod neon;
 

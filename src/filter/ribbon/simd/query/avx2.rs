@@ -6,24 +6,13 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_xor_si256,
 };
 
-use super::driver::{Coefficients, Four, Fours, Kernel};
+use super::driver::{Coefficients, Four, Fours, Kernel, Words};
 
 pub(super) struct Avx2;
 
 impl Kernel for Avx2 {
     #[inline(always)]
-    fn arrange(expected: u64, count: u64) -> u64 {
-        Fours::arrange(expected, count)
-    }
-
-    #[inline(always)]
-    unsafe fn agree(
-        words: *const [u8; 8],
-        next: usize,
-        count: usize,
-        coefficients: Coefficients,
-        arranged: u64,
-    ) -> bool {
+    unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
         // SAFETY: the caller's.
         unsafe {
             let columns = Fours::new(words, next, count);

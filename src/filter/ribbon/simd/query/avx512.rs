@@ -5,7 +5,7 @@ use core::arch::x86_64::{
     _mm512_test_epi64_mask,
 };
 
-use super::driver::{Coefficients, Kernel};
+use super::driver::{Coefficients, Kernel, Words};
 
 pub(super) struct Avx512;
 
@@ -19,13 +19,7 @@ impl Kernel for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn agree(
-        words: *const [u8; 8],
-        next: usize,
-        count: usize,
-        coefficients: Coefficients,
-        arranged: u64,
-    ) -> bool {
+    unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
         // SAFETY: the set is the caller's; a masked load reads only the words in its mask.
         unsafe {
             let columns = ((1_u32 << count) - 1) as u8;

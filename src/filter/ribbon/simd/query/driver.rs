@@ -7,6 +7,9 @@ use crate::filter::ribbon::equation::{
 use crate::filter::ribbon::layer::Layer;
 use crate::hash::KeyHash;
 
+/// The first of some words of a payload.
+pub(super) type Words = *const [u8; 8];
+
 /// Four columns of a block.
 pub(super) type Four = [[u8; 8]; 4];
 
@@ -29,7 +32,7 @@ impl Fours<'_> {
     ///
     /// `next + count` words must be there.
     #[inline(always)]
-    pub(super) unsafe fn new(words: *const [u8; 8], next: usize, count: usize) -> Self {
+    pub(super) unsafe fn new(words: Words, next: usize, count: usize) -> Self {
         // SAFETY: the caller's; a four has the alignment of a byte.
         unsafe {
             let (next, distance) = (words.add(next), count - 4);
@@ -38,13 +41,6 @@ impl Fours<'_> {
                 next: [&*next.cast(), &*next.add(distance).cast()],
             }
         }
-    }
-
-    /// The lowest `count` bits of `expected` in the order of the columns: the first four, and in bits 4 to 7 the last
-    /// four.
-    #[inline(always)]
-    pub(super) const fn arrange(expected: u64, count: u64) -> u64 {
-        (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
     }
 }
 
@@ -85,8 +81,12 @@ impl Equation {
 
 /// The operation that each instruction set implements.
 pub(super) trait Kernel {
-    /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them.
-    fn arrange(expected: u64, count: u64) -> u64;
+    /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them: unless the set has another
+    /// order, as [`Fours`] has the columns, the first four, and in bits 4 to 7 the last four.
+    #[inline(always)]
+    fn arrange(expected: u64, count: u64) -> u64 {
+        (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
+    }
 
     /// Whether the parities of `count` columns, 4 to 8, equal the bits in `arranged`. The columns begin at `words`,
     /// those of the next block `next` words further on.
@@ -94,13 +94,7 @@ pub(super) trait Kernel {
     /// # Safety
     ///
     /// The CPU must have the set; `next + count` words must be there.
-    unsafe fn agree(
-        words: *const [u8; 8],
-        next: usize,
-        count: usize,
-        coefficients: Coefficients,
-        arranged: u64,
-    ) -> bool;
+    unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool;
 }
 
 /// See [`super::may_contain`].
@@ -190,16 +184,16 @@ unsafe fn holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64, start
 ///
 /// The CPU must have the set; `next + count` words must be there.
 #[inline(always)]
-pub(super) unsafe fn columns_hold<K: Kernel>(words: *const [u8; 8], equation: &Equation) -> bool {
+pub(super) unsafe fn columns_hold<K: Kernel>(words: Words, equation: &Equation) -> bool {
     let &Equation { next, count, coefficients, expected, .. } = equation;
     // SAFETY: the caller's, and the ranges of `count`.
     unsafe {
         match count as usize {
-            0..4 => few_columns_hold::<K>(words, next as usize, count as usize, coefficients, expected),
+            0..4 => few_columns_hold::<K>(words, equation),
             4..=COLUMNS_AT_ONCE => {
                 K::agree(words, next as usize, count as usize, coefficients, K::arrange(expected, count))
             }
-            _ => many_columns_hold::<K>(words, next as usize, count as usize, coefficients, expected),
+            _ => many_columns_hold::<K>(words, equation),
         }
     }
 }
@@ -210,13 +204,9 @@ pub(super) unsafe fn columns_hold<K: Kernel>(words: *const [u8; 8], equation: &E
 ///
 /// As there.
 #[inline(always)]
-unsafe fn few_columns_hold<K: Kernel>(
-    words: *const [u8; 8],
-    next: usize,
-    count: usize,
-    coefficients: Coefficients,
-    expected: u64,
-) -> bool {
+unsafe fn few_columns_hold<K: Kernel>(words: Words, equation: &Equation) -> bool {
+    let &Equation { coefficients, expected, .. } = equation;
+    let (next, count) = (equation.next as usize, equation.count as usize);
     let mut padded = [[0; 8]; 2 * 4];
     for column in 0..count.min(3) {
         // SAFETY: the caller's.
@@ -236,13 +226,9 @@ unsafe fn few_columns_hold<K: Kernel>(
 ///
 /// As there.
 #[inline(always)]
-unsafe fn many_columns_hold<K: Kernel>(
-    words: *const [u8; 8],
-    next: usize,
-    count: usize,
-    coefficients: Coefficients,
-    expected: u64,
-) -> bool {
+unsafe fn many_columns_hold<K: Kernel>(words: Words, equation: &Equation) -> bool {
+    let &Equation { coefficients, expected, .. } = equation;
+    let (next, count) = (equation.next as usize, equation.count as usize);
     let mut all_agree = true;
     let mut first = 0;
     while first < count {

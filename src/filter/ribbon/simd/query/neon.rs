@@ -5,24 +5,13 @@ use core::arch::aarch64::{
     vreinterpretq_u64_u8,
 };
 
-use super::driver::{Coefficients, Four, Fours, Kernel};
+use super::driver::{Coefficients, Four, Fours, Kernel, Words};
 
 pub(super) struct Neon;
 
 impl Kernel for Neon {
     #[inline(always)]
-    fn arrange(expected: u64, count: u64) -> u64 {
-        Fours::arrange(expected, count)
-    }
-
-    #[inline(always)]
-    unsafe fn agree(
-        words: *const [u8; 8],
-        next: usize,
-        count: usize,
-        coefficients: Coefficients,
-        arranged: u64,
-    ) -> bool {
+    unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
         // SAFETY: the caller's.
         unsafe {
             let columns = Fours::new(words, next, count);

@@ -1,6 +1,6 @@
 //! Plain Rust, without a population count: the default build of x86-64 has none.
 
-use super::driver::{self, Coefficients, Fours, Kernel};
+use super::driver::{self, Coefficients, Fours, Kernel, Words};
 use super::{FilterView, batch};
 use crate::hash::KeyHash;
 
@@ -8,18 +8,7 @@ struct Portable;
 
 impl Kernel for Portable {
     #[inline(always)]
-    fn arrange(expected: u64, count: u64) -> u64 {
-        Fours::arrange(expected, count)
-    }
-
-    #[inline(always)]
-    unsafe fn agree(
-        words: *const [u8; 8],
-        next: usize,
-        count: usize,
-        coefficients: Coefficients,
-        arranged: u64,
-    ) -> bool {
+    unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
         // SAFETY: the caller's.
         let columns = unsafe { Fours::new(words, next, count) };
         let mut masked = [0; 8];

@@ -22,13 +22,10 @@ use core::arch::x86_64::{
     _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
-use super::planes::{END, fill_planes, last_contradiction};
-use super::{Bucket, ChosenPivots, MAX_LANES, Pending, PivotBlock, offset_of, portable};
+use super::MAX_LANES;
+use super::planes::{Block, Sweep};
 use crate::filter::ribbon::simd::bytes::ByteTable;
-use crate::filter::ribbon::simd::bytes::avx512::Avx512;
-
-/// Slots eliminated at once: a byte of each row.
-const SLOTS_AT_ONCE: u8 = 8;
+use crate::filter::ribbon::simd::bytes::avx2::Avx2;
 
 /// The most vectors of lanes.
 const VECTORS: usize = MAX_LANES / 64;
@@ -71,59 +68,20 @@ static ROWS_FROM_PLANES: [u8; 64] = from_planes(8);
 static RESULTS_TO_PLANES: [u8; 64] = to_planes(4);
 static RESULTS_FROM_PLANES: [u8; 64] = from_planes(4);
 
-/// See [`super::sweep`].
-#[target_feature(enable = "avx512dq,avx512vl,avx512vbmi,gfni,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-    if bucket.pending.len > MAX_LANES {
-        return portable::sweep(bucket);
-    }
-    match bucket.result_bytes {
-        0 | 1 => sweep_results::<1>(bucket),
-        2 => sweep_results::<2>(bucket),
-        _ => sweep_results::<4>(bucket),
-    }
-}
+/// Products of matrices of bits; planes are made and read with AVX2.
+pub(super) struct Avx512;
 
-/// The sweep for results of `R` bytes.
-#[inline]
-#[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-fn sweep_results<const R: usize>(bucket: Bucket<'_>) -> Option<u8> {
-    let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
-    let count = pending.len;
-    let mut first = offset_of(pending.equations[..count].first()?) / SLOTS_AT_ONCE * SLOTS_AT_ONCE;
-    // SAFETY: this function has the instructions.
-    unsafe { fill_planes::<Avx512>(pending) };
-    let mut started = 0;
-    let mut is_swept = false;
-    while !is_swept
-        && first < END
-        && let Some(pivots) = echelon.block(first_block + usize::from(first / 64))
-    {
-        while started < count && pending.offsets.0[0][started % MAX_LANES] < first + SLOTS_AT_ONCE {
-            started += 1;
-        }
-        let mut group = Group { pending, pivots, chosen, first };
-        // Rows that start further right have no bits here yet.
-        let is_spent = if started <= 64 { group.sweep::<R, 1>() } else { group.sweep::<R, VECTORS>() };
-        is_swept = is_spent && started == count;
-        first += SLOTS_AT_ONCE;
-    }
-    // As in `planes`: nothing but a wrong vector operation leaves bits.
-    debug_assert!(is_swept, "bits are left behind the last slot: a vector operation is wrong");
-    if !is_swept {
-        return Some(u8::MAX);
-    }
-    // SAFETY: this function has the instructions.
-    unsafe { last_contradiction::<Avx512>(pending) }
-}
+impl Sweep for Avx512 {
+    type Bytes = Avx2;
 
-/// Eight slots, with all that a sweep of them reads and writes.
-struct Group<'a> {
-    pending: &'a mut Pending,
-    pivots: PivotBlock<'a>,
-    chosen: &'a mut ChosenPivots,
-    /// The first slot, counted from the left of the bucket.
-    first: u8,
+    const SLOTS_AT_ONCE: u8 = 8;
+    const LANES: usize = 64;
+
+    #[inline]
+    #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
+    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
+        if started <= 64 { block.sweep_eight::<R, 1>() } else { block.sweep_eight::<R, VECTORS>() }
+    }
 }
 
 /// The pivots that a group has from before, as planes.
@@ -147,16 +105,16 @@ struct Choice {
     lanes: u64,
 }
 
-impl Group<'_> {
-    /// Sweeps the group's slots through the first `K` vectors of lanes; whether no row has bits left.
+impl Block<'_> {
+    /// Sweeps eight slots, a *group*, through the first `K` vectors of lanes; whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn sweep<const R: usize, const K: usize>(&mut self) -> bool {
+    fn sweep_eight<const R: usize, const K: usize>(&mut self) -> bool {
         let existing = self.existing();
-        let bits = self.gather::<K>();
+        let bits = self.started_bits::<K>();
         let mut needs = bits.map(|bits| _mm512_and_si512(bits, existing.slots));
         let free = !*self.pivots.occupied >> (self.first % 64);
-        let choice = self.choose(free as u8, bits.map(|bits| product(bits, existing.removal)), &mut needs);
+        let choice = self.choose_rows(free as u8, bits.map(|bits| product(bits, existing.removal)), &mut needs);
         // What the chosen rows need: existing pivots, and those chosen before them.
         let needed = _mm512_andnot_si512(identity(), lanes_of(&needs, choice.lanes(), choice.rows()));
         let needed_existing = product(_mm512_and_si512(needed, existing.slots), existing.reduction);
@@ -170,7 +128,7 @@ impl Group<'_> {
             transposed(_mm512_xor_si512(reduced, product(transposed(existing), _mm512_set1_epi64(again.cast_signed()))))
         };
         self.set_pivots(choice.slots, stored(rows, existing.rows), stored(results, existing.results));
-        self.apply::<R, K>(&needs, rows, results)
+        self.add_pivots::<R, K>(&needs, rows, results)
     }
 
     /// Loads the existing pivots.
@@ -198,7 +156,7 @@ impl Group<'_> {
     /// Each row's eight bits in the group, without those left of its start.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn gather<const K: usize>(&self) -> [__m512i; K] {
+    fn started_bits<const K: usize>(&self) -> [__m512i; K] {
         let plane = self.pending.rows.0[usize::from(self.first) % 64 / 8].as_chunks().0;
         let offsets = self.pending.offsets.0[0].as_chunks().0;
         // SAFETY: 16 bytes can be read.
@@ -214,7 +172,12 @@ impl Group<'_> {
     /// row needs.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn choose<const K: usize>(&mut self, mut free: u8, mut left: [__m512i; K], needs: &mut [__m512i; K]) -> Choice {
+    fn choose_rows<const K: usize>(
+        &mut self,
+        mut free: u8,
+        mut left: [__m512i; K],
+        needs: &mut [__m512i; K],
+    ) -> Choice {
         let mut choice = Choice::default();
         while free != 0 {
             let slot = free.trailing_zeros() as u8;
@@ -253,7 +216,12 @@ impl Group<'_> {
     /// Adds to each row the pivots that it needs, whose bytes are transposed; whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn apply<const R: usize, const K: usize>(&mut self, needs: &[__m512i; K], rows: __m512i, results: __m512i) -> bool {
+    fn add_pivots<const R: usize, const K: usize>(
+        &mut self,
+        needs: &[__m512i; K],
+        rows: __m512i,
+        results: __m512i,
+    ) -> bool {
         let mut left = _mm512_setzero_si512();
         for (plane, matrix) in self.pending.rows.0.iter_mut().zip(words(rows)) {
             left = _mm512_or_si512(left, add(plane, needs, matrix));

@@ -23,7 +23,11 @@ mod planes;
 mod portable;
 
 use super::bytes::Planes;
-use crate::kernel::dispatch;
+#[cfg(target_arch = "x86_64")]
+use super::bytes::avx2;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use super::bytes::neon;
+use crate::kernel::dispatch_generic;
 
 /// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the
 /// left of the bucket.
@@ -183,29 +187,5 @@ pub(crate) struct Bucket<'a> {
 ///
 /// Returns the largest offset of a contradictory row: one that became zero while its result did not.
 pub(crate) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-    dispatch!(sweep(bucket))
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::{Bucket, planes};
-    use crate::filter::ribbon::simd::bytes::avx2::Avx2;
-
-    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-        // SAFETY: this function has the instructions.
-        unsafe { planes::sweep::<Avx2>(bucket) }
-    }
-}
-
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-mod neon {
-    use super::{Bucket, planes};
-    use crate::filter::ribbon::simd::bytes::neon::Neon;
-
-    #[target_feature(enable = "neon")]
-    pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-        // SAFETY: this function has the instructions.
-        unsafe { planes::sweep::<Neon>(bucket) }
-    }
+    dispatch_generic!(planes::sweep, self, portable::sweep, (bucket: Bucket<'_>) -> Option<u8>)
 }

@@ -1,4 +1,5 @@
-//! The form that all vector instruction sets share: four slots at a time, with rows as planes of bytes.
+//! The form that all vector instruction sets share, with rows as planes of bytes; and how those with a byte shuffle
+//! eliminate four slots at a time.
 
 use super::{Bucket, ChosenPivots, MAX_LANES, Pending, PivotBlock, offset_of, portable};
 use crate::filter::ribbon::equation::{BUCKET_SLOTS, WIDTH};
@@ -9,7 +10,7 @@ use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, sums_of_bytes};
 const SLOTS_AT_ONCE: usize = 4;
 
 /// The end of the slots that a bucket's rows and pivots have bits in: none starts beyond the bucket, and each spans 64.
-pub(super) const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
+const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
 
 /// The bits that count in a row that starts this many slots after the block's first, up to four.
 const STARTED: ByteTable = [0b1111, 0b1110, 0b1100, 0b1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -35,47 +36,39 @@ static NEEDS: [ByteTable; 64] = {
     needs
 };
 
-/// # Safety
-///
-/// The CPU must have the instructions of `V`.
-#[inline(always)]
-pub(super) unsafe fn sweep<V: ByteVector>(bucket: Bucket<'_>) -> Option<u8> {
-    if bucket.pending.len > MAX_LANES {
-        return portable::sweep(bucket);
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        match bucket.result_bytes {
-            0 | 1 => sweep_results::<V, 1>(bucket),
-            2 => sweep_results::<V, 2>(bucket),
-            _ => sweep_results::<V, 4>(bucket),
-        }
-    }
+/// How an instruction set sweeps, with rows as planes of bytes.
+pub(super) trait Sweep {
+    /// Vectors of lanes, to make planes of the rows and to read them.
+    type Bytes: ByteVector;
+
+    /// Slots eliminated at once, a divisor of 8.
+    const SLOTS_AT_ONCE: u8;
+
+    /// Lanes are in use up to a multiple of that.
+    const LANES: usize;
+
+    /// Sweeps the block's slots through the first `started` lanes; whether no row has bits left. Rows that start
+    /// further right have no bits in the block yet.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the set.
+    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool;
 }
 
-/// The sweep for results of `R` bytes. `R` is a constant so that the loops over result planes are unrolled.
-#[inline(always)]
-unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Option<u8> {
-    let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
-    let count = pending.len;
-    let mut first = offset_of(pending.equations[..count].first()?) / SLOTS_AT_ONCE as u8 * SLOTS_AT_ONCE as u8;
-    // SAFETY: the caller's promise.
-    unsafe { fill_planes::<V>(pending) };
-    let mut started = 0;
-    let mut is_swept = false;
-    while !is_swept
-        && first < END
-        && let Some(pivots) = echelon.block(first_block + usize::from(first / 64))
-    {
-        while started < count && pending.offsets.0[0][started % MAX_LANES] < first + SLOTS_AT_ONCE as u8 {
-            started += 1;
-        }
-        let mut block = Block { pending, pivots, chosen, first };
+impl<V: ByteVector> Sweep for V {
+    type Bytes = V;
+
+    const SLOTS_AT_ONCE: u8 = SLOTS_AT_ONCE as u8;
+    /// Some numbers of vectors are rounded up.
+    const LANES: usize = 32;
+
+    #[inline(always)]
+    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
         // SAFETY: the caller's promise.
-        let is_spent = unsafe {
-            // Rows that start further right have no bits here yet, so the vectors after `started` are skipped. The
-            // number of vectors is a constant in each arm: the loops over them are unrolled and stay in registers. With
-            // NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
+        unsafe {
+            // The number of vectors is a constant in each arm: the loops over them are unrolled and stay in registers.
+            // With NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
             match started.div_ceil(V::LANES) {
                 0 | 1 => block.sweep::<V, R, 1>(),
                 2 => block.sweep::<V, R, 2>(),
@@ -85,9 +78,49 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
                 _ if V::LANES < 32 => block.sweep::<V, R, 8>(),
                 _ => false,
             }
-        };
+        }
+    }
+}
+
+/// # Safety
+///
+/// The CPU must have the set.
+#[inline(always)]
+pub(super) unsafe fn sweep<S: Sweep>(bucket: Bucket<'_>) -> Option<u8> {
+    if bucket.pending.len > MAX_LANES {
+        return portable::sweep(bucket);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bucket.result_bytes {
+            0 | 1 => sweep_results::<S, 1>(bucket),
+            2 => sweep_results::<S, 2>(bucket),
+            _ => sweep_results::<S, 4>(bucket),
+        }
+    }
+}
+
+/// The sweep for results of `R` bytes. `R` is a constant so that the loops over result planes are unrolled.
+#[inline(always)]
+unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<u8> {
+    let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
+    let count = pending.len;
+    let mut first = offset_of(pending.equations[..count].first()?) / S::SLOTS_AT_ONCE * S::SLOTS_AT_ONCE;
+    // SAFETY: the caller's promise.
+    unsafe { fill_planes::<S>(pending) };
+    let mut started = 0;
+    let mut is_swept = false;
+    while !is_swept
+        && first < END
+        && let Some(pivots) = echelon.block(first_block + usize::from(first / 64))
+    {
+        while started < count && pending.offsets.0[0][started % MAX_LANES] < first + S::SLOTS_AT_ONCE {
+            started += 1;
+        }
+        // SAFETY: the caller's promise.
+        let is_spent = unsafe { S::sweep::<R>(&mut Block { pending, pivots, chosen, first }, started) };
         is_swept = is_spent && started == count;
-        first += SLOTS_AT_ONCE as u8;
+        first += S::SLOTS_AT_ONCE;
     }
     // `END` bounds the loop: without it, a wrong vector operation would make a build loop forever.
     debug_assert!(is_swept, "bits are left behind the last slot: a vector operation is wrong");
@@ -97,19 +130,18 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
         return Some(u8::MAX);
     }
     // SAFETY: the caller's promise.
-    unsafe { last_contradiction::<V>(pending) }
+    unsafe { last_contradiction::<S::Bytes>(pending) }
 }
 
 /// Transposes the pending rows into planes. Unused lanes of the vectors in use become 0.
 #[inline(always)]
-pub(super) unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
+unsafe fn fill_planes<S: Sweep>(pending: &mut Pending) {
     let Pending { equations, len, rows, results, offsets, .. } = pending;
-    // The sweep rounds some numbers of vectors up, to a multiple of 32 lanes.
-    let lanes = len.next_multiple_of(V::LANES.max(32));
+    let lanes = len.next_multiple_of(S::LANES);
     equations[*len..lanes].fill([0; 2]);
     for (chunk, equations) in equations[..lanes].as_chunks::<16>().0.iter().enumerate() {
         // SAFETY: the caller's promise.
-        let [row_bytes, tail_bytes] = unsafe { V::transpose_pairs(equations) };
+        let [row_bytes, tail_bytes] = unsafe { S::Bytes::transpose_pairs(equations) };
         rows.set(chunk * 16, &row_bytes);
         results.set(chunk * 16, &tail_bytes);
         offsets.set(chunk * 16, &tail_bytes[4..]);
@@ -118,7 +150,7 @@ pub(super) unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
 
 /// The largest offset of a row that became zero while its result did not.
 #[inline(always)]
-pub(super) unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
+unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
     let mut at = pending.len.next_multiple_of(V::LANES);
     while at > 0 {
         at -= V::LANES;
@@ -140,13 +172,13 @@ pub(super) unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Opt
     None
 }
 
-/// Four slots, with all that a sweep of them reads and writes.
-struct Block<'a> {
-    pending: &'a mut Pending,
-    pivots: PivotBlock<'a>,
-    chosen: &'a mut ChosenPivots,
+/// The slots that are eliminated at once, with all that a sweep of them reads and writes.
+pub(super) struct Block<'a> {
+    pub(super) pending: &'a mut Pending,
+    pub(super) pivots: PivotBlock<'a>,
+    pub(super) chosen: &'a mut ChosenPivots,
     /// The first slot, counted from the left of the bucket.
-    first: u8,
+    pub(super) first: u8,
 }
 
 /// Which lanes have a bit: lane `i` in bit `i % 64` of word `i / 64`.

@@ -1,0 +1,86 @@
+//! Why a file has another kind of filter than was requested, or none.
+
+use core::fmt;
+
+/// Why a file has another kind of filter than its policy requested, or none.
+///
+/// A block stores its reason, and every tool that reads it shows it. The last four are reasons for no filter at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FallbackReason {
+    /// The filter is of the requested kind.
+    None,
+    /// Fewer keys than the policy's minimum for the requested kind.
+    TooFewKeys,
+    /// The requested kind is not smaller than a blocked Bloom filter of the same rate: by its plan for this number of
+    /// keys, or as built from these keys.
+    NotSmaller,
+    /// More keys than the requested kind, its policy, or the format allows.
+    TooManyKeys,
+    /// Building the requested kind would have exceeded the memory budget, or the system's memory.
+    MemoryBudget,
+    /// No attempt at building the requested kind succeeded.
+    ConstructionFailed,
+    /// The finished filter of the requested kind did not contain one of its keys.
+    SelfCheckFailed,
+    /// No filter: the engine's own hash function or extractor panicked while a key was added, so the filter might lack
+    /// that key.
+    Interrupted,
+    /// No filter: keys that were to be cut by range, or to be in a range filter, did not ascend.
+    KeysOutOfOrder,
+    /// No range filter, or no filter of extracted parts alone: a key extractor gave a part for a prefix that a key with
+    /// the prefix does not have, or a part that is no prefix of its key, or none for the part itself. Also where keys
+    /// were added by their hashes to a filter of extracted parts alone.
+    UnstableExtractor,
+    /// No range filter: the file holds a range tombstone, which a scan must not skip.
+    RangeTombstone,
+}
+
+impl FallbackReason {
+    /// Those that a block can record, by number.
+    const RECORDED: [Self; 7] = [
+        Self::None,
+        Self::TooFewKeys,
+        Self::NotSmaller,
+        Self::TooManyKeys,
+        Self::MemoryBudget,
+        Self::ConstructionFailed,
+        Self::SelfCheckFailed,
+    ];
+
+    /// The number recorded in a trailer; above 6 for a reason for no filter, which none records.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The recorded reason with this number.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::RECORDED.get(usize::from(code)).copied()
+    }
+
+    /// The reason in a few words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "as requested",
+            Self::TooFewKeys => "too few keys",
+            Self::NotSmaller => "not smaller",
+            Self::TooManyKeys => "too many keys",
+            Self::MemoryBudget => "memory budget",
+            Self::ConstructionFailed => "construction failed",
+            Self::SelfCheckFailed => "self-check failed",
+            Self::Interrupted => "interrupted",
+            Self::KeysOutOfOrder => "keys out of order",
+            Self::UnstableExtractor => "unstable key extractor",
+            Self::RangeTombstone => "range tombstone",
+        }
+    }
+}
+
+impl fmt::Display for FallbackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
