@@ -104,7 +104,7 @@ pub(crate) fn run(
 impl TableRead {
     /// A table after a scan of `range`, the first thing that it was read for.
     fn new(table: &Table, path: &Path, range: KeyRange<'_>) -> Self {
-        let may_hold = table.may_hold(range);
+        let may_hold = table.filters().may_contain_range(range);
         let stats = table.stats();
         let skipped_by = if stats.data_block_reads > 0 || may_hold {
             None

@@ -69,7 +69,7 @@ fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
     let _ = builder.estimated_bytes();
     let (bytes, summary) = builder.finish().expect("the sink never fails");
     let tombstones = contents.values().filter(|value| value.is_none()).count();
-    assert_eq!((summary.entries, summary.tombstones), (contents.len() as u64, tombstones as u64));
+    assert_eq!((summary.properties.entries, summary.properties.tombstones), (contents.len() as u64, tombstones as u64));
     assert_eq!(summary.file_bytes, bytes.len() as u64);
     (bytes, contents)
 }
@@ -87,7 +87,7 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
         let wanted = contents.range(key.clone()..).next().map(|(key, _)| key);
         assert_eq!(from.as_deref(), wanted.map(Vec::as_slice), "from {key:?}");
         let holds_prefix = wanted.is_some_and(|wanted| wanted.starts_with(&key));
-        assert!(table.may_contain_prefix(&key) || !holds_prefix, "with the prefix {key:?}");
+        assert!(table.filters().may_contain_prefix(&key) || !holds_prefix, "with the prefix {key:?}");
     }
     let walked = table.iter().map(|entry| entry.expect("it is sound"));
     let walked = walked.map(|entry| (entry.key.to_vec(), entry.value.map(|value| value.to_vec())));

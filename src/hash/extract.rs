@@ -22,7 +22,7 @@ use std::borrow::Cow;
 /// # Prefix scans
 ///
 /// [`TableSnapshot::scan_prefix`] gives all keys with a prefix. It skips tables by
-/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or [`Table::may_contain_prefix`].
+/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or [`FileFilters::may_contain_prefix`].
 /// They compare the prefix with the table's range, and then probe the filter if it can tell: a filter of whole keys
 /// alone cannot, for a prefix is none of them. A filter of extracted parts can, where
 /// [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
@@ -57,7 +57,7 @@ use std::borrow::Cow;
 /// A filter can hold whole keys, and parts by several extractors: [`KeyParts`](crate::KeyParts) says which, and hashes
 /// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
 ///
-/// [`Table::may_contain_prefix`]: crate::sst::Table::may_contain_prefix
+/// [`FileFilters::may_contain_prefix`]: crate::store::FileFilters::may_contain_prefix
 /// [`FilterView::candidates_by_prefix`]: crate::store::FilterView::candidates_by_prefix
 /// [`TableSnapshot::scan_prefix`]: crate::sst::TableSnapshot::scan_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {

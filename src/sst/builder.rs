@@ -33,29 +33,21 @@ pub struct TableSummary {
     pub table_id: [u8; 16],
     /// Bytes of the whole table.
     pub file_bytes: u64,
-    /// Entries, tombstones included.
-    pub entries: u64,
-    /// Tombstones.
-    pub tombstones: u64,
-    /// Data blocks.
-    pub data_blocks: u64,
-    /// Bytes of the data blocks, checksums included.
-    pub data_bytes: u64,
+    /// What the table says of itself: its entries, its data blocks and what is known of its filters.
+    pub properties: TableProperties,
     /// Bytes of the index block, checksum included.
     pub index_bytes: u64,
     /// Bytes of the filter, with its top index if it has partitions; 0 without one.
     pub filter_bytes: u64,
-    /// How the filter was built; `None` without a policy, or when the policy declined.
+    /// How the filter was built; `None` without a policy, or when the policy declined. The table does not name the
+    /// extractors that the report has as unstable, so that no reader probes for their parts; if no other part is left,
+    /// it has no filter.
     pub filter: Option<BuildReport>,
     /// Bytes of the range filter; 0 without one.
     pub range_filter_bytes: u64,
     /// How the range filter was built, or why it was not; `None` without a
     /// [policy](TableOptions::with_range_filter).
     pub range_filter: Option<BuildReport>,
-    /// Names of the extractors that were found to break the promise of
-    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix). The table does not name them, so that no
-    /// reader probes for their parts; if no other part is left, it has no filter.
-    pub unstable_extractors: Vec<String>,
 }
 
 /// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
@@ -76,7 +68,7 @@ pub struct TableSummary {
 /// builder.add(b"apple", b"red")?;
 /// builder.delete(b"banana")?;
 /// let (bytes, summary) = builder.finish()?;
-/// assert_eq!((summary.entries, summary.file_bytes), (2, bytes.len() as u64));
+/// assert_eq!((summary.properties.entries, summary.file_bytes), (2, bytes.len() as u64));
 ///
 /// let table = Table::open_source(Bytes::from(bytes), &ReadOptions::default())?;
 /// assert_eq!(table.get(b"apple")?, Lookup::Found(Bytes::from_static(b"red")));
@@ -88,7 +80,6 @@ pub struct TableBuilder<W> {
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
     pub(super) filters: FileFilterBuilder,
-    first_key_bytes: u64,
     properties: TableProperties,
     /// Of a step, by a panic or an error.
     interruption: Interruption,
@@ -99,8 +90,8 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
-    /// [`TableError::TooManyExtractors`] for more than 63 of those of the filter for lookups.
+    /// [`TableError::Extractors`] when the name of an extractor is not 1 to 255 bytes, or for more than 63 of those of
+    /// the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         check_names(&options.context.key_parts)?;
         options.store.range_extractor().map_or(Ok(()), |extractor| check_name(extractor.name()))?;
@@ -113,7 +104,6 @@ impl<W: Write> TableBuilder<W> {
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
             filters: store.builder(&context),
-            first_key_bytes: 0,
             properties: TableProperties {
                 entries: 0,
                 tombstones: 0,
@@ -167,7 +157,8 @@ impl<W: Write> TableBuilder<W> {
         let trailer = BLOCK_TRAILER_BYTES as u64;
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
         let filters = self.filters.estimated_bytes().saturating_add(FILTER_ALIGNMENT as u64 / 2);
-        let properties = FIXED_BLOCKS_ESTIMATE + self.first_key_bytes + self.data.last_key().len() as u64;
+        // The properties have the first and the last key.
+        let properties = FIXED_BLOCKS_ESTIMATE + 2 * self.data.last_key().len() as u64;
         let others = self.sink.position + open_block + properties + self.index.bytes();
         // Saturating: an engine's own filter builder may claim anything.
         filters.saturating_add(others + FOOTER_BYTES as u64)
@@ -211,14 +202,10 @@ impl<W: Write> TableBuilder<W> {
             path: None,
             table_id: self.sink.table_id,
             file_bytes: self.sink.position,
-            entries: self.properties.entries,
-            tombstones: self.properties.tombstones,
-            data_blocks: self.properties.data_blocks,
-            data_bytes: self.properties.data_bytes,
+            properties: self.properties,
             index_bytes: index.bytes(),
             filter_bytes,
             range_filter_bytes,
-            unstable_extractors: filter.as_ref().map_or_else(Vec::new, |report| report.unstable_extractors.clone()),
             filter,
             range_filter,
         };
@@ -242,9 +229,6 @@ impl<W: Write> TableBuilder<W> {
         }
         self.data.add(key, value);
         self.filters.add_key(key);
-        if self.properties.entries == 0 {
-            self.first_key_bytes = key.len() as u64;
-        }
         self.properties.count(key, value);
         Ok(())
     }
@@ -291,14 +275,18 @@ impl<W: Write> TableBuilder<W> {
 fn check_names(parts: &KeyParts) -> Result<(), TableError> {
     let got = parts.extractors().len();
     if got > MAX_EXTRACTORS {
-        return Err(TableError::TooManyExtractors { max: MAX_EXTRACTORS, got });
+        return Err(TableError::Extractors { expected: "at most 63", got });
     }
     parts.extractors().try_for_each(|extractor| check_name(extractor.name()))
 }
 
 fn check_name(extractor: &str) -> Result<(), TableError> {
     let got = extractor.len();
-    if (1..=255).contains(&got) { Ok(()) } else { Err(TableError::ExtractorName { got }) }
+    if (1..=255).contains(&got) {
+        Ok(())
+    } else {
+        Err(TableError::Extractors { expected: "names of 1 to 255 bytes", got })
+    }
 }
 
 /// The writer, and how many bytes were written to it.

@@ -115,16 +115,11 @@ pub enum TableError {
         /// Bytes needed.
         got: u64,
     },
-    /// An extractor whose name cannot be stored.
-    ExtractorName {
-        /// Bytes of the name; 1 to 255 are expected.
-        got: usize,
-    },
-    /// More extractors than a table can have.
-    TooManyExtractors {
-        /// Most of them.
-        max: usize,
-        /// How many there are.
+    /// More extractors than a table can have, or one whose name cannot be stored.
+    Extractors {
+        /// How many, or names of which length.
+        expected: &'static str,
+        /// The number, or the length.
         got: usize,
     },
     /// An earlier call failed to write, or panicked, so the file is incomplete: drop the writer and begin again.
@@ -254,8 +249,7 @@ impl fmt::Display for TableError {
             Self::BlockTooLarge { block, max, got } => {
                 write!(f, "{block} block too large: expected at most {max} bytes, got {got}; cut the table earlier")
             }
-            Self::ExtractorName { got } => write!(f, "extractor name: expected 1 to 255 bytes, got {got}"),
-            Self::TooManyExtractors { max, got } => write!(f, "key extractors: expected at most {max}, got {got}"),
+            Self::Extractors { expected, got } => write!(f, "key extractors: expected {expected}, got {got}"),
             Self::Poisoned => {
                 f.write_str("an earlier call failed or panicked: expected no more calls; begin the table again")
             }

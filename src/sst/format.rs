@@ -240,9 +240,8 @@ impl BlockHandles {
     /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
         let handle = |name| {
-            let value = block.value_of(name)?;
-            let handle = value.as_deref().and_then(BlockHandle::decode);
-            handle.ok_or_else(|| block.corrupt(format!("a handle of {name}"), shown(&value.unwrap_or_default())))
+            let value = block.value_of(name)?.ok_or_else(|| block.corrupt(name, "none"))?;
+            BlockHandle::decode(&value).ok_or_else(|| block.corrupt(format!("a handle of {name}"), shown(&value)))
         };
         let (properties, index) = (handle("properties")?, handle("index")?);
         let (names, last) = block.check_entries()?;
@@ -369,7 +368,7 @@ mod tests {
     #[test]
     fn a_metaindex_names_index_and_properties_and_nothing_else() {
         for (names, got) in [
-            (&["filter", "index", "properties"][..], "index or properties, got \"filter\""),
+            (&["filter", "index", "properties"][..], "index and properties alone, got 3 names"),
             (&["index"], "properties, got none"),
             (&["properties"], "index, got none"),
         ] {

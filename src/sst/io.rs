@@ -280,7 +280,7 @@ impl FileSystem for LocalFileSystem {
         temporary.prefix(".sstfilter-").suffix(".tmp");
         // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
         // errors keep the system's code.
-        Ok(Box::new(temporary.make_in(directory, |path| File::create_new(path))?))
+        Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
     }
 
     fn may_exist(&self, path: &Path) -> bool {
@@ -319,13 +319,27 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
 /// How often an interrupted rename is retried.
 const MAX_INTERRUPTIONS: u32 = 100;
 
-impl WritableFile for NamedTempFile {
+/// Not the [`Write`] of `NamedTempFile`, whose errors lack the number of the system's error.
+#[derive(Debug)]
+struct LocalFile(NamedTempFile);
+
+impl Write for LocalFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_file_mut().flush()
+    }
+}
+
+impl WritableFile for LocalFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.as_file().sync_all()
+        self.0.as_file().sync_all()
     }
 
     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
-        persist_by(*self, |file| file.persist(path).map(drop))
+        persist_by(self.0, |file| file.persist(path).map(drop))
     }
 }
 

@@ -150,8 +150,9 @@ impl TableOptions {
     /// assert!(summary.range_filter.is_some() && summary.range_filter_bytes > 0);
     ///
     /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
-    /// assert!(table.may_hold(&5_500_u32.to_be_bytes()..&6_500_u32.to_be_bytes()));
-    /// assert!(!table.may_hold(&5_100_u32.to_be_bytes()..&5_900_u32.to_be_bytes()), "no multiple of 1,000");
+    /// let filters = table.filters();
+    /// assert!(filters.may_contain_range(&5_500_u32.to_be_bytes()..&6_500_u32.to_be_bytes()));
+    /// assert!(!filters.may_contain_range(&5_100_u32.to_be_bytes()..&5_900_u32.to_be_bytes()), "no multiple of 1,000");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -200,7 +201,7 @@ impl TableOptions {
     ///
     /// let table = Table::open_source(bytes, &ReadOptions::default().with_key_parts(parts))?;
     /// assert!(!table.may_contain_key(b"t041:user:8"), "no such key");
-    /// assert!(!table.may_contain_prefix(b"t042:"), "no key with this prefix");
+    /// assert!(!table.filters().may_contain_prefix(b"t042:"), "no key with this prefix");
     /// # Ok::<(), sstfilter::sst::TableError>(())
     /// ```
     #[must_use]
@@ -323,10 +324,10 @@ impl ReadOptions {
     ///
     /// let options = ReadOptions::default().with_range_extractor(sensor);
     /// let table = Table::open_source(bytes.clone(), &options)?;
-    /// assert!(!table.may_hold(&key(7, 3_660)..&key(7, 3_720)), "no value in this minute");
+    /// assert!(!table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "no value in this minute");
     ///
     /// let table = Table::open_source(bytes, &ReadOptions::default())?;
-    /// assert!(table.may_hold(&key(7, 3_660)..&key(7, 3_720)), "the filter is not used");
+    /// assert!(table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "the filter is not used");
     /// assert!(table.range_filter_problem().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

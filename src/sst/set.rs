@@ -1,6 +1,5 @@
 //! The tables of a store, which change while they are read.
 
-use core::fmt;
 use core::iter::FusedIterator;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -45,6 +44,7 @@ use crate::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, View
 /// assert_eq!(set.get(b"c")?, Some(Bytes::from_static(b"3")));
 /// # Ok::<(), TableError>(())
 /// ```
+#[derive(Debug)]
 pub struct TableSet {
     current: ArcSwap<TableSnapshot>,
     /// One edit at a time.
@@ -52,7 +52,7 @@ pub struct TableSet {
 }
 
 /// The tables of a store at one time. It never changes, and its tables stay open as long as it is there.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct TableSnapshot {
     view: FilterView<Table>,
 }
@@ -375,17 +375,5 @@ impl BlockSearch<'_> {
         }
         read.push(place.key);
         self.table.search_read(place.position, self.key)
-    }
-}
-
-impl fmt::Debug for TableSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableSet").field("current", &self.current.load()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for TableSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableSnapshot").field("view", &self.view).field("stats", &self.stats()).finish()
     }
 }

@@ -182,39 +182,8 @@ impl Table {
     /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not. Counted like a
     /// probe of a lookup whose outcome is not known.
     ///
-    /// For all keys that begin with some bytes, see [`may_contain_prefix`](Self::may_contain_prefix).
-    #[must_use]
-    pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        !self.filters.probe(key).is_absent()
-    }
-
-    /// Whether the table may hold a key that begins with `prefix`, by its range and its filters alone: `false` only
-    /// if it holds none. Every key begins with the empty prefix.
-    ///
-    /// The filter is probed only if it holds parts of keys, and
-    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) has one part for all keys with the prefix.
-    /// An extractor that gives a wrong one loses keys. The range filter, if there is one, is probed for the range of
-    /// these keys.
-    ///
-    /// ```
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
-    ///
-    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
-    /// builder.add(b"t042:user:7", b"value")?;
-    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
-    ///
-    /// assert!(table.may_contain_prefix(b"t042:"), "a key begins with it");
-    /// assert!(!table.may_contain_key(b"t042:"), "none is equal to it");
-    /// assert!(!table.may_contain_prefix(b"t043:"), "out of range");
-    /// # Ok::<(), sstfilter::sst::TableError>(())
-    /// ```
-    #[must_use]
-    pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
-        self.filters.may_contain_prefix(prefix)
-    }
-
-    /// Whether the table may hold a key in `range`, by its smallest and largest key and its range filter alone: `false`
-    /// only if it holds none.
+    /// For all keys that begin with some bytes, or in a range, see [`FileFilters::may_contain_prefix`] and
+    /// [`FileFilters::may_contain_range`].
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -228,14 +197,16 @@ impl Table {
     /// }
     /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
     ///
-    /// assert!(table.may_hold(&b"banana"[..]..&b"date"[..]));
-    /// assert!(!table.may_hold(&b"quince"[..]..), "above the largest key");
-    /// assert!(!table.may_hold(&b"fig"[..]..&b"grape"[..]), "by the filter");
+    /// assert!(table.filters().may_contain_prefix(b"che"), "a key begins with it");
+    /// assert!(!table.may_contain_key(b"che"), "none is equal to it");
+    /// assert!(table.filters().may_contain_range(&b"banana"[..]..&b"date"[..]));
+    /// assert!(!table.filters().may_contain_range(&b"quince"[..]..), "above the largest key");
+    /// assert!(!table.filters().may_contain_range(&b"fig"[..]..&b"grape"[..]), "by the filter");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        self.filters.may_contain_range(range)
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        !self.filters.probe(key).is_absent()
     }
 
     /// Searches index and data for a key in range.

@@ -41,10 +41,11 @@ pub struct VerifyReport {
 }
 
 /// What came of probing a filter for every key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterVerdict {
     /// There is none.
+    #[default]
     None,
     /// It contains every key that it was probed for.
     ContainsAll {
@@ -146,8 +147,8 @@ impl Table {
             damage.push(TableError::corrupt(at, expected, counts(&parts.properties)));
         }
         let mut verdicts = filters.into_iter().map(|verified| verified.verdicts);
-        let [filter, range_filter] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
-        let [sidecar, _] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
+        let [filter, range_filter] = verdicts.next().unwrap_or_default();
+        let [sidecar, _] = verdicts.next().unwrap_or_default();
         let report = VerifyReport {
             entries: counted.entries,
             tombstones: counted.tombstones,
@@ -187,11 +188,14 @@ impl Table {
     /// The bytes between data, filters and properties are zeros, and no more than they must be.
     fn check_padding(&self, parts: &TableParts) -> Result<(), TableError> {
         for (part, range) in self.layout().into_iter().filter(|(part, _)| *part == TablePart::Padding) {
-            let bytes = range.end - range.start;
-            if bytes >= LINE_BYTES as u64 {
-                return Err(TableError::corrupt(self.file.location(part, range.start), "less than 64 bytes", bytes));
+            let (at, bytes) = (self.file.location(part, range.start), range.end - range.start);
+            let mut zeros = [0; LINE_BYTES - 1];
+            let zeros = usize::try_from(bytes).ok().and_then(|bytes| zeros.get_mut(..bytes));
+            let zeros = zeros.ok_or_else(|| TableError::corrupt(at.clone(), "less than 64 bytes", bytes))?;
+            self.file.read_into(zeros, range.start)?;
+            if zeros.iter().any(|&byte| byte != 0) {
+                return Err(TableError::corrupt(at, "zeros", format!("{zeros:?}")));
             }
-            check_zeros(&self.file, part, range)?;
         }
         let last = parts.properties.filters.sections().last();
         let expected = last.map(|last| parts.filters_at().saturating_add(last.offset + last.bytes));
@@ -204,20 +208,6 @@ impl Table {
             _ => Ok(()),
         }
     }
-}
-
-fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(), TableError> {
-    let mut zeros = [0; LINE_BYTES];
-    let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-    let zeros = zeros.get_mut(..length).unwrap_or_default();
-    if zeros.is_empty() {
-        return Ok(());
-    }
-    file.read_into(zeros, range.start)?;
-    if zeros.iter().any(|&byte| byte != 0) {
-        return Err(TableError::corrupt(file.location(part, range.start), "zeros", format!("{zeros:?}")));
-    }
-    Ok(())
 }
 
 /// Reads filter bytes, and keeps why that failed.
@@ -254,8 +244,7 @@ impl Verified {
     }
 
     fn new(table: &Table, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
-        let none = [FilterVerdict::None, FilterVerdict::None];
-        let mut verified = Self { filters: None, at: [None, None], verdicts: none };
+        let mut verified = Self { filters: None, at: [None, None], verdicts: Default::default() };
         let source = Arc::new(CheckedBytes { bytes, failures: Mutex::default() });
         let bytes = &source.bytes;
         let found = table.store.verify(&bytes.metadata, &*source);

@@ -382,7 +382,10 @@ fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix(
         for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
             let options = options.with_key_parts(parts(5));
             let table = Table::open_source(Bytes::copy_from_slice(&lying), &options).unwrap();
-            assert!((0..ENTRIES).all(|number| table.may_contain_prefix(&key("a", number * 2)[..5])), "{table:?}");
+            assert!(
+                (0..ENTRIES).all(|number| table.filters().may_contain_prefix(&key("a", number * 2)[..5])),
+                "{table:?}"
+            );
             assert!(matches!(table.filter_problem(), Some(TableError::Filter { .. })), "{:?}", table.filter_problem());
             assert!(reads_are_right_or_errors(&table, "a", "other parts"));
         }

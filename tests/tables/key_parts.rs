@@ -81,12 +81,13 @@ fn one_filter_tells_of_keys_and_of_prefixes() {
     let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
     let filter = table.filters().block().unwrap();
     assert_eq!(filter.info().keys, 1_200, "1,000 keys and 200 tenants");
-    assert!(model.keys().all(|key| table.may_contain_key(key) && table.may_contain_prefix(&key[..6])));
-    let absent = (0..200).filter(|tenant| table.may_contain_prefix(format!("t{:04}:", tenant * 2 + 1).as_bytes()));
+    assert!(model.keys().all(|key| table.may_contain_key(key) && table.filters().may_contain_prefix(&key[..6])));
+    let absent =
+        (0..200).filter(|tenant| table.filters().may_contain_prefix(format!("t{:04}:", tenant * 2 + 1).as_bytes()));
     assert!(absent.count() < 5, "prefixes of no key");
     let absent = (5..205).filter(|user| table.may_contain_key(format!("t0010:user:{user:03}").as_bytes()));
     assert!(absent.count() < 5, "keys that are not there, with prefixes that are");
-    assert!(table.may_contain_prefix(b"t00"), "no part follows from it");
+    assert!(table.filters().may_contain_prefix(b"t00"), "no part follows from it");
     assert_eq!(table.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 1_000 });
 }
 
@@ -156,7 +157,7 @@ fn more_extractors_than_a_table_can_name_are_refused_before_anything_is_written(
             .fold(KeyParts::whole_keys(), |parts, length| parts.with_extractor(Arc::new(FixedPrefix::new(length))))
     };
     let built = |count| TableBuilder::new(Vec::new(), &TableOptions::default().with_key_parts(parts(count)));
-    assert!(matches!(built(64), Err(TableError::TooManyExtractors { max: 63, got: 64 })));
+    assert!(matches!(built(64), Err(TableError::Extractors { expected: "at most 63", got: 64 })));
     let mut builder = built(63).unwrap();
     builder.add(&[b'x'; 70], b"").unwrap();
     let bytes = Bytes::from(builder.finish().unwrap().0);
@@ -197,19 +198,23 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     let keys = || (0..100).map(|number| format!("tenant-{:03}:{number:03}", number / 7));
     let alone = KeyParts::extracted(Arc::new(LastBytes(4)));
     let (summary, table) = written_with(&alone, keys());
-    assert_eq!(summary.unstable_extractors, ["last bytes"]);
+    assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
     let report = summary.filter.unwrap();
     assert_eq!((report.used, report.reason), (None, FallbackReason::UnstableExtractor));
     assert!(table.filters().block().is_none(), "no part of it can be trusted");
-    assert!(keys().all(|key| table.may_contain_prefix(&key.as_bytes()[..8])));
+    assert!(keys().all(|key| table.filters().may_contain_prefix(&key.as_bytes()[..8])));
     assert_eq!(table.filters().metadata().key_parts(), "none");
 
     let others = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let (summary, table) = written_with(&others.with_extractor(Arc::new(LastBytes(4))), keys());
-    assert_eq!(summary.unstable_extractors, ["last bytes"]);
+    assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
     assert!(table.filter_problem().is_none(), "whole keys and tenants are left");
-    assert!(keys().all(|key| table.may_contain_prefix(&key.as_bytes()[..8]) && table.may_contain_key(key.as_bytes())));
-    assert!(!table.may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
+    assert!(
+        keys().all(
+            |key| table.filters().may_contain_prefix(&key.as_bytes()[..8]) && table.may_contain_key(key.as_bytes())
+        )
+    );
+    assert!(!table.filters().may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
     let set = TableSet::new(vec![table]);
     assert_eq!(set.snapshot().scan_prefix(b"tenant-00").count(), 70);
 }
@@ -233,8 +238,8 @@ fn an_extractor_that_breaks_its_promise_for_few_keys_is_found_out_by_those_keys(
     let keys =
         |letters: &'static str| letters.chars().flat_map(|at| (0..200).map(move |number| format!("{at}{number:05}")));
     let parts = KeyParts::extracted(Arc::new(OrAll));
-    assert_eq!(written_with(&parts, keys("abc")).0.unstable_extractors, [""; 0]);
-    assert_eq!(written_with(&parts, keys("abcx")).0.unstable_extractors, ["two or all"]);
+    assert_eq!(written_with(&parts, keys("abc")).0.filter.unwrap().unstable_extractors, [""; 0]);
+    assert_eq!(written_with(&parts, keys("abcx")).0.filter.unwrap().unstable_extractors, ["two or all"]);
 }
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
@@ -288,7 +293,7 @@ proptest! {
             prop_assert_eq!(crate::matches_of(&set, key), alone.clone());
             prop_assert!((0..models.len()).all(|at| !models[at].contains_key(key) || alone.contains(&at)));
             let with_prefix = crate::prefix_matches_of(&set, key);
-            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].may_contain_prefix(key)).collect();
+            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].filters().may_contain_prefix(key)).collect();
             prop_assert_eq!(&with_prefix, &alone);
             let holds = |at: &usize| models[*at].keys().any(|other| other.starts_with(key));
             prop_assert!((0..models.len()).filter(holds).all(|at| with_prefix.contains(&at)));

@@ -125,9 +125,12 @@ fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
             let own: Vec<_> = entries.keys().filter(|key| range.contains(key)).collect();
             let found: Vec<_> = table.range(range).map(|entry| entry.unwrap().key.to_vec()).collect();
             assert!(found.iter().eq(own.iter().copied()), "{range:?}");
-            assert!(own.is_empty() || table.may_hold(range) && matches.contains(&position), "{range:?}");
+            assert!(
+                own.is_empty() || table.filters().may_contain_range(range) && matches.contains(&position),
+                "{range:?}"
+            );
             // A scan knows the filter's lower bound of the next key as well.
-            assert!(table.may_hold(range) || !matches.contains(&position), "{range:?}");
+            assert!(table.filters().may_contain_range(range) || !matches.contains(&position), "{range:?}");
         }
     }
     for prefix in ends {
@@ -136,7 +139,7 @@ fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
         assert!(found.iter().map(|(key, value)| (key, value)).eq(of_prefix.iter().copied()), "{prefix:?}");
         for (table, entries) in set.tables(0).zip(held) {
             let has_it = entries.keys().any(|key| key.starts_with(prefix));
-            assert!(table.may_contain_prefix(prefix) || !has_it, "{prefix:?}");
+            assert!(table.filters().may_contain_prefix(prefix) || !has_it, "{prefix:?}");
         }
     }
 }
@@ -222,10 +225,10 @@ fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
     let count = |table: &Table, holds: fn(&Table, u32) -> bool| (0..99).filter(|&group| holds(table, group)).count();
     // Of keys, and half way between two of them.
     let queries: [fn(&Table, u32) -> bool; 4] = [
-        |table, group| table.may_hold(&key(group << 8, 90)..&key(group << 8, 110)),
-        |table, group| table.may_contain_prefix(&key(group << 8, 0)[..4]),
-        |table, group| table.may_hold(&key(group << 8 | 128, 90)..&key(group << 8 | 128, 110)),
-        |table, group| table.may_contain_prefix(&key(group << 8 | 128, 0)[..4]),
+        |table, group| table.filters().may_contain_range(&key(group << 8, 90)..&key(group << 8, 110)),
+        |table, group| table.filters().may_contain_prefix(&key(group << 8, 0)[..4]),
+        |table, group| table.filters().may_contain_range(&key(group << 8 | 128, 90)..&key(group << 8 | 128, 110)),
+        |table, group| table.filters().may_contain_prefix(&key(group << 8 | 128, 0)[..4]),
     ];
     let table = open(&held, None);
     assert_eq!(queries.map(|query| count(&table, query)), [99; 4], "without a range filter");
@@ -432,7 +435,7 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     for (number, (bytes, options)) in wrong.into_iter().enumerate() {
         let table = Table::open_source(bytes.clone(), &options).unwrap();
         assert!(table.range_filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{number}");
-        assert!(table.may_hold(&key(1, 100_001)..&key(1, 100_002)));
+        assert!(table.filters().may_contain_range(&key(1, 100_001)..&key(1, 100_002)));
         assert_eq!(table.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
         assert_eq!(table.stats().filters.ranges.unusable, 2);
         assert_eq!(table.range(..).count(), held.len());
@@ -520,7 +523,7 @@ fn a_table_without_the_range_filter_it_was_to_have_says_why() {
 fn a_table_of_no_entries_has_no_key_in_any_range() {
     for policy in [Some(ordered()), Some(bounded()), None] {
         let table = open(&Entries::new(), policy);
-        assert!(!table.may_hold(..) && table.range(..).next().is_none());
+        assert!(!table.filters().may_contain_range(..) && table.range(..).next().is_none());
         table.verify().unwrap();
         assert_eq!(TableSet::new(vec![table]).snapshot().range(..).count(), 0);
     }

@@ -28,7 +28,7 @@ fn write(model: &Model, options: &TableOptions) -> Bytes {
         }
     }
     let (bytes, summary) = builder.finish().unwrap();
-    assert_eq!((summary.entries, summary.file_bytes), (model.len() as u64, bytes.len() as u64));
+    assert_eq!((summary.properties.entries, summary.file_bytes), (model.len() as u64, bytes.len() as u64));
     bytes.into()
 }
 

@@ -380,7 +380,7 @@ fn a_sidecar_of_other_parts_of_keys_is_not_used() {
     let table = open(&files, prefixes());
     assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "one of prefixes, which the table's own is not");
     assert_no_key_is_lost(&table, 500, "prefixes");
-    assert!(table.may_contain_prefix(b"user:0003"));
+    assert!(table.filters().may_contain_prefix(b"user:0003"));
 
     let others = open(&files, ReadOptions::default().with_extractor(Arc::new(FixedPrefix::new(9))));
     assert!(!others.uses_sidecar() && others.filter_problem().is_some());
@@ -591,7 +591,10 @@ fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefi
         for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
             let table = open(&files, options.with_key_parts(parts.clone()));
             for key in (0..3_000).step_by(50) {
-                assert!(table.may_contain_prefix(&name(key)[..9]), "{cut:?}: the prefix of key {key} is lost");
+                assert!(
+                    table.filters().may_contain_prefix(&name(key)[..9]),
+                    "{cut:?}: the prefix of key {key} is lost"
+                );
             }
             assert!(table.sidecar_problem().is_some() || table.filter_problem().is_some(), "{cut:?}");
             assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
@@ -609,7 +612,7 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
     let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
     assert!(table.uses_sidecar() && table.filters().range_filter().is_some());
     assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
-    assert!(!table.may_hold(&b"user:0000001"[..]..&b"user:0000002"[..]));
+    assert!(!table.filters().may_contain_range(&b"user:0000001"[..]..&b"user:0000002"[..]));
     table.verify().unwrap();
     let from = name(20);
     for bit in 0..sidecar.len() * 8 {

@@ -101,7 +101,7 @@ fn order_is_kept_across_data_blocks() {
         assert!(matches!(builder.add(&[key], &[0; 100]), Err(TableError::KeyOrder { .. })));
     }
     assert_eq!(builder.entries(), 100);
-    assert_eq!(builder.finish().unwrap().1.data_blocks, 100);
+    assert_eq!(builder.finish().unwrap().1.properties.data_blocks, 100);
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl TableLine {
         let name = summary.path.as_deref().and_then(Path::file_name);
         Self {
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
-            keys: summary.entries,
+            keys: summary.properties.entries,
             bytes: summary.file_bytes,
             filter: Choice::of(filter),
             filter_bytes: filter.map_or(0, |report| report.block_bytes),

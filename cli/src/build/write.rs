@@ -92,7 +92,7 @@ impl<'a> Writer<'a> {
             }
         }
         let summary = writer.finish().with_context(context)?;
-        let entries = summary.entries;
+        let entries = summary.properties.entries;
         self.written.push(summary);
         Ok(entries)
     }

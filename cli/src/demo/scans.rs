@@ -254,7 +254,7 @@ fn entries(
     }
     let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
     let mut entries = Vec::new();
-    let may_hold = |table: &&Arc<Table>| table.may_contain_prefix(&first[..shared]);
+    let may_hold = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
     for entry in set.tables(0).filter(may_hold).flat_map(|table| table.range(range)) {
         let entry = entry?;
         // Every name is in one file.

@@ -101,7 +101,7 @@ impl FileAnswer {
             (None, Some(filter)) => Self::of_filter("table", Ok(&filter), ends),
             (None, None) => Self::without_filter("table"),
         };
-        let may_hold = found.may_hold && table.may_hold(ends.range());
+        let may_hold = found.may_hold && table.filters().may_contain_range(ends.range());
         found.within(may_hold)
     }
 

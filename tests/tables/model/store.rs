@@ -293,7 +293,7 @@ impl Store {
             for (file, table) in self.files.iter().zip(self.tables()).rev() {
                 let with_prefix = file.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
                 let mut with_prefix = with_prefix.map(|(key, value)| (key.clone(), value.clone())).peekable();
-                let may_contain = table.may_contain_prefix(&prefix);
+                let may_contain = table.filters().may_contain_prefix(&prefix);
                 assert!(may_contain || with_prefix.peek().is_none(), "{}", prefix.escape_ascii());
                 self.counts.add("tables skipped for a prefix", u64::from(!may_contain));
                 stored.extend(with_prefix);

@@ -127,8 +127,8 @@ impl File {
             }
         };
         count(&summary, counts);
-        assert_eq!(summary.entries, entries.len() as u64);
-        assert_eq!(summary.tombstones, entries.values().filter(|value| value.is_none()).count() as u64);
+        assert_eq!(summary.properties.entries, entries.len() as u64);
+        assert_eq!(summary.properties.tombstones, entries.values().filter(|value| value.is_none()).count() as u64);
         Self { place, entries, probing }
     }
 
