@@ -9,7 +9,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
+use super::metadata::{FilterMetadata, FilterPart, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
