@@ -324,7 +324,7 @@ impl fmt::Display for PartitionFields {
         let share = percent(self.top_index_share);
         field("top index", format!("{} bytes, {share} of the filter", grouped(self.top_index_bytes)))?;
         let (smallest, largest) = (self.smallest_partition_bytes, self.largest_partition_bytes);
-        field("partition bytes", format!("{} to {}", grouped(smallest.into()), grouped(largest.into())))?;
+        field("partition bytes", format!("{} to {}", grouped(smallest), grouped(largest)))?;
         field("bits per key", format!("{:.3}", self.bits_per_key))?;
         field("expected rate", percent(self.expected_fpr))?;
         field("hash", self.hash.clone())?;

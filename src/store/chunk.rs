@@ -281,7 +281,7 @@ mod tests {
         // Whether the bounds themselves decide, and of which files.
         let holding = |bounds: &HeadsOfBounds, head: u64| {
             let mut is_open = false;
-            let files = bounds.holding(&head.to_be_bytes(), &mut None, |files| {
+            let files = bounds.holding(&head.swap_bytes().to_le_bytes(), &mut None, |files| {
                 is_open = true;
                 files
             });

@@ -316,7 +316,7 @@ mod tests {
                 let mut search = Search::default();
                 for number in 0..shape.places() {
                     let key = shape.candidates(KeyHash::mix(round << 32 | number));
-                    let is_full = |bucket| table.mark(bucket, 0) as usize >= size_of::<u128>() * 8;
+                    let is_full = |bucket| table.mark(bucket, 0) as usize >= u128::BITS as usize;
                     let is_searched = is_full(key.first) && is_full(key.second);
                     if let Some(expected) = is_searched.then(|| find_with_repeats(&table, &key)).flatten() {
                         assert_eq!(found_path(&table, &key, &mut search), Some(expected));
