@@ -46,7 +46,7 @@ use crate::ids::FileId;
 /// let (context, options) = (BuildContext::new(&hasher).with_file_id(id), PartitionOptions::default());
 /// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
 /// (0..100_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
-/// let file = builder.finish().seal().expect("a filter");
+/// let file = builder.finish().block.expect("a filter");
 ///
 /// // When the file is opened: the end, then the top index. These bytes stay in memory.
 /// let end = file.len() - PartitionIndex::MAX_END_BYTES.min(file.len());
