@@ -72,9 +72,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
     let mut builder = PartitionedBuilder::new(policy.shared(), &context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    let built = builder.finish_with_aux(|number, _, _| {
-        vec![aux; if number < aux.into() { aux.into() } else { 0 }]
-    });
+    let built = builder.finish_with_aux(|number, _, _| vec![aux; if number < aux.into() { aux.into() } else { 0 }]);
     let bytes = built.report.block_bytes;
     let Some(mut container) = built.block.map(|container| container.to_vec()) else { return Ok(()) };
     assert_eq!(container.len() as u64, bytes);

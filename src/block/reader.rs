@@ -168,7 +168,7 @@ impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D
             Ok(block) if !block.held_parts().has_whole_keys() => (Err(PART_NOT_HELD.clone()), Some(Box::new(block))),
             block => (block, None),
         };
-        Self { block, of_parts, counters: FilterCounters::new() }
+        Self { block, of_parts, counters: FilterCounters::default() }
     }
 }
 

@@ -22,10 +22,10 @@ use std::borrow::Cow;
 /// # Prefix scans
 ///
 /// [`TableSnapshot::scan_prefix`] gives all keys with a prefix. It skips tables by
-/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or [`FileFilters::may_contain_prefix`].
-/// They compare the prefix with the table's range, and then probe the filter if it can tell: a filter of whole keys
-/// alone cannot, for a prefix is none of them. A filter of extracted parts can, where
-/// [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or
+/// [`FileFilters::may_contain_prefix`]. They compare the prefix with the table's range, and then probe the filter if
+/// it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted parts can,
+/// where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -36,7 +36,7 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
     }
 
     fn new(filter: Result<RangeFilter<D>, BlockError>) -> Self {
-        Self { filter, counters: FilterCounters::new() }
+        Self { filter, counters: FilterCounters::default() }
     }
 
     /// Probes for a range, and counts the answer.

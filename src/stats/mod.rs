@@ -10,7 +10,7 @@ pub(crate) use striped::{StripedCounters, ThreadCounters};
 
 /// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
 /// that count for one filter write no common cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FilterCounters {
     counts: CounterSlot,
     /// Of the set that the filter is in. Boxed, because many filters are in none.
@@ -42,10 +42,6 @@ pub(crate) struct CountedBySet {
 }
 
 impl FilterCounters {
-    pub(crate) fn new() -> Self {
-        Self { counts: CounterSlot::new(), in_set: None }
-    }
-
     #[inline]
     pub(crate) fn add_answer(&self, maybe: bool) {
         self.add(if maybe { Count::Positives } else { Count::Negatives }, 1);
@@ -319,7 +315,7 @@ mod tests {
 
     #[test]
     fn counters_add_up() {
-        let counters = FilterCounters::new();
+        let counters = FilterCounters::default();
         counters.add_answers(10, 3);
         counters.add_unusable(2);
         counters.add_outcome(true);

@@ -120,8 +120,8 @@ impl PlannedLevel {
 ///
 /// Small levels get more bits per key than large ones. Where memory is short, the largest levels get no filters; where
 /// there is more than the kind can use, some is left over. As a policy, a plan gives each file the filter of its level
-/// ([`BuildContext::level`]). Files of a level that it does not know, or for which it has no keys, and files whose level
-/// is not known, get what its memory would give all levels at equal bits per key
+/// ([`BuildContext::level`]). Files of a level that it does not know, or for which it has no keys, and files whose
+/// level is not known, get what its memory would give all levels at equal bits per key
 /// ([`with_equal_bits`](Self::with_equal_bits)), unless [`with_other_levels`](Self::with_other_levels) sets something
 /// else. Files of levels that it leaves without filters get none.
 ///

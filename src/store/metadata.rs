@@ -336,12 +336,12 @@ impl FilterMetadata {
         let (keys_added, hash_check) = (header.get_u64_le(), header.get_u32_le());
         let mut rest =
             Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
-                refused("header bytes of a description of filters", "44 or more, and not beyond its end", header_bytes)
+                refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
             })?);
         let sections = (0..sections).map(|_| rest.section()).collect::<Result<Vec<_>, _>>()?;
         if usize::from(extractors) > MAX_EXTRACTORS || ranges > 1 {
             let what = "extractors in a description of filters";
-            return Err(refused(what, "at most 63, and at most one for ranges", extractors.max(ranges)));
+            return Err(refused(what, "at most 63, and at most one for ranges", &extractors.max(ranges)));
         }
         let extractors = (0..extractors).map(|_| rest.extractor()).collect::<Result<_, _>>()?;
         let range_extractor = if ranges == 1 { Some(rest.extractor()?) } else { None };
@@ -353,7 +353,7 @@ impl FilterMetadata {
         let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { rest.bounds()? } else { KeyBounds::Empty };
         let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
         if !rest.0.is_empty() {
-            return Err(refused("bytes behind a description of filters", "0", rest.0.len()));
+            return Err(refused("bytes behind a description of filters", "0", &rest.0.len()));
         }
         Ok(Self {
             file,
@@ -395,6 +395,7 @@ impl FilterMetadata {
     }
 
     /// Names of the extractors whose parts of keys the point filter holds.
+    #[must_use]
     pub fn extractors(&self) -> impl ExactSizeIterator<Item = &str> {
         self.extractors.iter().map(|(name, _)| &**name)
     }
@@ -452,14 +453,14 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
 fn check_start(covered: &[u8]) -> Result<(), FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
-            Err(refused("magic bytes of a description of filters", "SFMD", magic.escape_ascii()))
+            Err(refused("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
         }
         Some(_) if covered.len() >= usize::from(HEADER_BYTES) => Ok(()),
         _ => Err(too_short(covered)),
     }
 }
 
-pub(super) fn refused(what: &'static str, expected: &'static str, got: impl ToString) -> FilterProblem {
+pub(super) fn refused(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
     FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
@@ -470,7 +471,7 @@ impl<'a> Rest<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], FilterProblem> {
         let taken = self.0.split_at_checked(bytes);
         let (taken, rest) =
-            taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", bytes))?;
+            taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", &bytes))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -484,7 +485,7 @@ impl<'a> Rest<'a> {
         let Some(part) = FilterPart::ALL.into_iter().find(|known| known.code() == part) else { return Ok(None) };
         let is_inside = offset.checked_add(length).is_some() && u64::from(index_bytes) <= length;
         if !is_inside {
-            return Err(refused("length of a section of filters", "one that ends below 2^64, with its index", length));
+            return Err(refused("length of a section of filters", "one that ends below 2^64, with its index", &length));
         }
         Ok(Some(FilterSection { part, kind, offset, bytes: length, index_bytes, checksum }))
     }
@@ -494,7 +495,7 @@ impl<'a> Rest<'a> {
         let length = self.take(1)?.get_u8();
         let name = core::str::from_utf8(self.take(length.into())?);
         let what = "name of an extractor in a description of filters";
-        let name = name.map_err(|_| refused(what, "text in UTF-8", length))?;
+        let name = name.map_err(|_| refused(what, "text in UTF-8", &length))?;
         Ok((name.to_owned(), self.take(4)?.get_u32_le()))
     }
 
@@ -508,7 +509,7 @@ impl<'a> Rest<'a> {
         let (smallest, largest) = (self.key()?, self.key()?);
         if smallest > largest {
             let what = "bytes of the second of two keys in a description of filters";
-            return Err(refused(what, "a key not below the first", largest.len()));
+            return Err(refused(what, "a key not below the first", &largest.len()));
         }
         Ok(KeyBounds::Keys([smallest.into(), largest.into()]))
     }

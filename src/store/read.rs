@@ -160,8 +160,8 @@ impl FileState {
         Ok(())
     }
 
-    /// A filter in one block must hold keys that the file has, or it was built wrong; and be the one of the description:
-    /// a block of the same file from another time is sound by itself.
+    /// A filter in one block must hold keys that the file has, or it was built wrong; and be the one of the
+    /// description: a block of the same file from another time is sound by itself.
     fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
         if let (Some(partition), Some(index)) = (number.checked_sub(POINTS), self.partitions()) {
             return Ok(HeldFilter::Points(index.open(partition, bytes)?));

@@ -81,7 +81,7 @@ impl Trailer {
         let fields = Fields::of(trailer);
         let magic = fields.array::<52, 8>();
         if magic != MAGIC {
-            return Err(refused("magic bytes of a sidecar", "SSTFLTSC", magic.escape_ascii()));
+            return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));
         }
         let (expected, got) = (fields.u32::<60>(), checksum(&fields.array::<0, 60>()));
         if expected != got {
@@ -92,7 +92,7 @@ impl Trailer {
             return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
         }
         if metadata_bytes > MAX_METADATA_BYTES {
-            return Err(refused("bytes of the description in a sidecar", "at most 2^28", metadata_bytes));
+            return Err(refused("bytes of the description in a sidecar", "at most 2^28", &metadata_bytes));
         }
         let table = TableIdentity::new(fields.array::<8, 16>(), fields.u64::<24>(), fields.u32::<32>());
         let tail_bytes = u64::from(metadata_bytes) + TRAILER_BYTES as u64;

@@ -9,7 +9,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
+use super::metadata::{FilterMetadata, FilterPart, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
@@ -112,14 +112,13 @@ impl FileState {
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
-        let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
-            checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
-        };
-        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
-        state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
-        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        let usable =
+            |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
+        state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points(shared)));
+        state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
+        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map_or(0, |section| section.bytes));
         // One that cannot be used counts that.
-        units.range_counters = ranges.map(|_| Box::new(FilterCounters::new()));
+        units.range_counters = ranges.map(|_| Box::new(FilterCounters::default()));
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
@@ -160,7 +159,7 @@ impl FileState {
         let ranges = reader.range_extractor.as_ref();
         let of_points =
             metadata.extractors.iter().flat_map(|named| reader.parts.extractors().map(move |own| (own, named)));
-        let of_ranges = metadata.range_extractor.iter().flat_map(|named| ranges.map(|own| (own, named)));
+        let of_ranges = metadata.range_extractor.iter().filter_map(|named| ranges.map(|own| (own, named)));
         let has_changed = |(own, (name, check)): (&Arc<dyn KeyExtractor>, &(String, u32))| {
             own.name() == name && check_of_extractor(&**own, &known) != *check
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Bytes are counted from before they are allocated until they are freed: a [`Charge`] stays with its block, so a block
 /// that a reader is still probing counts although its file has let go of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Account {
     limit: AtomicU64,
     /// Bytes within the limit.
@@ -16,7 +16,7 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit: limit.into(), within: 0.into(), beyond: 0.into() })
+        Arc::new(Self { limit: limit.into(), ..Self::default() })
     }
 
     pub(super) fn limit(&self) -> u64 {

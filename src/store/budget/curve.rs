@@ -124,11 +124,13 @@ pub(super) struct Curves {
     latest: CurveNumber,
 }
 
-impl Curves {
-    pub(super) fn new() -> Self {
+impl Default for Curves {
+    fn default() -> Self {
         Self { numbers: BTreeMap::new(), assumed: Curve::assumed(), known: Vec::new(), latest: 0 }
     }
+}
 
+impl Curves {
     /// The number of a filter's curve.
     pub(super) fn number(&mut self, curve: Curve) -> CurveNumber {
         let number = match self.numbers.get(&curve) {
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn equal_curves_share_a_number_and_unknown_ones_are_like_the_latest_that_shrinks() {
-        let mut curves = Curves::new();
+        let mut curves = Curves::default();
         let curve = |fpr: f64| Curve::new(core::iter::empty(), (1_000, fpr), false);
         assert_eq!([curves.number(curve(0.01)), curves.number(curve(0.5)), curves.number(curve(0.01))], [1, 2, 1]);
         assert_eq!(curves.get(0), &Curve::assumed(), "none of them can shrink");

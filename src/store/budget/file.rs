@@ -16,9 +16,10 @@ pub(in crate::store) const RANGES: u32 = 0;
 pub(in crate::store) const POINTS: u32 = RANGES + 1;
 
 /// The units of a file that can come into memory and leave it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::store) struct File {
-    ranges: Option<Unit>,
+    /// Of 0 bytes without a range filter.
+    ranges: Unit,
     /// Known once the top index of a partitioned filter was read.
     points: OnceLock<Box<[Unit]>>,
     /// Why no unit of the point filter can be loaded: its top index was not sound when it was last read.
@@ -30,23 +31,10 @@ pub(in crate::store) struct File {
     pub(in crate::store) range_counters: Option<Box<FilterCounters>>,
 }
 
-impl Default for File {
-    fn default() -> Self {
-        Self::new(None)
-    }
-}
-
 impl File {
-    /// A file with a range filter of these bytes, if any.
-    pub(in crate::store) fn new(range_bytes: Option<u64>) -> Self {
-        Self {
-            ranges: range_bytes.map(Unit::new),
-            points: OnceLock::new(),
-            failure: ArcSwapOption::empty(),
-            is_preparing: 0.into(),
-            counters: FilterCounters::new(),
-            range_counters: None,
-        }
+    /// A file with a range filter of these bytes; of 0 bytes for none.
+    pub(in crate::store) fn new(range_bytes: u64) -> Self {
+        Self { ranges: Unit::new(range_bytes), ..Self::default() }
     }
 
     /// The parts of the point filter have these bytes. The first call counts.
@@ -57,16 +45,18 @@ impl File {
     /// The unit of this number; `None` if there is none, or a partition was written without a filter.
     #[inline]
     pub(in crate::store) fn unit(&self, number: u32) -> Option<&Unit> {
-        match number.checked_sub(POINTS) {
-            None => self.ranges.as_ref(),
-            Some(part) => self.points.get()?.get(part as usize).filter(|unit| unit.whole_bytes > 0),
-        }
+        let unit = match number.checked_sub(POINTS) {
+            None => &self.ranges,
+            Some(part) => self.points.get()?.get(part as usize)?,
+        };
+        Some(unit).filter(|unit| unit.whole_bytes > 0)
     }
 
     /// All units with their numbers.
     pub(in crate::store) fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
         let points = (POINTS..).zip(self.points.get().into_iter().flatten());
-        self.ranges.iter().map(|unit| (RANGES, unit)).chain(points)
+        let ranges = Some((RANGES, &self.ranges)).filter(|(_, unit)| unit.whole_bytes > 0);
+        ranges.into_iter().chain(points)
     }
 
     /// Bytes of all filters as they were written.

@@ -51,7 +51,7 @@ impl Numbers {
 
 #[test]
 fn plans_are_within_a_few_percent_of_the_best_division() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let numbers: Vec<CurveNumber> = [ribbon(7, 7_000), bloom(12_000), ribbon(10, 10_000), divisible_ribbon(7, 7_000)]
         .map(|c| curves.number(c))
         .to_vec();
@@ -80,7 +80,7 @@ fn plans_are_within_a_few_percent_of_the_best_division() {
 
 #[test]
 fn equal_files_get_equal_shares() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let number = curves.number(divisible_ribbon(7, 7_000));
     let demands = vec![demand(100.0, 7_000, number); 70];
     let planned = targets(&demands, &curves, true, 70 * 7_000 / 4);
@@ -93,7 +93,7 @@ fn equal_files_get_equal_shares() {
 
 #[test]
 fn only_a_filter_of_any_size_gets_what_is_left_between_two_points() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let [fixed, any] = [ribbon(7, 7_000), divisible_ribbon(7, 7_000)].map(|curve| curves.number(curve));
     let planned = |curve| targets(&[demand(10_000.0, 7_000, curve)], &curves, true, 4_500)[0];
     let four_columns = curves.get(fixed).point(3, 7_000).unwrap().0;
@@ -102,7 +102,7 @@ fn only_a_filter_of_any_size_gets_what_is_left_between_two_points() {
 
 #[test]
 fn nothing_is_planned_beyond_the_limit_or_the_filter() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let number = curves.number(divisible_ribbon(7, 7_000));
     for limit in [0, 1, 999, 1_001, 7_000, u64::MAX] {
         for whole in [1, 7_000, u64::MAX] {
@@ -117,7 +117,7 @@ fn nothing_is_planned_beyond_the_limit_or_the_filter() {
 
 #[test]
 fn a_filter_in_memory_is_not_displaced_by_chance_but_by_use() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let number = curves.number(Curve::new(core::iter::empty(), (1_000, 0.01), false));
     let held = Demand { held_bytes: 1_000, ..demand(100.0, 1_000, number) };
     let plan = |other: f64| targets(&[held, demand(other, 1_000, number)], &curves, true, 1_500);
@@ -126,7 +126,7 @@ fn a_filter_in_memory_is_not_displaced_by_chance_but_by_use() {
 
 #[test]
 fn a_filter_is_not_read_again_for_less_than_the_read_costs() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let number = curves.number(ribbon(7, 7_000));
     let held = Demand { held_bytes: 5_000, ..demand(10.0, 7_000, number) };
     assert_eq!(targets(&[held], &curves, true, 10_000), [5_000]);
@@ -137,7 +137,7 @@ fn a_filter_is_not_read_again_for_less_than_the_read_costs() {
 
 #[test]
 fn files_probed_once_leave_hot_ones_their_bytes() {
-    let mut curves = Curves::new();
+    let mut curves = Curves::default();
     let number = curves.number(ribbon(7, 7_000));
     let hot = (0..10).map(|_| Demand { held_bytes: 7_000, ..demand(5_000.0, 7_000, number) });
     let demands: Vec<Demand> = hot.chain((0..10_000).map(|_| demand(1.0, 7_000, number))).collect();

@@ -30,7 +30,7 @@ const WORKING_SHARE: u64 = 64;
 /// In place of a number of probes: plans are made only on request.
 const NO_PLANS: u64 = u64::MAX;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::store) struct Pool {
     pub(super) account: Arc<Account>,
     /// By numbers that ascend and never recur. Locked for a moment at a time, and while no code of the engine's runs,
@@ -78,26 +78,17 @@ struct Place {
     held_bytes: u64,
     /// For the difference.
     charge: Option<Charge>,
+    /// For the whole block that is loaded, until it is shrunk or has taken the place of another.
+    working: Charge,
 }
+
+/// A unit that the plan is for, with its file and number.
+type InUse<'a> = (&'a Arc<File>, u32, &'a Unit);
 
 impl Pool {
     pub(super) fn new(limit: u64) -> Self {
-        Self {
-            account: Account::new(limit),
-            files: Mutex::default(),
-            next_file: 0.into(),
-            counts: Counts::default(),
-            curves: Mutex::new(Arc::new(Curves::new())),
-            shrinks: true.into(),
-            probes_per_plan: 0.into(),
-            probes: 0.into(),
-            // Units start with 0: loaded under no plan.
-            number: 1.into(),
-            promised_bytes: 0.into(),
-            planner: Mutex::new(()),
-            surplus: Mutex::default(),
-            hand: Mutex::new(()),
-        }
+        // Units start with 0: loaded under no plan.
+        Self { account: Account::new(limit), shrinks: true.into(), number: 1.into(), ..Self::default() }
     }
 
     /// A plan after each time that there were this many probes; only on request for `None`.
@@ -168,7 +159,7 @@ impl Pool {
     }
 
     /// The units in use. The others are planned to have no memory.
-    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<(&'a Arc<File>, u32, &'a Unit)>, Vec<Demand>) {
+    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<InUse<'a>>, Vec<Demand>) {
         let (mut places, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
         for file in files {
             for (number, unit) in file.units() {
@@ -193,14 +184,11 @@ impl Pool {
         let unit = file.unit(number)?;
         let turn = unit.begin()?;
         let place = self.place(unit)?;
-        // The block from before stays until there is a better one; a smaller one is made beside the whole one.
-        let working_bytes = if place.bytes < unit.whole_bytes { unit.whole_bytes } else { place.held_bytes };
-        let working = self.account.working_charge(working_bytes)?;
         self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
-        turn.note_plan(self.number.load(Ordering::Relaxed));
+        unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
         // It goes on in the value that is returned.
         core::mem::forget(turn);
-        Some(Loading { pool: self.clone(), file: file.clone(), number, place: Some(place), working: Some(working) })
+        Some(Loading { pool: self.clone(), file: file.clone(), number, place: Some(place) })
     }
 
     /// Counts a read of a unit, or of what comes before all units of a filter.
@@ -228,21 +216,24 @@ impl Pool {
             None => (0, false),
         };
         // Once for each plan, so that plans bound what is read. Failures have a rarer measure of their own.
-        if !is_retry && unit.was_loaded_under(self.number.load(Ordering::Relaxed)) {
+        if !is_retry && unit.loaded_under.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed) {
             return None;
         }
         let planned_bytes = unit.planned_bytes().min(unit.whole_bytes);
-        if planned_bytes > held_bytes {
-            let charge = self.charge(planned_bytes - held_bytes)?;
-            return Some(Place { bytes: planned_bytes, held_bytes, charge: Some(charge) });
-        }
-        if held_bytes > 0 {
+        let (bytes, charge) = if planned_bytes > held_bytes {
+            (planned_bytes, Some(self.charge(planned_bytes - held_bytes)?))
+        } else if held_bytes > 0 {
             return None;
-        }
-        match self.charge_unplanned(unit.whole_bytes) {
-            Some(charge) => Some(Place { bytes: unit.whole_bytes, held_bytes, charge: Some(charge) }),
-            None => is_retry.then_some(Place { bytes: 0, held_bytes, charge: None }),
-        }
+        } else if let Some(charge) = self.charge_unplanned(unit.whole_bytes) {
+            (unit.whole_bytes, Some(charge))
+        } else if is_retry {
+            (0, None)
+        } else {
+            return None;
+        };
+        // The block from before stays until there is a better one; a smaller one is made beside the whole one.
+        let working_bytes = if bytes < unit.whole_bytes { unit.whole_bytes } else { held_bytes };
+        Some(Place { bytes, held_bytes, charge, working: self.account.working_charge(working_bytes)? })
     }
 
     /// A charge for bytes that were planned, after blocks above their plan were dropped or shrunk.
@@ -283,9 +274,9 @@ impl Pool {
         file.units().for_each(|(_, unit)| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
     }
 
-    /// Puts a block that was loaded into memory, whole or shrunk. `working` is its charge until then, beside `place`.
-    fn keep(&self, turn: &Turn<'_>, unit: &Unit, working: Charge, place: Place, filter: HeldFilter) {
-        let Place { bytes, held_bytes, charge } = place;
+    /// Puts a block that was loaded into memory, whole or shrunk.
+    fn keep(&self, turn: &Turn<'_>, unit: &Unit, place: Place, filter: HeldFilter) {
+        let Place { bytes, held_bytes, charge, working } = place;
         let Some(mut charge) = charge else { return turn.release() };
         if bytes >= unit.whole_bytes {
             charge.join(working);
@@ -376,9 +367,8 @@ pub(in crate::store) struct Loading {
     pool: Arc<Pool>,
     file: Arc<File>,
     number: u32,
-    /// Both until it is completed.
+    /// Until it is completed.
     place: Option<Place>,
-    working: Option<Charge>,
 }
 
 impl Loading {
@@ -393,15 +383,15 @@ impl Loading {
         may_match: Matching<'_>,
     ) -> Option<bool> {
         let pool = self.pool.clone();
-        let (unit, place, working) = (self.file.unit(self.number)?, self.place.take()?, self.working.take()?);
+        let (unit, place) = (self.file.unit(self.number)?, self.place.take()?);
         let turn = unit.begun_turn();
         pool.count_read(loaded.as_ref().map_or(0, HeldFilter::bytes), loaded.is_ok());
         let answer = match loaded {
             Ok(filter) => {
                 let curve = Curve::of(&filter);
-                unit.set_curve(Arc::make_mut(&mut lock(&pool.curves)).number(curve));
+                unit.curve.store(Arc::make_mut(&mut lock(&pool.curves)).number(curve), Ordering::Relaxed);
                 let answer = may_match(&filter);
-                pool.keep(&turn, unit, working, place, filter);
+                pool.keep(&turn, unit, place, filter);
                 Some(answer)
             }
             Err(reason) => {
@@ -424,9 +414,9 @@ impl Drop for Loading {
             turn.fail(FilterProblem::Unreadable { reason: "code of the engine's panicked".into() });
         } else {
             // Under no plan: others can want it at once.
-            turn.note_plan(0);
+            unit.loaded_under.store(0, Ordering::Relaxed);
         }
-        (self.place, self.working) = (None, None);
+        self.place = None;
     }
 }
 
@@ -441,12 +431,13 @@ enum Release {
 
 /// What the plan knows of a unit; `None` if it is not in use.
 fn demand(unit: &Unit) -> Option<Demand> {
-    let (held_bytes, is_failed) = match unit.held().as_deref() {
-        Some(Held::Block(held)) => (held.bytes, false),
-        Some(Held::Failed(_)) => (0, true),
-        None => (0, false),
-    };
-    let absent = f64::from(unit.absent());
+    let is_failed = unit.held().as_deref().is_some_and(|held| held.failure().is_some());
+    let (held_bytes, absent) = (unit.held_bytes(), f64::from(unit.absent()));
     let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
-    is_in_use.then(|| Demand { absent, whole_bytes: unit.whole_bytes, held_bytes, curve: unit.curve() })
+    is_in_use.then(|| Demand {
+        absent,
+        whole_bytes: unit.whole_bytes,
+        held_bytes,
+        curve: unit.curve.load(Ordering::Relaxed),
+    })
 }

@@ -28,9 +28,9 @@ pub(in crate::store) struct Unit {
     unanswered: AtomicU32,
     /// An `f32`: lookups of absent keys before the last plan, older ones counted less.
     absent: AtomicU32,
-    curve: AtomicU16,
+    pub(super) curve: AtomicU16,
     /// The number of the plan under which it was loaded.
-    loaded_under: AtomicU8,
+    pub(super) loaded_under: AtomicU8,
     /// Whether a thread is changing `held`.
     is_busy: AtomicU8,
 }
@@ -292,19 +292,6 @@ impl Unit {
         self.absent.store(aged.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
     }
 
-    pub(super) fn curve(&self) -> CurveNumber {
-        self.curve.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_curve(&self, curve: CurveNumber) {
-        self.curve.store(curve, Ordering::Relaxed);
-    }
-
-    /// Whether it was loaded under the plan of this number.
-    pub(super) fn was_loaded_under(&self, plan: u8) -> bool {
-        self.loaded_under.load(Ordering::Relaxed) == plan
-    }
-
     /// The right to change what is held, which one thread has at a time, until it is dropped.
     pub(super) fn begin(&self) -> Option<Turn<'_>> {
         // `then`, not `then_some`: an unused `Turn` would end another one when it is dropped.
@@ -354,10 +341,6 @@ impl Turn<'_> {
 
     pub(super) fn release(&self) {
         self.unit.held.store(None);
-    }
-
-    pub(super) fn note_plan(&self, plan: u8) {
-        self.unit.loaded_under.store(plan, Ordering::Relaxed);
     }
 
     /// Notes why there is no block. A smaller block from before stays, and is not grown until the next plan.

@@ -70,10 +70,7 @@ impl Bounds {
     /// Whether the bound begins with `prefix`.
     pub(super) fn begins_with(&self, partition: usize, prefix: &[u8]) -> bool {
         let [first, second] = self.parts(partition);
-        match prefix.split_at_checked(first.len()) {
-            Some((head, rest)) => first == head && second.starts_with(rest),
-            None => first.starts_with(prefix),
-        }
+        first.iter().chain(second).take(prefix.len()).eq(prefix)
     }
 
     /// Whether the bound is above that of the partition before. That of partition 0 is empty.

@@ -64,13 +64,11 @@ use crate::ids::FileId;
 /// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
-    entries: Vec<Entry>,
+    entries: Box<[Entry]>,
     /// Of all partitions, or empty where none has bytes of the engine's.
-    aux: Vec<Aux>,
+    aux: Box<[Aux]>,
     /// Empty where the filter is cut by hash range.
     bounds: Bounds,
-    /// Where the last partition ends.
-    partition_bytes: u64,
     kinds: KindRegistry,
     /// The field that says which parts of keys the filter holds.
     held: Box<[u8]>,
@@ -138,10 +136,9 @@ impl PartitionIndex {
         let mut known = context.known_hashes(held)?;
         let mut decoded = Self {
             trailer,
-            entries: Vec::new(),
-            aux: Vec::new(),
+            entries: Box::default(),
+            aux: Box::default(),
             bounds: Bounds::default(),
-            partition_bytes: 0,
             kinds: context.kinds.cloned().unwrap_or_default(),
             held: held.field().into(),
             answered: 0,
@@ -166,7 +163,7 @@ impl PartitionIndex {
         let (partitions, expected) = (self.trailer.partitions, "at most one for two bytes of the top index");
         require(partitions <= most, "partitions", expected, partitions)?;
         let partitions = partitions as usize;
-        self.entries = Vec::with_capacity(partitions);
+        let (mut entries, mut end) = (Vec::with_capacity(partitions), 0);
         if self.cut() == PartitionCut::KeyRange {
             self.bounds = Bounds::with_capacity(partitions);
         }
@@ -177,14 +174,18 @@ impl PartitionIndex {
                 expected: "one inside the index, its lower bound above the one before, its partition below 2^38 bytes",
                 got: number as u64,
             };
-            self.push(&mut cursor, number).ok_or_else(refused)?;
+            let entry = self.decode_entry(&mut cursor, number, end).ok_or_else(refused)?;
+            entries.push(entry);
+            let aux = self.aux.get(number).copied().unwrap_or_default();
+            end = entry.offset() + u64::from(entry.block_bytes) + u64::from(aux.bytes);
         }
+        self.entries = entries.into();
         self.bounds.shrink_to_fit();
         require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)
     }
 
-    /// Reads the entry of a partition, and of a group in front of its first.
-    fn push(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
+    /// Reads the entry of a partition that follows one with this `end`, and that of a group in front of its first.
+    fn decode_entry(&mut self, cursor: &mut Cursor<'_>, number: usize, end: u64) -> Option<Entry> {
         let has_bounds = self.cut() == PartitionCut::KeyRange;
         if has_bounds && number.is_multiple_of(PREFIX_GROUP) {
             self.bounds.push_item(cursor.item()?)?;
@@ -197,14 +198,13 @@ impl PartitionIndex {
                 return None;
             }
         }
-        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
-        self.entries.push(Entry { line, block_bytes, checksum });
         if aux_bytes > 0 {
-            self.aux.resize(self.trailer.partitions as usize, Aux::default());
+            if self.aux.is_empty() {
+                self.aux = vec![Aux::default(); self.trailer.partitions as usize].into();
+            }
             *self.aux.get_mut(number)? = Aux { bytes: aux_bytes, checksum: aux_checksum };
         }
-        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
-        Some(())
+        Some(Entry { line: u32::try_from(end.div_ceil(LINE_BYTES as u64)).ok()?, block_bytes, checksum })
     }
 
     /// The partitions that must hold known keys and were not read yet.
@@ -432,19 +432,19 @@ impl PartitionIndex {
     /// The bytes of all partitions with the zeros between them: the top index begins there.
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
-        self.partition_bytes
+        self.aux_range(self.partitions() - 1).map_or(0, |range| range.end)
     }
 
     /// The bytes of the whole container.
     #[must_use]
     pub fn container_bytes(&self) -> u64 {
-        self.partition_bytes + self.trailer.tail_bytes()
+        self.partition_bytes() + self.trailer.tail_bytes()
     }
 
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = self.entries.capacity() * size_of::<Entry>() + self.aux.capacity() * size_of::<Aux>();
+        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux);
         size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.held.len() + self.known.memory_bytes()
     }
 }

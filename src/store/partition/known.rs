@@ -5,9 +5,8 @@
 //! partition negative for nearly all of its keys. One that cannot be read leaves the filter unused: what it would show,
 //! of another extractor for instance, no other may.
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
@@ -21,13 +20,9 @@ pub(super) struct KnownKeys(Box<[Partition]>);
 struct Partition {
     number: u32,
     hashes: Vec<KeyHash>,
-    /// [`UNREAD`], then for good [`HOLDS_ALL`] or [`LACKS_ONE`]: what a partition holds does not change.
-    state: AtomicU8,
+    /// Known once the partition was read, and then for good: what it holds does not change.
+    holds_all: OnceLock<bool>,
 }
-
-const UNREAD: u8 = 0;
-const HOLDS_ALL: u8 = 1;
-const LACKS_ONE: u8 = 2;
 
 impl KnownKeys {
     /// Those with these hashes in these partitions.
@@ -37,7 +32,7 @@ impl KnownKeys {
             by_partition.entry(number).or_default().push(hash);
         }
         let partitions = by_partition.into_iter();
-        Self(partitions.map(|(number, hashes)| Partition { number, hashes, state: UNREAD.into() }).collect())
+        Self(partitions.map(|(number, hashes)| Partition { number, hashes, holds_all: OnceLock::new() }).collect())
     }
 
     /// The bytes that it takes beside itself.
@@ -48,10 +43,13 @@ impl KnownKeys {
 
     /// The partitions that must hold known keys and were not read yet, unless one lacks some: then nothing can change.
     pub(super) fn unchecked(&self) -> impl Iterator<Item = u32> + '_ {
-        let is_refused = self.0.iter().any(|partition| partition.state.load(Ordering::Acquire) == LACKS_ONE);
-        let unread =
-            self.0.iter().filter(move |partition| !is_refused && partition.state.load(Ordering::Acquire) == UNREAD);
+        let is_refused = self.lacks_one();
+        let unread = self.0.iter().filter(move |partition| !is_refused && partition.holds_all.get().is_none());
         unread.map(|partition| partition.number)
+    }
+
+    fn lacks_one(&self) -> bool {
+        self.0.iter().any(|partition| partition.holds_all.get() == Some(&false))
     }
 
     /// Whether every partition can be used, or none.
@@ -61,15 +59,10 @@ impl KnownKeys {
     /// [`BlockError::KnownKeyAbsent`] if one is absent. [`BlockError::KnownKeysUnchecked`] while a partition that must
     /// hold some was not read.
     pub(super) fn verdict(&self, hash: HashIdentity) -> Result<(), BlockError> {
-        let mut unread = None;
-        for partition in &self.0 {
-            match partition.state.load(Ordering::Acquire) {
-                HOLDS_ALL => {}
-                LACKS_ONE => return Err(BlockError::KnownKeyAbsent { hash }),
-                _ => unread = unread.or(Some(partition.number)),
-            }
+        if self.lacks_one() {
+            return Err(BlockError::KnownKeyAbsent { hash });
         }
-        unread.map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
+        self.unchecked().next().map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
     }
 
     /// Looks whether a partition that was read holds its known keys.
@@ -85,8 +78,7 @@ impl KnownKeys {
         may_contain: impl Fn(KeyHash) -> bool,
     ) -> Result<(), BlockError> {
         if let Some(own) = self.0.iter().find(|partition| partition.number == number) {
-            let holds_all = own.hashes.iter().all(|&hash| may_contain(hash));
-            own.state.store(if holds_all { HOLDS_ALL } else { LACKS_ONE }, Ordering::Release);
+            own.holds_all.get_or_init(|| own.hashes.iter().all(|&hash| may_contain(hash)));
         }
         self.verdict(hash)
     }

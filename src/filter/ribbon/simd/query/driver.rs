@@ -81,8 +81,8 @@ impl Equation {
 
 /// The operation that each instruction set implements.
 pub(super) trait Kernel {
-    /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them: unless the set has another
-    /// order, as [`Fours`] has the columns, the first four, and in bits 4 to 7 the last four.
+    /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them: unless the set has
+    /// another order, as [`Fours`] has the columns, the first four, and in bits 4 to 7 the last four.
     #[inline(always)]
     fn arrange(expected: u64, count: u64) -> u64 {
         (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
