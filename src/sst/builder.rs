@@ -11,7 +11,7 @@ use super::format::{
 use super::io::io_error;
 use super::{TableError, TableOptions, TablePart, TableProperties};
 use crate::block::FileId;
-use crate::hash::{KeyParts, MAX_EXTRACTORS};
+use crate::hash::MAX_EXTRACTORS;
 use crate::ids::unique_id;
 use crate::panics::Interruption;
 use crate::policy::BuildReport;
@@ -93,8 +93,7 @@ impl<W: Write> TableBuilder<W> {
     /// [`TableError::Extractors`] when the name of an extractor is not 1 to 255 bytes, or for more than 63 of those of
     /// the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
-        check_names(&options.context.key_parts)?;
-        options.store.range_extractor().map_or(Ok(()), |extractor| check_name(extractor.name()))?;
+        check_extractors(options)?;
         let table_id = options.table_id.unwrap_or_else(unique_id);
         let context = options.context.clone().with_file_id(FileId::from(table_id));
         let store = options.store.clone().with_hasher(&context.hasher).with_key_parts(context.key_parts.clone());
@@ -272,20 +271,16 @@ impl<W: Write> TableBuilder<W> {
     }
 }
 
-fn check_names(parts: &KeyParts) -> Result<(), TableError> {
-    let got = parts.extractors().len();
+fn check_extractors(options: &TableOptions) -> Result<(), TableError> {
+    let (extractors, of_ranges) = (options.context.key_parts.extractors(), options.store.range_extractor());
+    let got = extractors.len();
     if got > MAX_EXTRACTORS {
         return Err(TableError::Extractors { expected: "at most 63", got });
     }
-    parts.extractors().try_for_each(|extractor| check_name(extractor.name()))
-}
-
-fn check_name(extractor: &str) -> Result<(), TableError> {
-    let got = extractor.len();
-    if (1..=255).contains(&got) {
-        Ok(())
-    } else {
-        Err(TableError::Extractors { expected: "names of 1 to 255 bytes", got })
+    let mut name_bytes = extractors.chain(of_ranges).map(|extractor| extractor.name().len());
+    match name_bytes.find(|bytes| !(1..=255).contains(bytes)) {
+        Some(got) => Err(TableError::Extractors { expected: "names of 1 to 255 bytes", got }),
+        None => Ok(()),
     }
 }
 
@@ -312,7 +307,8 @@ impl<W: Write> Sink<W> {
             return Err(TableError::BlockTooLarge { block: part, max, got: block.bytes() });
         }
         let contents = block.seal();
-        let handle = self.handle_here(contents);
+        let (offset, contents_bytes) = (self.position, contents.len() as u64);
+        let handle = BlockHandle { offset, contents_bytes, checksum: bound_checksum(contents, &self.table_id, offset) };
         contents.extend_from_slice(&handle.checksum.to_le_bytes());
         self.write(contents)?;
         Ok(handle)
@@ -329,12 +325,6 @@ impl<W: Write> Sink<W> {
         let handle = self.write_block(TablePart::Metaindex, &mut metaindex)?;
         self.write(&Footer { metaindex: handle, table_id: self.table_id }.encode())?;
         self.writer.flush().map_err(io_error("flushing", None))
-    }
-
-    /// The handle of contents that are written next.
-    fn handle_here(&self, contents: &[u8]) -> BlockHandle {
-        let checksum = bound_checksum(contents, &self.table_id, self.position);
-        BlockHandle { offset: self.position, contents_bytes: contents.len() as u64, checksum }
     }
 }
 

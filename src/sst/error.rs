@@ -140,16 +140,7 @@ pub enum TableError {
         /// The table's version.
         got: u32,
     },
-    /// Fewer bytes than any table has.
-    Truncated {
-        /// Where they end.
-        at: TableLocation,
-        /// The least number of bytes.
-        expected: u64,
-        /// The bytes there are.
-        got: u64,
-    },
-    /// The file is longer or shorter than its footer says.
+    /// The file is longer or shorter than its footer says, or too short for a footer.
     FileLength {
         /// The footer.
         at: TableLocation,
@@ -262,11 +253,9 @@ impl fmt::Display for TableError {
                     "table version in the {at}: expected 1 to {expected}, got {got}; read it with a newer release"
                 )
             }
-            Self::Truncated { at, expected, got } => {
-                write!(f, "cut short in the {at}: expected at least {expected} bytes, got {got}")
-            }
             Self::FileLength { at, expected, got } => {
-                write!(f, "file length: expected {expected} bytes by the {at}, got {got}")
+                let what = if got < expected { "cut short" } else { "too long" };
+                write!(f, "{what}: expected a file length of {expected} bytes by the {at}, got {got}")
             }
             Self::Checksum { at, expected, got } => write!(
                 f,

@@ -50,7 +50,7 @@ impl TableParts {
 fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
     let Some(offset) = file.length.checked_sub(FOOTER_BYTES as u64) else {
         let at = file.location(TablePart::Footer, 0);
-        return Err(TableError::Truncated { at, expected: FOOTER_BYTES as u64, got: file.length });
+        return Err(TableError::FileLength { at, expected: FOOTER_BYTES as u64, got: file.length });
     };
     let mut bytes = [0; FOOTER_BYTES];
     file.read_into(&mut bytes, offset)?;

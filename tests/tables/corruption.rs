@@ -567,7 +567,7 @@ fn errors_say_which_block_of_which_file() {
         assert!(message.contains(part), "{message}");
     }
     bytes.truncate(10);
-    let Err(TableError::Truncated { expected: 64, got: 10, .. }) = open(&bytes) else { panic!("not refused as cut") };
+    let Err(TableError::FileLength { expected: 64, got: 10, .. }) = open(&bytes) else { panic!("not refused as cut") };
     let Err(TableError::NotATable { .. }) = open(&[7; 100]) else { panic!("not refused as foreign") };
 }
 
