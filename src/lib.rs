@@ -155,7 +155,6 @@ pub use block::{
     LookupOutcome, MatchBitmap, MatchMatrix, Probe,
 };
 pub use error::{BlockError, ConfigError, FilterError};
-pub use filter::binary_fuse::shape::FuseArity;
 pub use filter::counting_bloom::filter::CountingBloom;
 pub use filter::cuckoo::filter::CuckooFilter;
 pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;

@@ -4,7 +4,6 @@ use super::builder::{Job, Rules, thread_bytes};
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
-use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::user::{GuardedKind, UserKind};
 use crate::filter::{
     BinaryFuseKind, BlockedBloomKind, BuildLimits, CountingBloomKind, CuckooKind, FilterKind, FilterShape, Kind,
@@ -175,7 +174,7 @@ impl KindPolicy {
     ///
     /// [`ConfigError`] where the kind has no such filters.
     pub fn binary_fuse(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        BinaryFuseKind::new(FuseArity::Three, sizing).map(Self::from)
+        BinaryFuseKind::new(3, sizing).map(Self::from)
     }
 
     /// Filters of a kind of your own. Each is [self-checked](Self::with_self_check) by default.

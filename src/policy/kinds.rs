@@ -1,7 +1,6 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::{
     BinaryFuseKind, BlockedBloomKind, CountingBloomKind, CuckooKind, FilterKind, Kind, RegisterBlockedKind, RibbonKind,
     StandardBloomKind, Updates, XorKind, XorPlusKind,
@@ -42,7 +41,7 @@ static ALL: [KindEntry; 10] = [
     KindEntry::of::<BinaryFuseKind>(KindPolicy::binary_fuse),
     KindEntry {
         name: "binary-fuse-4",
-        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(FuseArity::Four, sizing).map(KindPolicy::from))
+        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(KindPolicy::from))
     },
 ];
 

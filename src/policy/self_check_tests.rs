@@ -5,7 +5,6 @@ use super::builder::{Job, Rules};
 use super::{BuildContext, BuiltFilter};
 use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
-use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
 use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
 use crate::filter::{BuildLimits, BuiltPayload, FilterKind, Kind, NotStreamed, StreamedPayload};
@@ -52,7 +51,7 @@ struct DamagedFuse {
 }
 
 fn build_damaged_fuse(is_self_checked: bool, only_single_attempts: bool) -> BuiltFilter {
-    let sound = BinaryFuseKind::new(FuseArity::Three, Sizing::FingerprintBits(8)).unwrap();
+    let sound = BinaryFuseKind::new(3, Sizing::FingerprintBits(8)).unwrap();
     build_with(&DamagedFuse { sound, only_single_attempts }, is_self_checked)
 }
 

@@ -4,7 +4,6 @@ use super::{BuildContext, BuiltFilter, KindPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::{FilterKind, Kind};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
@@ -163,7 +162,7 @@ fn rate(rate: f64) -> Sizing {
 
 /// The bits of fingerprints that a fuse filter gets.
 fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
-    BinaryFuseKind::new(FuseArity::Three, sizing).map(|kind| kind.plan(1_000).unwrap().fingerprint_bits)
+    BinaryFuseKind::new(3, sizing).map(|kind| kind.plan(1_000).unwrap().fingerprint_bits)
 }
 
 #[test]

@@ -9,13 +9,13 @@ use crate::common;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
     BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy,
-    FuseArity, KeyHash, KeyHasher, KindPolicy, Sizing,
+    KeyHash, KeyHasher, KindPolicy, Sizing,
 };
 
 const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
-const ARITIES: [FuseArity; 2] = [FuseArity::Three, FuseArity::Four];
+const ARITIES: [u8; 2] = [3, 4];
 
-fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
+fn fuse(arity: u8, bits: u8) -> KindPolicy {
     KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
@@ -49,12 +49,12 @@ fn the_size_function_is_what_the_encoder_writes_and_no_key_is_denied_at_any_widt
 #[test]
 fn whole_blocks_are_as_small_as_they_are_said_to_be() {
     let at_most = [
-        (FuseArity::Three, 10_000, 1.29),
-        (FuseArity::Three, 100_000, 1.19),
-        (FuseArity::Three, 1_000_000, 1.132),
-        (FuseArity::Four, 10_000, 1.21),
-        (FuseArity::Four, 100_000, 1.13),
-        (FuseArity::Four, 1_000_000, 1.072),
+        (3, 10_000, 1.29),
+        (3, 100_000, 1.19),
+        (3, 1_000_000, 1.132),
+        (4, 10_000, 1.21),
+        (4, 100_000, 1.13),
+        (4, 1_000_000, 1.072),
     ];
     for (arity, keys, at_most) in at_most {
         let per_key = fuse(arity, 8).block_bytes(keys).unwrap() as f64 / keys as f64;
@@ -150,11 +150,10 @@ fn hashes_whose_high_bits_are_alike_take_another_salt_however_they_are_read() {
 #[test]
 fn more_keys_than_announced_are_an_error_that_names_the_salts() {
     let hashes: Vec<KeyHash> = common::key_set(0, 50_000).collect();
-    let built =
-        fuse(FuseArity::Three, 8).build_multi_pass(|| hashes.iter().copied(), 20_000, KeyHasher::default().identity());
+    let built = fuse(3, 8).build_multi_pass(|| hashes.iter().copied(), 20_000, KeyHasher::default().identity());
     assert_eq!(built.unwrap_err(), FilterError::ConstructionFailed { salts: (0..16).collect() });
     // An upper bound is fine, only larger.
-    let policy = fuse(FuseArity::Three, 8);
+    let policy = fuse(3, 8);
     let built = policy.build_multi_pass(|| hashes.iter().copied(), 80_000, KeyHasher::default().identity()).unwrap();
     assert_eq!((built.report.distinct_keys, built.report.block_bytes), (50_000, policy.block_bytes(80_000).unwrap()));
     denies_none(&built, &hashes);
@@ -195,7 +194,7 @@ fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
 #[test]
 fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_rate() {
     let hashes: Vec<KeyHash> = common::key_set(0, 10_000).collect();
-    let policy = fuse(FuseArity::Three, 8);
+    let policy = fuse(3, 8);
     let needed = policy.plan(10_000, None).unwrap().build_bytes;
     let built_within = |bytes| {
         let context = BuildContext::new(&KeyHasher::default()).with_memory_budget(bytes);
@@ -218,7 +217,7 @@ fn readings_that_differ_are_an_error_and_never_a_filter_without_a_key() {
             let gone = if readings.replace(readings.get() + 1) == 0 { 0 } else { 100 };
             hashes[gone..].iter().chain(&hashes[gone..]).copied()
         };
-        let policy = fuse(FuseArity::Three, 8);
+        let policy = fuse(3, 8);
         let policy = if is_checked { policy.with_self_check() } else { policy };
         let refused = policy.build_multi_pass(read, keys.into(), KeyHasher::default().identity());
         assert!(matches!(refused, Err(FilterError::PassesDiffer)), "{keys} keys, {} readings", readings.get());

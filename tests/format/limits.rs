@@ -12,8 +12,8 @@ use sstfilter::kind::Plan;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
-    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, FuseArity,
-    HashIdentity, KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
+    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, HashIdentity,
+    KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 
 /// The most that a payload can have, in bytes and in bits.
@@ -65,7 +65,7 @@ fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
     assert_eq!(bytes(1 << 40), None, "{name}");
 }
 
-fn fuse(bits: u8, arity: FuseArity) -> KindPolicy {
+fn fuse(bits: u8, arity: u8) -> KindPolicy {
     KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
@@ -108,8 +108,8 @@ fn the_size_of_every_policy_grows_with_its_keys_until_it_is_refused() {
     }
 }
 
-fn fuse_variants() -> impl Iterator<Item = (u8, FuseArity)> {
-    (4..=32).flat_map(|bits| [(bits, FuseArity::Three), (bits, FuseArity::Four)])
+fn fuse_variants() -> impl Iterator<Item = (u8, u8)> {
+    (4..=32).flat_map(|bits| [(bits, 3), (bits, 4)])
 }
 
 fn xor_variants() -> [(&'static str, u8); 4] {
@@ -231,8 +231,8 @@ fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
         Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
     ];
     for bits in [4, 8, 11, 16, 17, 26, 31, 32] {
-        policies.push(Box::new(fuse(bits, FuseArity::Three)));
-        policies.push(Box::new(fuse(bits, FuseArity::Four)));
+        policies.push(Box::new(fuse(bits, 3)));
+        policies.push(Box::new(fuse(bits, 4)));
     }
     for (layout, width) in xor_variants() {
         policies.push(Box::new(xor(layout, width)));

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet,
-    FuseArity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
+    KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 
 fn bloom(millibits: u32) -> KindPolicy {
@@ -35,7 +35,7 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
             Arc::new(AutoPolicy::new(BitsPerKey::from_millibits(size).unwrap()).unwrap()) as Arc<dyn FilterPolicy>
         }),
         (prop::sample::select(vec![4_u8, 7, 8, 11, 16, 17, 26, 31, 32]), any::<bool>()).prop_map(|(bits, is_small)| {
-            let arity = if is_small { FuseArity::Four } else { FuseArity::Three };
+            let arity = if is_small { 4 } else { 3 };
             let kind = BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap();
             Arc::new(KindPolicy::from(kind)) as Arc<dyn FilterPolicy>
         }),

@@ -17,7 +17,7 @@ use sstfilter::store::{
 };
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
-    FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId,
+    FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, HashId,
     HashIdentity, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 
@@ -301,18 +301,18 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
     }
 }
 
-fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
+fn fuse(arity: u8, bits: u8) -> KindPolicy {
     KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
 #[test]
 fn larger_fuse_blocks_have_the_documented_digests() {
     for (keys, arity, bits, bytes, checksum) in [
-        (1_000, FuseArity::Three, 8, 1_456, 0xa17b_fad2_u32),
-        (300, FuseArity::Four, 32, 1_832, 0xe3b2_5c34),
-        (10_000, FuseArity::Four, 7, 10_576, 0xa466_ead3),
-        (1_000, FuseArity::Three, 17, 3_040, 0xfa65_13a3),
-        (300, FuseArity::Four, 31, 1_784, 0xe800_8599),
+        (1_000, 3, 8, 1_456, 0xa17b_fad2_u32),
+        (300, 4, 32, 1_832, 0xe3b2_5c34),
+        (10_000, 4, 7, 10_576, 0xa466_ead3),
+        (1_000, 3, 17, 3_040, 0xfa65_13a3),
+        (300, 4, 31, 1_784, 0xe800_8599),
     ] {
         let info = FilterBlock::open_unverified(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, 0), "{keys} keys");

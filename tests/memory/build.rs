@@ -6,7 +6,7 @@ use crate::allocator::alone;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterBlock, FilterError,
-    FilterKind, FilterPolicy, FuseArity, KeyHash, KeyHasher, KindPolicy, Sizing,
+    FilterKind, FilterPolicy, KeyHash, KeyHasher, KindPolicy, Sizing,
 };
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
@@ -76,8 +76,7 @@ fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() 
 #[test]
 fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
     let _alone = alone();
-    for (arity, keys) in [(FuseArity::Three, 100_000_u32), (FuseArity::Three, 1_000_000), (FuseArity::Four, 1_000_000)]
-    {
+    for (arity, keys) in [(3, 100_000_u32), (3, 1_000_000), (4, 1_000_000)] {
         let policy = KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
         let (peak, report) = measure(&policy, keys.into());
         let per_key = |bytes: u64| bytes as f64 / f64::from(keys);

@@ -15,11 +15,12 @@ use crate::units::Sizing;
 ///
 /// ```
 /// use sstfilter::kind::BinaryFuseKind;
-/// use sstfilter::{FuseArity, KindPolicy, Sizing};
+/// use sstfilter::{KindPolicy, Sizing};
 ///
-/// let policy = KindPolicy::from(BinaryFuseKind::new(FuseArity::Four, Sizing::FingerprintBits(8))?);
+/// let policy = KindPolicy::from(BinaryFuseKind::new(4, Sizing::FingerprintBits(8))?);
 /// assert!(policy.block_bytes(1_000_000) <
 /// KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?.block_bytes(1_000_000));
+/// assert!(BinaryFuseKind::new(5, Sizing::FingerprintBits(8)).is_err());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +30,19 @@ pub struct BinaryFuseKind {
 }
 
 impl BinaryFuseKind {
-    /// Filters with this many cells for each key.
+    /// Filters with this many cells for each key: three are faster, with 1.13 cells per key at a million keys; four are
+    /// smaller, with 1.07.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a rate below 2^-32, a size below that of fingerprints of 4 bits, or an unsupported width.
-    pub fn new(arity: FuseArity, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+    /// [`ConfigError`] for another number of cells, a rate below 2^-32, a size below that of fingerprints of 4 bits, or
+    /// an unsupported width.
+    pub fn new(cells: u8, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        let arity = FuseArity::of_cells(cells).ok_or(ConfigError::OutOfRange {
+            option: "cells of a key in a binary fuse filter",
+            expected: "3 or 4",
+            got: cells.into(),
+        })?;
         let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
         let fingerprint_bits = fingerprint_bits(FilterKind::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;

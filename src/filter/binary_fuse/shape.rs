@@ -12,7 +12,7 @@ use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// Cells of a key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FuseArity {
+pub(crate) enum FuseArity {
     /// Three: the faster one, with 1.13 cells per key at a million keys.
     #[default]
     Three = 3,
@@ -21,9 +21,16 @@ pub enum FuseArity {
 }
 
 impl FuseArity {
+    pub(super) const fn of_cells(cells: u8) -> Option<Self> {
+        match cells {
+            3 => Some(Self::Three),
+            4 => Some(Self::Four),
+            _ => None,
+        }
+    }
+
     /// As a number.
-    #[must_use]
-    pub const fn get(self) -> u32 {
+    pub(crate) const fn get(self) -> u32 {
         self as u32
     }
 }
@@ -98,11 +105,8 @@ impl FilterShape for FuseShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word, segments] = encoded.words("2 for binary fuse")?;
         let [fingerprint_bits, arity, log2_segment, reserved] = word.to_le_bytes();
-        let arity = match arity {
-            3 => FuseArity::Three,
-            4 => FuseArity::Four,
-            got => return Err(BlockError::Field { field: "cells of a key", expected: "3 or 4", got: got.into() }),
-        };
+        let wrong = BlockError::Field { field: "cells of a key", expected: "3 or 4", got: arity.into() };
+        let arity = FuseArity::of_cells(arity).ok_or(wrong)?;
         require(FINGERPRINT_BITS.contains(&fingerprint_bits), "fingerprint bits", "4 to 32", fingerprint_bits)?;
         let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
         require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;

@@ -8,7 +8,6 @@ use super::{CellSums, Placement};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::filter::Kind;
 use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::fingerprint::PeeledShape;
 use crate::filter::xor::XorShape;
 use crate::hash::{KeyHash, KeyHasher, STEP, mix64};
@@ -72,7 +71,7 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
 fn two_keys_for_each_salt_make_a_bloom_filter_of_a_binary_fuse_filter() {
     let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
     let honest = build(&policy, &with_others(Vec::new(), FEW));
-    let shape = BinaryFuseKind::new(FuseArity::Three, Sizing::FingerprintBits(8)).unwrap().plan(FEW as u64).unwrap();
+    let shape = BinaryFuseKind::new(3, Sizing::FingerprintBits(8)).unwrap().plan(FEW as u64).unwrap();
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement::<3>()));
     let built = build(&policy, &with_others(chosen, FEW)).report;
     assert_eq!(built.reason, FallbackReason::ConstructionFailed);
