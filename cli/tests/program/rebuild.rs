@@ -76,7 +76,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
         (&stale[..], "another or an earlier table"),
         (&damaged, "damaged"),
         (&of_no_version, "sidecar is damaged"),
-        (&sound[..500], "no sidecar"),
+        (&sound[..500], "magic bytes of a sidecar"),
     ] {
         fs::write(&one, bad).unwrap();
         let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(1).stdout;

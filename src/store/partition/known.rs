@@ -19,7 +19,7 @@ pub(super) struct KnownKeys(Box<[Partition]>);
 #[derive(Debug)]
 struct Partition {
     number: u32,
-    hashes: Vec<KeyHash>,
+    hashes: Box<[KeyHash]>,
     /// Known once the partition was read, and then for good: what it holds does not change.
     holds_all: OnceLock<bool>,
 }
@@ -31,8 +31,11 @@ impl KnownKeys {
         for (number, hash) in places {
             by_partition.entry(number).or_default().push(hash);
         }
-        let partitions = by_partition.into_iter();
-        Self(partitions.map(|(number, hashes)| Partition { number, hashes, holds_all: OnceLock::new() }).collect())
+        let partition = |(number, hashes): (u32, Vec<KeyHash>)| {
+            let (hashes, holds_all) = (hashes.into_boxed_slice(), OnceLock::new());
+            Partition { number, hashes, holds_all }
+        };
+        Self(by_partition.into_iter().map(partition).collect())
     }
 
     /// The bytes that it takes beside itself.

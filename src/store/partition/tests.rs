@@ -574,7 +574,7 @@ fn the_memory_of_an_index_counts_its_known_keys() {
         PartitionIndex::load(tail_of(&container), context).unwrap().memory_bytes()
     };
     let one_more = with(&[&keys[0], &keys[2_999]]) - with(&[&keys[0]]);
-    assert_eq!(one_more, size_of::<(u32, Vec<KeyHash>, OnceLock<bool>)>() + size_of::<KeyHash>());
+    assert_eq!(one_more, size_of::<(u32, Box<[KeyHash]>, OnceLock<bool>)>() + size_of::<KeyHash>());
 }
 
 #[test]
