@@ -47,7 +47,8 @@ pub(crate) trait Contents {
 pub(crate) trait GrowingShape: FilterShape {
     const KIND: FilterKind;
     fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth;
-    /// Refuses or mends what no writer stores, where later operations rely on it.
+    /// Checks a stored payload for what inserting and removing rely on. An error for contents that no writer stores;
+    /// harmless deviations are corrected.
     fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError>;
 }
 

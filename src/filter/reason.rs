@@ -37,7 +37,7 @@ pub enum FallbackReason {
 }
 
 impl FallbackReason {
-    /// Those that a block can record, by number.
+    /// The reasons that a block can record, at the index of their number.
     const RECORDED: [Self; 7] = [
         Self::None,
         Self::TooFewKeys,

@@ -121,7 +121,7 @@ fn construction_failed() -> FilterError {
 /// Compares the passes of one build. A key that one of them lacks may be in no cell of the filter.
 #[derive(Debug, Default)]
 struct Passes {
-    /// Of the first pass: how many hashes it has, and a sum that does not depend on their order.
+    /// The first pass's number of hashes, and a sum over them that does not depend on their order.
     first: OnceCell<(u64, u64)>,
     have_differed: Cell<bool>,
 }

@@ -33,7 +33,7 @@ pub struct TableSummary {
     pub table_id: [u8; 16],
     /// Bytes of the whole table.
     pub file_bytes: u64,
-    /// What the table says of itself: its entries, its data blocks and what is known of its filters.
+    /// The table's properties: counts of entries and data blocks, and the description of the filters.
     pub properties: TableProperties,
     /// Bytes of the index block, checksum included.
     pub index_bytes: u64,

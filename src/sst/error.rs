@@ -190,7 +190,7 @@ pub enum TableError {
         blocks: Option<u64>,
         /// No missing key sorts before the first or after the second.
         keys: (Bound<Bytes>, Bound<Bytes>),
-        /// What is wrong.
+        /// The error that reading them gave.
         source: Box<Self>,
     },
     /// The filter lacks a key that the table holds.
@@ -214,7 +214,7 @@ impl TableError {
         matches!(self, Self::Filter { source, .. } | Self::Sidecar { source, .. } if source.is_foreign())
     }
 
-    /// What is wrong with missing data.
+    /// The error that made data unreadable, for [`Missing`](Self::Missing); every other error itself.
     pub(crate) fn cause(self) -> Self {
         if let Self::Missing { source, .. } = self { *source } else { self }
     }

@@ -319,7 +319,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
 /// How often an interrupted rename is retried.
 const MAX_INTERRUPTIONS: u32 = 100;
 
-/// Not the [`Write`] of `NamedTempFile`, whose errors lack the number of the system's error.
+/// Writes to the file itself: the errors of `NamedTempFile`'s own [`Write`] lack the system's error number.
 #[derive(Debug)]
 struct LocalFile(NamedTempFile);
 

@@ -148,7 +148,7 @@ impl TableIter<'_> {
 pub(super) struct OpenBlock {
     pub(super) handle: BlockHandle,
     pub(super) cursor: BlockCursor<Block>,
-    /// By the index.
+    /// The last key that the index has for the block; `None` without an index.
     pub(super) last_key: Option<Bytes>,
 }
 
@@ -174,7 +174,7 @@ impl OpenBlock {
         Entry { key: Bytes::copy_from_slice(self.cursor.key()), value: self.cursor.value_bytes() }
     }
 
-    /// What its contents do not give, although its checksum holds.
+    /// The error for the entries after the current one, which `problem` makes unreadable although the checksum holds.
     pub(super) fn rest(self, problem: TableError) -> TableError {
         let lower = Bound::Excluded(Bytes::copy_from_slice(self.cursor.key()));
         let keys = (lower, self.last_key.map_or(Bound::Unbounded, Bound::Included));

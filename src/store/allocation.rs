@@ -44,8 +44,11 @@ pub(crate) struct Step {
 /// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it. Of
 /// two steps with the same gain, that of the lower item comes first, so that a plan depends on nothing else.
 pub(crate) fn allocate_greedily(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
-    // The bits of numbers above 0 are ordered as they are.
-    let ranked = |Step { gain, item, to }: Step| (gain.to_bits(), Reverse(item), to);
+    // Positive floats sort like their bit patterns.
+    let ranked = |Step { gain, item, to }: Step| {
+        debug_assert!(gain > 0.0, "{gain}");
+        (gain.to_bits(), Reverse(item), to)
+    };
     let mut steps: BinaryHeap<_> = firsts.into_iter().map(ranked).collect();
     while let Some((gain, Reverse(item), to)) = steps.pop() {
         steps.extend(take(Step { gain: f64::from_bits(gain), item, to }).map(ranked));

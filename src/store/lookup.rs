@@ -138,7 +138,7 @@ impl<'a, F> Cursor<'a, F> {
         self.narrow(group.filters.probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), self.left));
     }
 
-    #[cold]
+    #[inline(never)]
     fn probe_by_parts(&mut self, view: &FilterView<F>, group: &Group) {
         self.narrow(group.by_parts(self.left, |parts| view.config.reader.point_hashes(parts, self.key)));
     }

@@ -73,16 +73,16 @@ const WHAT: &str = "description of filters";
 pub struct FilterMetadata {
     pub(crate) file: FileId,
     pub(crate) hash: HashIdentity,
-    /// Of the known keys.
+    /// Check of the hash, from the known keys.
     pub(crate) hash_check: u32,
     pub(crate) whole_keys: bool,
-    /// Of the point filter, by their names, with their checks.
+    /// The names of the point filter's extractors, each with its check.
     pub(crate) extractors: Vec<(String, u32)>,
-    /// Of the range filter.
+    /// Name and check of the range filter's extractor.
     pub(crate) range_extractor: Option<(String, u32)>,
     pub(crate) bounds: KeyBounds,
     pub(crate) keys_added: u64,
-    /// Of the keys that range tombstones delete.
+    /// The smallest and the largest key that range tombstones delete.
     pub(crate) range_tombstones: KeyBounds,
     /// For each extractor of whose parts neither the smallest nor the largest key has one, the first key that has.
     pub(crate) witnesses: Vec<Box<[u8]>>,
@@ -171,7 +171,7 @@ impl KeyBounds {
         }
     }
 
-    /// Makes room for one more key. Whether it is the smallest now, and whether the largest.
+    /// Widens the bounds to include `key`. Returns whether it is now the smallest key, and whether it is the largest.
     pub(crate) fn include(&mut self, key: &[u8]) -> [bool; 2] {
         let Self::Keys([smallest, largest]) = self else {
             *self = Self::Keys([key.into(), key.into()]);

@@ -59,7 +59,7 @@ impl Verifier<'_> {
         checked.err().map(|problem| (section.offset, problem)).into_iter().collect()
     }
 
-    /// Reads the top index and all partitions, and the zeros between them; up to the first that is not known.
+    /// Reads the top index and all partitions, with the zeros between them, up to the first of an unknown kind or version.
     fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
         let index_range = section.index_range();
         let index = self.read(index_range.clone()).and_then(|tail| {
@@ -80,13 +80,19 @@ impl Verifier<'_> {
                     continue;
                 }
                 let place = section.offset + place.start..section.offset + place.end;
-                found.extend(self.check_zeros(last..place.start).err().map(|problem| (last, problem)));
-                last = place.end;
-                let checked = self.read(place.clone()).and_then(|bytes| {
+                // In one read with the zeros before it.
+                let padding = usize::try_from(place.start - last).unwrap_or(usize::MAX);
+                let checked = self.read(last..place.end).and_then(|mut bytes| {
+                    let zeros = bytes.split_to(padding.min(bytes.len()));
+                    let other = zeros.iter().copied().find(|&byte| byte != 0);
+                    let zeros =
+                        require(other.is_none(), "bytes between partitions", "zeros", other.unwrap_or_default());
+                    found.extend(zeros.err().map(|problem| (last, problem.into())));
                     let checked =
                         if is_aux { index.check_aux(number, &bytes) } else { index.open(number, bytes).map(drop) };
                     Ok(checked?)
                 });
+                last = place.end;
                 if let Err(problem) = checked {
                     let is_unknown = problem.is_unknown();
                     found.push((place.start, problem));
@@ -97,14 +103,6 @@ impl Verifier<'_> {
             }
         }
         found
-    }
-
-    fn check_zeros(&self, range: Range<u64>) -> Result<(), FilterProblem> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let other = self.read(range)?.iter().copied().find(|&byte| byte != 0);
-        Ok(require(other.is_none(), "bytes between partitions", "zeros", other.unwrap_or_default())?)
     }
 
     fn check_block(&self, block: &Bytes) -> Result<(), BlockError> {
@@ -126,8 +124,8 @@ fn check_range_filter(block: &Bytes) -> Result<(), BlockError> {
     if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
 }
 
-/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
-/// like one of a later release.
+/// `found`, unless it calls the bytes unknown and they differ from the description's checksum: damage can make a block
+/// look like one of a later release.
 fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, BlockError>) -> Result<T, FilterProblem> {
     match found.map_err(FilterProblem::from) {
         Err(problem) if !problem.is_unknown() => Err(problem),

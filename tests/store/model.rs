@@ -416,6 +416,53 @@ impl World {
         }
     }
 
+    fn add_several(&mut self, mut edit: ViewEdit<File>, level: u32, files: &mut Vec<Arc<File>>) -> ViewEdit<File> {
+        let count = 1 + self.random.below(if self.has_many_files { 90 } else { 4 });
+        for _ in 0..count {
+            let file = self.new_file();
+            if level > 0 && overlaps_with(files, &file) && !self.random.one_in(200) {
+                continue;
+            }
+            edit = edit.add(level, file.clone());
+            files.insert(0, file);
+        }
+        edit
+    }
+
+    /// The same file, opened again with a new source.
+    fn reopen(&mut self, edit: ViewEdit<File>, level: u32, files: &mut [Arc<File>]) -> ViewEdit<File> {
+        let at = self.random.below(files.len());
+        let before = files[at].clone();
+        before.disk.set(Mode::Sound);
+        let filters = self.reader.open(before.filters.metadata().clone(), before.disk.clone());
+        if before.filters.metadata().hash_identity() != self.reader.hasher().identity() {
+            return edit;
+        }
+        let again = File {
+            tombstone: before.tombstone.clone(),
+            ..File::new(before.keys.clone(), before.disk.clone(), filters)
+        };
+        files[at] = Arc::new(again);
+        edit.replace(level, &before, files[at].clone())
+    }
+
+    /// A compaction: files that overlap a new one make room for it.
+    fn compact(&mut self, mut edit: ViewEdit<File>, levels: &mut BTreeMap<u32, Vec<Arc<File>>>) -> ViewEdit<File> {
+        let keys = self.keys();
+        let to = 1 + u32::try_from(self.random.below(LEVELS as usize - 1)).unwrap();
+        let file = self.file_of(keys);
+        let files = levels.entry(to).or_default();
+        files.retain(|other| {
+            let stays = !overlaps(&[other.clone(), file.clone()]);
+            if !stays {
+                edit = core::mem::take(&mut edit).remove(to, other);
+            }
+            stays
+        });
+        files.push(file.clone());
+        edit.add(to, file)
+    }
+
     fn edit(&mut self) {
         let mut levels = self.now.levels.clone();
         let mut edit = ViewEdit::new();
@@ -423,19 +470,7 @@ impl World {
         let files = levels.entry(level).or_default();
         let limit = if self.has_many_files { 160 } else { 12 };
         match self.random.below(8) {
-            // Several at once.
-            0 | 1 => {
-                let count = 1 + self.random.below(if self.has_many_files { 90 } else { 4 });
-                for _ in 0..count {
-                    let file = self.new_file();
-                    let files = levels.entry(level).or_default();
-                    if level > 0 && overlaps_with(files, &file) && !self.random.one_in(200) {
-                        continue;
-                    }
-                    edit = edit.add(level, file.clone());
-                    files.insert(0, file);
-                }
-            }
+            0 | 1 => edit = self.add_several(edit, level, files),
             2 if !files.is_empty() => {
                 let file = files.remove(self.random.below(files.len()));
                 edit = edit.remove(level, &file);
@@ -458,38 +493,8 @@ impl World {
                 }
                 levels.entry(to).or_default().insert(0, file);
             }
-            // The same file, opened again with a new source.
-            5 if !files.is_empty() => {
-                let at = self.random.below(files.len());
-                let before = files[at].clone();
-                before.disk.set(Mode::Sound);
-                let filters = self.reader.open(before.filters.metadata().clone(), before.disk.clone());
-                if before.filters.metadata().hash_identity() == self.reader.hasher().identity() {
-                    let again = File {
-                        tombstone: before.tombstone.clone(),
-                        ..File::new(before.keys.clone(), before.disk.clone(), filters)
-                    };
-                    let again = Arc::new(again);
-                    edit = edit.replace(level, &before, again.clone());
-                    files[at] = again;
-                }
-            }
-            // A compaction: files that overlap a new one make room for it.
-            _ => {
-                let keys = self.keys();
-                let to = 1 + u32::try_from(self.random.below(LEVELS as usize - 1)).unwrap();
-                let file = self.file_of(keys);
-                let files = levels.entry(to).or_default();
-                files.retain(|other| {
-                    let stays = !overlaps(&[other.clone(), file.clone()]);
-                    if !stays {
-                        edit = core::mem::take(&mut edit).remove(to, other);
-                    }
-                    stays
-                });
-                edit = edit.add(to, file.clone());
-                files.push(file);
-            }
+            5 if !files.is_empty() => edit = self.reopen(edit, level, files),
+            _ => edit = self.compact(edit, &mut levels),
         }
         let too_many: Vec<(u32, Arc<File>)> = levels
             .iter()

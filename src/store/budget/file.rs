@@ -18,7 +18,7 @@ pub(in crate::store) const POINTS: u32 = RANGES + 1;
 /// The units of a file that can come into memory and leave it.
 #[derive(Debug, Default)]
 pub(in crate::store) struct File {
-    /// Of 0 bytes without a range filter.
+    /// The range filter; its length is 0 in a file without one.
     ranges: Unit,
     /// Known once the top index of a partitioned filter was read.
     points: OnceLock<Box<[Unit]>>,

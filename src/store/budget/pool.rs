@@ -78,7 +78,7 @@ struct Place {
     held_bytes: u64,
     /// For the difference.
     charge: Option<Charge>,
-    /// For the whole block that is loaded, until it is shrunk or has taken the place of another.
+    /// Covers the whole block while it is loaded, until it is shrunk or has replaced another.
     working: Charge,
 }
 
