@@ -59,7 +59,8 @@ impl Verifier<'_> {
         checked.err().map(|problem| (section.offset, problem)).into_iter().collect()
     }
 
-    /// Reads the top index and all partitions, with the zeros between them, up to the first of an unknown kind or version.
+    /// Reads the top index and all partitions, with the zeros between them, up to the first of an unknown kind or
+    /// version.
     fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
         let index_range = section.index_range();
         let index = self.read(index_range.clone()).and_then(|tail| {
