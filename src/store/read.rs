@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::budget::{Held, HeldFilter, Loading, Matching, POINTS, RANGES};
+use super::budget::{Held, HeldFilter, Matching, POINTS, Place, RANGES};
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
@@ -32,7 +32,8 @@ pub struct FilterRead {
 enum Step {
     /// The top index of a partitioned filter.
     Index,
-    Unit(Loading),
+    /// The unit of this number, into this place.
+    Unit(u32, Place),
 }
 
 impl FilterRead {
@@ -61,10 +62,11 @@ impl FilterRead {
             (expected, got) => Err(FilterProblem::Length { what: "part of a filter", expected, got }),
         });
         let read = match self.step.as_ref()? {
-            Step::Unit(loading) => {
-                let loaded = bytes.and_then(|bytes| self.file.load_unit(loading.number(), bytes));
-                let Some(Step::Unit(loading)) = self.step.take() else { return None };
-                return loading.complete(loaded, may_match);
+            &Step::Unit(number, _) => {
+                let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
+                let unit = self.file.units.unit(number)?;
+                let Some(Step::Unit(_, place)) = self.step.take() else { return None };
+                return self.file.pool().complete(unit, place, loaded, may_match);
             }
             Step::Index => {
                 let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -75,16 +77,23 @@ impl FilterRead {
         };
         // Only now: a hasher or extractor that panics leaves the step to `drop`.
         self.step = None;
-        self.file.units.end_preparing(Some(read));
+        self.file.units.end_index(Some(read));
         None
     }
 }
 
 impl Drop for FilterRead {
     fn drop(&mut self) {
-        if let Some(Step::Index) = self.step {
-            let problem = FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
-            self.file.units.end_preparing(std::thread::panicking().then_some(Err(problem)));
+        let panicked = || FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
+        let problem = std::thread::panicking().then(panicked);
+        match self.step.take() {
+            Some(Step::Unit(number, place)) => {
+                if let Some(unit) = self.file.units.unit(number) {
+                    place.abandon(unit, problem);
+                }
+            }
+            Some(Step::Index) => self.file.units.end_index(problem.map(Err)),
+            None => {}
         }
     }
 }
@@ -104,7 +113,7 @@ pub(super) fn read_all(
     loop {
         let read = next()?;
         // What has to be known before comes first.
-        let is_last = matches!(read.step, Some(Step::Unit(_)));
+        let is_last = matches!(read.step, Some(Step::Unit(..)));
         let bytes = source.read(read.range());
         let answer = read.complete_with(bytes, may_match);
         if is_last {
@@ -186,7 +195,7 @@ impl FileState {
     /// The read of the top index, if that is to be read now.
     fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
-        let is_needed = self.index.get().is_none() && self.units.begin_preparing();
+        let is_needed = self.index.get().is_none() && self.units.begin_index();
         is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
     }
 
@@ -204,7 +213,7 @@ impl FileState {
             let range = index.block_range(number - POINTS).ok()?;
             section.offset + range.start..section.offset + range.end
         };
-        let step = Some(Step::Unit(self.pool().begin(&self.units, number)?));
+        let step = Some(Step::Unit(number, self.pool().begin(self.units.unit(number)?)?));
         Some(FilterRead { file: self.clone(), range, step })
     }
 

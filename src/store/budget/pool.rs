@@ -69,9 +69,9 @@ pub(super) struct Counts {
     pub(super) plans: AtomicU64,
 }
 
-/// What may become of a unit.
+/// What may become of a unit that is being loaded, and the memory for it.
 #[derive(Debug)]
-struct Place {
+pub(in crate::store) struct Place {
     /// Bytes to keep; 0 only tries whether a filter that failed can be loaded again.
     bytes: u64,
     /// Bytes that it has.
@@ -80,6 +80,20 @@ struct Place {
     charge: Option<Charge>,
     /// Covers the whole block while it is loaded, until it is shrunk or has replaced another.
     working: Charge,
+}
+
+impl Place {
+    /// Nothing was loaded: nobody wants the unit any more, or there is a problem.
+    pub(in crate::store) fn abandon(self, unit: &Unit, problem: Option<FilterProblem>) {
+        let turn = unit.begun_turn();
+        match problem {
+            Some(problem) => turn.fail(problem),
+            // Under no plan: others can want it at once.
+            None => unit.loaded_under.store(0, Ordering::Relaxed),
+        }
+        // Before the turn ends.
+        drop(self);
+    }
 }
 
 /// A unit that the plan is for, with its file and number.
@@ -180,15 +194,44 @@ impl Pool {
     }
 
     /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is at it.
-    pub(in crate::store) fn begin(self: &Arc<Self>, file: &Arc<File>, number: u32) -> Option<Loading> {
-        let unit = file.unit(number)?;
+    /// What began ends with [`complete`](Self::complete) or [`abandon`](Place::abandon).
+    pub(in crate::store) fn begin(&self, unit: &Unit) -> Option<Place> {
         let turn = unit.begin()?;
         let place = self.place(unit)?;
         self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
         unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
-        // It goes on in the value that is returned.
+        // It goes on with the place.
         core::mem::forget(turn);
-        Some(Loading { pool: self.clone(), file: file.clone(), number, place: Some(place) })
+        Some(place)
+    }
+
+    /// Takes what was loaded, and gives what `may_match` says of it; `None` if it cannot be used.
+    pub(in crate::store) fn complete(
+        &self,
+        unit: &Unit,
+        place: Place,
+        loaded: Result<HeldFilter, FilterProblem>,
+        may_match: Matching<'_>,
+    ) -> Option<bool> {
+        let turn = unit.begun_turn();
+        self.count_read(loaded.as_ref().map_or(0, HeldFilter::bytes), loaded.is_ok());
+        let answer = match loaded {
+            Ok(filter) => {
+                let curve = Curve::of(&filter);
+                unit.curve.store(Arc::make_mut(&mut lock(&self.curves)).number(curve), Ordering::Relaxed);
+                let answer = may_match(&filter);
+                self.keep(&turn, unit, place, filter);
+                Some(answer)
+            }
+            Err(reason) => {
+                drop(place);
+                turn.fail(reason);
+                None
+            }
+        };
+        drop(turn);
+        self.obey_lowered_limit(unit);
+        answer
     }
 
     /// Counts a read of a unit, or of what comes before all units of a filter.
@@ -360,65 +403,6 @@ impl Pool {
 
 /// Whether a filter may contain what it is probed for.
 pub(in crate::store) type Matching<'a> = &'a dyn Fn(&HeldFilter) -> bool;
-
-/// The load of one unit: the turn to change it, and the memory for it. Dropped, it gives both back.
-#[derive(Debug)]
-pub(in crate::store) struct Loading {
-    pool: Arc<Pool>,
-    file: Arc<File>,
-    number: u32,
-    /// Until it is completed.
-    place: Option<Place>,
-}
-
-impl Loading {
-    pub(in crate::store) const fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Takes what was loaded, and gives what `may_match` says of it; `None` if it cannot be used.
-    pub(in crate::store) fn complete(
-        mut self,
-        loaded: Result<HeldFilter, FilterProblem>,
-        may_match: Matching<'_>,
-    ) -> Option<bool> {
-        let pool = self.pool.clone();
-        let (unit, place) = (self.file.unit(self.number)?, self.place.take()?);
-        let turn = unit.begun_turn();
-        pool.count_read(loaded.as_ref().map_or(0, HeldFilter::bytes), loaded.is_ok());
-        let answer = match loaded {
-            Ok(filter) => {
-                let curve = Curve::of(&filter);
-                unit.curve.store(Arc::make_mut(&mut lock(&pool.curves)).number(curve), Ordering::Relaxed);
-                let answer = may_match(&filter);
-                pool.keep(&turn, unit, place, filter);
-                Some(answer)
-            }
-            Err(reason) => {
-                turn.fail(reason);
-                None
-            }
-        };
-        drop(turn);
-        pool.obey_lowered_limit(unit);
-        answer
-    }
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        // Completed, or else the caller's code panicked while it read, or nobody wants the unit any more.
-        let Some(unit) = self.file.unit(self.number).filter(|_| self.place.is_some()) else { return };
-        let turn = unit.begun_turn();
-        if std::thread::panicking() {
-            turn.fail(FilterProblem::Unreadable { reason: "code of the engine's panicked".into() });
-        } else {
-            // Under no plan: others can want it at once.
-            unit.loaded_under.store(0, Ordering::Relaxed);
-        }
-        self.place = None;
-    }
-}
 
 /// What became of an attempt to make a block smaller.
 enum Release {
