@@ -66,11 +66,16 @@ pub(super) struct Level<F> {
 /// same one again, without any other. Files are told apart by their [`Arc`].
 #[derive(Debug)]
 pub struct ViewEdit<F> {
-    removed: Vec<(u32, Arc<F>)>,
     /// In the order of calls.
-    added: Vec<(u32, Arc<F>)>,
-    /// Files, and what takes their places.
-    replaced: Vec<(u32, Arc<F>, Arc<F>)>,
+    changes: Vec<Change<F>>,
+}
+
+/// One removal, addition or replacement.
+#[derive(Debug)]
+struct Change<F> {
+    level: u32,
+    leaves: Option<Arc<F>>,
+    comes: Option<Arc<F>>,
 }
 
 /// Why an edit was refused. Nothing of it was applied.
@@ -81,7 +86,7 @@ pub enum ViewError {
     NotAtLevel {
         /// The level.
         level: u32,
-        /// The position of the removal, or behind all removals of the replacement, in the edit.
+        /// The position of the removal or replacement in the edit.
         position: usize,
     },
     /// The edit adds a file that the level has already, or adds it twice; or removes a file of level 0, adds it again,
@@ -89,7 +94,7 @@ pub enum ViewError {
     Duplicate {
         /// The level.
         level: u32,
-        /// The position of the addition, or behind all additions of the replacement, in the edit.
+        /// The position of the addition or replacement in the edit.
         position: usize,
     },
     /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
@@ -110,11 +115,11 @@ impl fmt::Display for ViewError {
         match self {
             Self::NotAtLevel { level, position } => write!(
                 f,
-                "edit: expected removal {position} to name a file of level {level}, got none, or one removed twice"
+                "edit: expected change {position} to remove a file of level {level}, got none, or one removed twice"
             ),
             Self::Duplicate { level, position } => write!(
                 f,
-                "edit: expected addition {position} to be of a file that is new at level {level}, got one that is there"
+                "edit: expected change {position} to add a file that is new at level {level}, got one that is there"
             ),
             Self::Overlap { level, largest, smallest } => write!(
                 f,
@@ -130,7 +135,7 @@ impl core::error::Error for ViewError {}
 
 impl<F> Default for ViewEdit<F> {
     fn default() -> Self {
-        Self { removed: Vec::new(), added: Vec::new(), replaced: Vec::new() }
+        Self { changes: Vec::new() }
     }
 }
 
@@ -144,30 +149,32 @@ impl<F> ViewEdit<F> {
     /// Adds a file to a level; at level 0 it becomes the newest. So a store that is opened again adds the files of
     /// level 0 from the oldest to the newest, the reverse of [`FilterView::files`].
     #[must_use]
-    pub fn add(mut self, level: u32, file: Arc<F>) -> Self {
-        self.added.push((level, file));
-        self
+    pub fn add(self, level: u32, file: Arc<F>) -> Self {
+        self.with(Change { level, leaves: None, comes: Some(file) })
     }
 
     /// Removes a file from the level where it is.
     #[must_use]
-    pub fn remove(mut self, level: u32, file: &Arc<F>) -> Self {
-        self.removed.push((level, file.clone()));
-        self
+    pub fn remove(self, level: u32, file: &Arc<F>) -> Self {
+        self.with(Change { level, leaves: Some(file.clone()), comes: None })
     }
 
     /// Removes a file, and adds another in its place. At level 0 that is its age: where neighbours are merged into one
     /// file, replace one of them by it and remove the others.
     #[must_use]
-    pub fn replace(mut self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
-        self.replaced.push((level, file.clone(), by));
+    pub fn replace(self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
+        self.with(Change { level, leaves: Some(file.clone()), comes: Some(by) })
+    }
+
+    fn with(mut self, change: Change<F>) -> Self {
+        self.changes.push(change);
         self
     }
 
     /// Whether the edit changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.added.is_empty() && self.replaced.is_empty()
+        self.changes.is_empty()
     }
 }
 
@@ -237,25 +244,20 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             (file, state)
         };
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
-        let mut added: Vec<_> = edit.added.into_iter().enumerate().collect();
-        let removals = edit.removed.into_iter().map(|(level, file)| (level, file, None));
-        let replacements =
-            (added.len()..).zip(edit.replaced).map(|(position, (level, file, by))| (level, file, Some((position, by))));
-        for (position, (level, file, by)) in removals.chain(replacements).enumerate() {
-            let mut leaving = Leaving { position, file, by: None };
-            match by {
-                Some((position, by)) if level == OVERLAPPING => leaving.by = Some((position, member(by))),
-                Some((position, by)) => added.push((position, (level, by))),
-                None => {}
-            }
-            let (leaving_files, _) = changes.entry(level).or_default();
-            if leaving_files.insert(Arc::as_ptr(&leaving.file), leaving).is_some() {
-                return Err(ViewError::NotAtLevel { level, position });
+        for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
+            let Some(file) = leaves else { continue };
+            let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone())));
+            let (leaving, _) = changes.entry(*level).or_default();
+            let twice = leaving.insert(Arc::as_ptr(file), Leaving { position, file: file.clone(), by });
+            if twice.is_some() {
+                return Err(ViewError::NotAtLevel { level: *level, position });
             }
         }
-        for (position, (level, file)) in added {
+        for (position, Change { level, leaves, comes }) in edit.changes.into_iter().enumerate() {
+            let Some(file) = comes else { continue };
             let (leaving, added) = changes.entry(level).or_default();
             match leaving.get_mut(&Arc::as_ptr(&file)) {
+                _ if leaves.is_some() && level == OVERLAPPING => {}
                 // Removed and added again: it keeps its place, where that is its age.
                 Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
                 _ => added.push((position, member(file))),
@@ -338,7 +340,8 @@ impl<F> Level<F> {
         F: AsRef<FileFilters>,
     {
         let level = self.number;
-        let coming = || added.iter().chain(leaving.values().filter_map(|leaving| leaving.by.as_ref()));
+        let mut coming: Vec<_> = leaving.values().filter_map(|leaving| leaving.by.as_ref()).chain(&added).collect();
+        coming.sort_by_key(|(position, _)| *position);
         let mut touched = Touched::new();
         for &Leaving { position, ref file, .. } in leaving.values() {
             let place = self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })?;
@@ -352,14 +355,14 @@ impl<F> Level<F> {
             }
         }
         let (mut left, mut joined, mut seen) = (self.left, self.joined, HashSet::new());
-        for &(position, (ref file, ref state)) in coming() {
+        for &(position, (ref file, ref state)) in coming.iter().copied() {
             let is_there = !leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
             if is_there || !seen.insert(Arc::as_ptr(file)) {
                 return Err(ViewError::Duplicate { level, position });
             }
             joined = joined.merged(&state.stats());
         }
-        let keys = coming().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
+        let keys = coming.iter().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
         let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
         for members in touched.values_mut() {
             let stay = |member: Member<F>| match leaving.get(&Arc::as_ptr(&member.0)) {

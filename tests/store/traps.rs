@@ -514,7 +514,7 @@ fn edits_that_do_not_fit_are_refused_and_change_nothing() {
             (edit().replace(level, &three, one.clone()), 0),
             (edit().remove(level, &one).replace(level, &one, three.clone()), 1),
             (edit().replace(level, &one, three.clone()).replace(level, &one, three.clone()), 1),
-            (edit().remove(level, &one).add(level, one.clone()).remove(level, &three), 1),
+            (edit().remove(level, &one).add(level, one.clone()).remove(level, &three), 2),
         ];
         for (number, (edit, expected)) in missing.into_iter().enumerate() {
             match view.edited(edit) {
