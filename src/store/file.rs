@@ -97,14 +97,14 @@ impl FileFilters {
     /// that is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
         self.state.units.counters.add_beside_answers(0, 1);
-        let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { POINTS };
-        self.state.record(Answer { probe, unit }, outcome == LookupOutcome::Found);
+        let unit = Some(key).filter(|_| probe == FileProbe::NotLoaded).and_then(|key| self.state.units_of(key).next());
+        self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
     }
 
     /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
     #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
-        self.state.read_for_unit(self.state.unit_of(key))
+        self.state.read_for_key(key)
     }
 
     /// Why the point filter, or else the range filter, is not used, or could not be read when it was last tried; `None`

@@ -89,7 +89,7 @@ impl Drop for FilterRead {
         match self.step.take() {
             Some(Step::Unit(number, place)) => {
                 if let Some(unit) = self.file.units.unit(number) {
-                    place.abandon(unit, problem);
+                    self.file.pool().abandon(unit, place, problem);
                 }
             }
             Some(Step::Index) => self.file.units.end_index(problem.map(Err)),
@@ -222,6 +222,11 @@ impl FileState {
         let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
         let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
         self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
+    }
+
+    /// The next read for a lookup of the key.
+    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        self.units_of(key).find_map(|number| self.read_for_unit(number))
     }
 
     /// The next read for a lookup or scan that probes the unit.

@@ -181,11 +181,11 @@ impl FileState {
         self.index.get().map(AsRef::as_ref)
     }
 
-    /// The unit of the point filter that the key is in.
-    pub(super) fn unit_of(&self, key: &[u8]) -> u32 {
-        let Some(index) = self.partitions() else { return POINTS };
-        let hash = self.reader().point_hashes(self.shared, key).next();
-        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).0 + POINTS)
+    /// The units of the point filter that are probed for the key: one for each part of it, where partitions are cut by
+    /// hash. Until the top index was read, that is the first.
+    pub(super) fn units_of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
+        let unit = |hash| self.partitions().map_or(POINTS, |index| index.place_of_hash(key, hash).0 + POINTS);
+        self.reader().point_hashes(self.shared, key).map(unit)
     }
 }
 

@@ -82,23 +82,6 @@ pub(in crate::store) struct Place {
     working: Charge,
 }
 
-impl Place {
-    /// Nothing was loaded: nobody wants the unit any more, or there is a problem.
-    pub(in crate::store) fn abandon(self, unit: &Unit, problem: Option<FilterProblem>) {
-        let turn = unit.begun_turn();
-        match problem {
-            Some(problem) => turn.fail(problem),
-            // Under no plan: others can want it at once.
-            None => unit.loaded_under.store(0, Ordering::Relaxed),
-        }
-        // Before the turn ends.
-        drop(self);
-    }
-}
-
-/// A unit that the plan is for, with its file and number.
-type InUse<'a> = (&'a Arc<File>, u32, &'a Unit);
-
 impl Pool {
     pub(super) fn new(limit: u64) -> Self {
         // Units start with 0: loaded under no plan.
@@ -142,24 +125,26 @@ impl Pool {
     fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
         self.probes.store(0, Ordering::Relaxed);
         let files = self.files();
-        let (places, demands) = self.demands(&files);
+        let (units, demands) = self.demands(&files);
         let limit = self.account.limit();
         let targets = {
             // Not under the lock: threads that load would wait.
             let curves = lock(&self.curves).clone();
             plan::targets(&demands, &curves, self.shrinks.load(Ordering::Relaxed), limit - limit / WORKING_SHARE)
         };
-        let (mut promised_bytes, mut surplus) = (0, Vec::new());
-        for (((file, number, unit), demand), &target) in places.into_iter().zip(&demands).zip(&targets) {
+        let mut promised_bytes = 0;
+        for ((unit, demand), &target) in units.into_iter().zip(&demands).zip(&targets) {
             unit.set_planned_bytes(target);
             promised_bytes += target.saturating_sub(demand.held_bytes);
-            if demand.held_bytes > target {
-                surplus.push((Arc::downgrade(file), number));
-            }
         }
+        self.promised_bytes.store(promised_bytes, Ordering::Relaxed);
+        // Either this thread sees what a unit holds by now, or the one that loaded it sees the new plan.
+        fence(Ordering::SeqCst);
+        let units = files.iter().flat_map(|file| file.units().map(move |(number, unit)| (file, number, unit)));
+        let above = units.filter(|(.., unit)| unit.held_bytes() > unit.planned_bytes());
+        let mut surplus: Vec<_> = above.map(|(file, number, _)| (Arc::downgrade(file), number)).collect();
         surplus.reverse();
         *lock(&self.surplus) = surplus;
-        self.promised_bytes.store(promised_bytes, Ordering::Relaxed);
         let number = self.number.load(Ordering::Relaxed);
         self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
@@ -173,8 +158,8 @@ impl Pool {
     }
 
     /// The units in use. The others are planned to have no memory.
-    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<InUse<'a>>, Vec<Demand>) {
-        let (mut places, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
+    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<&'a Unit>, Vec<Demand>) {
+        let (mut in_use, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
         for file in files {
             for (number, unit) in file.units() {
                 units += 1;
@@ -182,7 +167,7 @@ impl Pool {
                 file.collect(number, unit);
                 match demand(unit) {
                     Some(demand) => {
-                        places.push((file, number, unit));
+                        in_use.push(unit);
                         demands.push(demand);
                     }
                     None => unit.set_planned_bytes(0),
@@ -190,11 +175,11 @@ impl Pool {
             }
         }
         self.counts.units.store(units, Ordering::Relaxed);
-        (places, demands)
+        (in_use, demands)
     }
 
     /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is at it.
-    /// What began ends with [`complete`](Self::complete) or [`abandon`](Place::abandon).
+    /// What began ends with [`complete`](Self::complete) or [`abandon`](Self::abandon).
     pub(in crate::store) fn begin(&self, unit: &Unit) -> Option<Place> {
         let turn = unit.begin()?;
         let place = self.place(unit)?;
@@ -234,6 +219,20 @@ impl Pool {
         answer
     }
 
+    /// Nothing was loaded: nobody wants the unit any more, or there is a problem.
+    pub(in crate::store) fn abandon(&self, unit: &Unit, place: Place, problem: Option<FilterProblem>) {
+        let turn = unit.begun_turn();
+        match problem {
+            Some(problem) => turn.fail(problem),
+            // Under no plan: others can want it at once.
+            None => unit.loaded_under.store(0, Ordering::Relaxed),
+        }
+        drop(place);
+        drop(turn);
+        // A smaller block from before is still there.
+        self.obey_lowered_limit(unit);
+    }
+
     /// Counts a read of a unit, or of what comes before all units of a filter.
     pub(in crate::store) fn count_read(&self, bytes: u64, is_sound: bool) {
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
@@ -241,7 +240,7 @@ impl Pool {
         self.counts.failed_loads.fetch_add(u64::from(!is_sound), Ordering::Relaxed);
     }
 
-    /// Frees what was loaded while the limit was lowered: this unit was busy when the plan was made.
+    /// Frees what is there since before the limit was lowered: this unit was busy when the plan was made.
     fn obey_lowered_limit(&self, unit: &Unit) {
         // Either this thread sees the new limit, or the one that sets it sees what the unit holds.
         fence(Ordering::SeqCst);
