@@ -71,6 +71,8 @@ struct Cursor<'a, F> {
     left: u64,
     /// The place in the chunk of the last file that was given.
     given: Option<usize>,
+    /// The files of the group that were given and did not have the key.
+    passed: u64,
     /// The last file that was given, and what its filter had said.
     last: Option<(&'a Arc<FileState>, Answer)>,
 }
@@ -79,7 +81,7 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
         let found = Found { in_bounds: 0, candidates: 0 };
-        Self { key, head: None, whole: None, chunk: None, found, left: 0, given: None, last: None }
+        Self { key, head: None, whole: None, chunk: None, found, left: 0, given: None, passed: 0, last: None }
     }
 
     /// Comes to a chunk of overlapping files, or without one, to that in a level's order of keys where the key belongs.
@@ -156,20 +158,21 @@ impl<'a, F> Cursor<'a, F> {
             if let Some(chunk) = ahead.chunk {
                 let alone = chunk.core.group.as_ref().map_or(u64::MAX, |group| group.alone);
                 let files = bits_of(ahead.left & alone).filter_map(|place| chunk.file(place));
-                reads.extend(
-                    files.filter_map(|(file, state)| Some((file, state.read_for_unit(state.unit_of(self.key))?))),
-                );
+                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for_key(self.key)?))));
             }
             let Some((level, chunk)) = step.take(&view.levels) else { return reads };
             ahead.enter(level, chunk);
         }
     }
 
-    /// The file given last did not have the key.
+    /// The file given last did not have the key. Outcomes in a group are recorded when its probes are.
     #[inline]
     fn pass(&mut self) {
-        if let Some((state, answer)) = self.last.take() {
-            state.record(answer, false);
+        let Some((state, answer)) = self.last.take() else { return };
+        let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
+        match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {
+            Some(place) if answer.probe == FileProbe::MaybePresent => self.passed |= 1 << place,
+            _ => state.record(answer, false),
         }
     }
 
@@ -213,20 +216,26 @@ impl<'a, F> Cursor<'a, F> {
     /// Leaves the chunk: for the next one, or because the lookup ended at a file of this one.
     #[inline]
     fn leave(&mut self, ended: Option<usize>) {
-        if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
+        if let Some((core, group)) = self.chunk.take().and_then(|Chunk { core, .. }| Some((core, core.group.as_ref()?)))
+        {
             group.counts.count(self.found, ended);
+            // After the probes, so that there are never more outcomes than answers.
+            for state in bits_of(self.passed).filter_map(|place| core.files.get(place)) {
+                state.record(Answer::of(FileProbe::MaybePresent), false);
+            }
         }
-        (self.left, self.given) = (0, None);
+        (self.left, self.given, self.passed) = (0, None, 0);
     }
 
     /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's
     /// code panicked behind it.
     fn end(&mut self, is_found: bool) {
-        if let Some((state, answer)) = self.last.take().filter(|_| is_found) {
-            state.record(answer, true);
-        }
+        let found = self.last.take().filter(|_| is_found);
         if self.given.is_some() {
             self.leave(self.given);
+        }
+        if let Some((state, answer)) = found {
+            state.record(answer, true);
         }
     }
 }

@@ -215,7 +215,7 @@ impl<F> FilterView<F> {
     }
 
     /// What was counted for the files of a level while they were in it, those that have left it included. What older
-    /// views count for a file that has left is missing.
+    /// views count for a file that has left is missing; for one that went to another level, it counts there.
     #[must_use]
     pub fn level_stats(&self, level: u32) -> FileStats {
         self.level(level).map_or_else(FileStats::default, |level| level.stats())
@@ -360,7 +360,10 @@ impl<F> Level<F> {
             if is_there || !seen.insert(Arc::as_ptr(file)) {
                 return Err(ViewError::Duplicate { level, position });
             }
-            joined = joined.merged(&state.stats());
+            // What stays counts on.
+            if !leaving.contains_key(&Arc::as_ptr(file)) {
+                joined = joined.merged(&state.stats());
+            }
         }
         let keys = coming.iter().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
         let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
@@ -368,7 +371,9 @@ impl<F> Level<F> {
             let stay = |member: Member<F>| match leaving.get(&Arc::as_ptr(&member.0)) {
                 None => Some(member),
                 Some(leaving) => {
-                    left = left.merged(&member.1.stats());
+                    if !seen.contains(&Arc::as_ptr(&member.0)) {
+                        left = left.merged(&member.1.stats());
+                    }
                     leaving.by.as_ref().map(|(_, by)| by.clone())
                 }
             };

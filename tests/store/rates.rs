@@ -1,13 +1,15 @@
 //! What is counted for levels, against what was really searched: a rate that is wrong hides a filter that is.
 
-use std::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use sstfilter::store::{FileStats, FilterBudget, FilterStore, FilterView, ViewEdit};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyParts, KindPolicy};
 
 use crate::effort;
-use crate::engine::{File, file, file_to_be_read, numbered, unfiltered, view_of};
+use crate::engine::{File, all_candidates, file, file_to_be_read, numbered, unfiltered, view_of};
 use crate::random::Random;
 
 /// What the lookups of a level have met, as the engine sees it.
@@ -246,6 +248,46 @@ fn a_file_that_moves_brings_no_counts_to_its_new_level() {
         let _ = crate::engine::all_candidates(&after, &number.to_be_bytes());
     }
     assert_eq!(after.level_stats(1).filter.probes(), 99);
+}
+
+#[test]
+fn a_lookup_under_way_hides_no_rate() {
+    let store = FilterStore::default().with_policy(rate(0.05));
+    let files: Vec<_> = (0..20).map(|at| file(&store, numbered((0..1_000).map(|number| number * 20 + at)))).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let given = |number: &u32| all_candidates(&view, &number.to_be_bytes()).len();
+    let two = (0..19_000).find(|number| given(number) > 2).unwrap().to_be_bytes();
+    let quiet = view.level_stats(0).filter.observed_fpr().unwrap();
+    let mut candidates = view.candidates(&two);
+    assert!(candidates.next_file().is_some() && candidates.next_file().is_some());
+    let under_way = view.level_stats(0).filter.observed_fpr();
+    assert_eq!(under_way, Some(quiet), "the file that it has passed counts with its probe");
+    drop(candidates);
+    let stats = view.level_stats(0).filter;
+    assert_eq!(stats.positives - stats.false_positives, 1, "the second one has no outcome: {stats:?}");
+}
+
+#[test]
+fn an_edit_that_takes_a_file_out_and_puts_it_back_counts_nothing_twice() {
+    let store = FilterStore::default();
+    let file = file(&store, numbered((0..1_000).map(|number| number * 2)));
+    let view = Mutex::new(view_of(&store, &[(1, &file)]));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let view = view.lock().unwrap().clone();
+                (0..50_u32).for_each(|number| drop(all_candidates(&view, &(number * 2).to_be_bytes())));
+            }
+        });
+        for _ in 0..20_000 {
+            let before = view.lock().unwrap().clone();
+            let edit = ViewEdit::new().remove(1, &file).add(1, file.clone());
+            *view.lock().unwrap() = before.edited(edit).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(view.lock().unwrap().level_stats(1), file.filters.stats());
 }
 
 #[test]

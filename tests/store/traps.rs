@@ -1,7 +1,7 @@
 //! One test for each known way to lose a key or a count.
 
 use core::ops::Bound;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -9,14 +9,15 @@ use std::thread;
 use bytes::Bytes;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::store::{
-    FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit,
-    ViewError,
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore,
+    FilterView, ViewEdit, ViewError,
 };
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
-    DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, SecretSeed,
+    DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome, SecretSeed,
 };
 
+use crate::effort;
 use crate::engine::{
     Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered, tagged,
     unfiltered, view_of,
@@ -207,6 +208,59 @@ fn a_read_that_is_dropped_can_be_wanted_again_at_once() {
             drop(file);
             assert_eq!(budget.stats().used_bytes, 0);
         }
+    }
+}
+
+#[test]
+fn a_read_that_is_dropped_after_the_limit_was_lowered_leaves_nothing_above_it() {
+    let budget = FilterBudget::new(0).without_automatic_plans();
+    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
+    let store = FilterStore::default().with_policy(Arc::new(ribbon)).with_budget(budget.clone());
+    let file = file_to_be_read(&store, numbered((0..6_000).map(|number| number * 2)));
+    let absent = 5_u32.to_be_bytes();
+    let use_it = || (0..3_000).for_each(|_| assert!(file.filters.probe(&absent) != FileProbe::Unusable));
+    use_it();
+    budget.set_bytes(4_000);
+    complete(file.filters.read_for(&absent).unwrap(), &file.disk.bytes());
+    use_it();
+    budget.set_bytes(1 << 20);
+    let larger = file.filters.read_for(&absent).unwrap();
+    budget.set_bytes(0);
+    assert!(budget.stats().used_bytes > 0, "the smaller filter is there while a larger one is read");
+    drop(larger);
+    assert_eq!(budget.stats().used_bytes, 0);
+}
+
+/// Loads that end while a plan is made are in no plan, and still obey it.
+#[test]
+fn a_lowered_limit_holds_for_what_is_being_loaded() {
+    let budget = FilterBudget::new(0).without_automatic_plans();
+    let store = FilterStore::default();
+    let (bytes, metadata) = build(&store, &numbered((0..1_200).map(|number| number * 2)).into_iter().collect());
+    let (metadata, store) = (Arc::new(metadata), store.with_budget(budget.clone()));
+    let open = |_| store.open(metadata.clone(), Arc::new(bytes.clone()));
+    let files: Vec<FileFilters> = (0..4_000).map(open).collect();
+    let absent = 5_u32.to_be_bytes();
+    for round in 0..if effort::is_short() { 20 } else { 100 } {
+        files.iter().for_each(|file| (0..6).for_each(|_| assert!(!file.probe(&absent).is_absent())));
+        budget.set_bytes(1 << 30);
+        let begun = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for files in files.chunks(6).take(4) {
+                let begun = &begun;
+                scope.spawn(move || {
+                    for file in files {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        let _ = file.probe(&absent);
+                    }
+                });
+            }
+            while begun.load(Ordering::Relaxed) < 4 + round % 18 {
+                thread::yield_now();
+            }
+            budget.set_bytes(0);
+        });
+        assert_eq!(budget.stats().used_bytes, 0, "round {round}");
     }
 }
 
@@ -468,6 +522,28 @@ fn lookups_while_a_top_index_and_partitions_arrive_lose_no_key() {
             });
         }
     }
+}
+
+#[test]
+fn the_reads_for_a_key_are_those_of_all_its_parts() {
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2))).with_extractor(Arc::new(FixedPrefix::new(6)));
+    let store = partitioned(PartitionCut::HashRange).with_key_parts(parts).with_budget(FilterBudget::unlimited());
+    let keys = (0..4_000_u32).map(|number| format!("{:02}{:06}", number % 50, number * 7).into_bytes());
+    let file = file_to_be_read(&store, keys);
+    let probed_after_reads = |key: &[u8]| {
+        while let Some(read) = file.filters.read_for(key) {
+            complete(read, &file.disk.bytes());
+        }
+        file.filters.probe(key)
+    };
+    for number in 0..500_u32 {
+        // The file has the first part, and not the second.
+        let key = format!("{:02}9{number:05}", number % 50).into_bytes();
+        assert_ne!(probed_after_reads(&key), FileProbe::NotLoaded, "{number}");
+    }
+    let loads = store.budget().unwrap().stats().loads;
+    assert_eq!(probed_after_reads(b"4"), FileProbe::Unusable, "no part, and nothing to read");
+    assert_eq!(store.budget().unwrap().stats().loads, loads);
 }
 
 #[test]
