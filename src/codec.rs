@@ -92,6 +92,42 @@ pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
+/// Appends bytes behind a varint with their number.
+pub(crate) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
+    put_varint(out, item.len() as u64);
+    out.extend_from_slice(item);
+}
+
+/// Bytes that are read from the front. A read past the end is `None`, and takes nothing.
+#[derive(Debug)]
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn fields<const BYTES: usize>(&mut self) -> Option<Fields<'a, BYTES>> {
+        let (fields, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(Fields(fields))
+    }
+
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let (value, rest) = take_varint(self.0)?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    /// The bytes that [`put_item`] has written.
+    pub(crate) fn item(&mut self) -> Option<&'a [u8]> {
+        let count = self.varint()?;
+        self.bytes(usize::try_from(count).ok()?)
+    }
+}
+
 /// Bytes of a checksum.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
@@ -244,6 +280,18 @@ mod tests {
         assert_eq!(take_varint(&[]), None);
         assert_eq!(take_varint(&[0x80; 20]), None);
         assert_eq!(take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+    }
+
+    #[test]
+    fn a_cursor_reads_from_the_front_and_never_past_the_end() {
+        let mut bytes = vec![7, 1, 2];
+        put_item(&mut bytes, b"an item");
+        put_item(&mut bytes, &[9; 200]);
+        let mut cursor = Cursor(&bytes);
+        assert_eq!((cursor.varint(), cursor.fields::<2>().unwrap().u16::<0>()), (Some(7), 0x0201));
+        assert_eq!((cursor.item(), cursor.item()), (Some(&b"an item"[..]), Some(&[9; 200][..])));
+        assert!(cursor.varint().is_none() && cursor.fields::<1>().is_none() && cursor.bytes(0).is_some());
+        assert!(Cursor(&bytes[3..10]).item().is_none() && Cursor(&[1]).bytes(usize::MAX).is_none());
     }
 
     #[test]

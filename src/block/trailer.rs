@@ -111,24 +111,16 @@ impl Trailer {
         let mut out = Vec::with_capacity(MAX_PLAIN_TAIL_BYTES + held.field().len());
         let EncodedShape { params, salt, keys, payload_bytes } = &self.shape;
         params.as_slice().iter().for_each(|&word| out.put_u32_le(word));
-        out.extend_from_slice(held.field());
-        let BlockIdentity { hash, file } = self.identity;
-        if let Some(file) = file {
-            out.put_u64_le(file.fingerprint());
-        }
-        out.put_u64_le(hash.seed);
-        out.put_u32_le((payload_bytes / 8) as u32);
-        out.put_u32_le(self.payload_checksum);
-        out.put_uint_le(*keys, KEYS_BYTES);
-        out.put_u8(self.kind.code());
-        out.put_u8(self.requested.code());
-        out.put_u8(self.reason.code() | hash.id.code() << 4);
-        out.put_u8(salt | params.count() << 4);
-        let flags = [(BOUND, file.is_some()), (PARTITION, self.is_partition), (PARTS, self.parts_bytes > 0)];
-        let flags = flags.iter().filter(|(_, is_set)| *is_set).fold(0, |flags, (flag, _)| flags | flag);
-        out.put_u8(FORMAT_VERSION | flags);
-        out.put_u16_le(MAGIC);
-        out.put_u32_le(checksum(&out));
+        let hash = self.identity.hash.id.code();
+        let ending = Ending {
+            length: (payload_bytes / 8) as u32,
+            checksum: self.payload_checksum,
+            keys: *keys,
+            own: [self.kind.code(), self.requested.code(), self.reason.code() | hash << 4, salt | params.count() << 4],
+            version: FORMAT_VERSION | if self.is_partition { PARTITION } else { 0 },
+            magic: MAGIC,
+        };
+        ending.put(&mut out, self.identity, held);
         out
     }
 
@@ -162,16 +154,8 @@ impl Trailer {
 
     /// The same from the end of a block of `block_bytes`, of which [`MAX_TAIL_BYTES`] bytes are enough.
     pub(crate) fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
-        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: block_bytes };
-        let (_, trailer) = Fields::at_end_of(block).ok_or(too_short)?;
-        let magic = trailer.u16::<26>();
-        if magic != MAGIC {
-            return Err(BlockError::Magic { got: magic });
-        }
-        let (version, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
-        if version != FORMAT_VERSION {
-            return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
-        }
+        let other_magic = |got| BlockError::Magic { got };
+        let (trailer, flags) = trailer_with_flags(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !(BOUND | PARTS) != 0 && flags != PARTITION {
             let expected =
@@ -209,6 +193,57 @@ impl Trailer {
             has_whole_keys: tail.held.has_whole_keys(),
         })
     }
+}
+
+/// What the last 32 bytes of a block and of a container have in common, but for the hash.
+pub(crate) struct Ending {
+    /// Of the payload, in words, or of the top index.
+    pub(crate) length: u32,
+    pub(crate) checksum: u32,
+    pub(crate) keys: u64,
+    /// Bytes 21 to 24, which differ between blocks and containers.
+    pub(crate) own: [u8; 4],
+    /// With the flags that only one of them has.
+    pub(crate) version: u8,
+    pub(crate) magic: u16,
+}
+
+impl Ending {
+    /// Appends the parts of keys that the filter holds, the file's fingerprint, and the last 32 bytes, whose checksum
+    /// covers all of `out`.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, BlockIdentity { hash, file }: BlockIdentity, held: HeldParts<'_>) {
+        out.extend_from_slice(held.field());
+        if let Some(file) = file {
+            out.put_u64_le(file.fingerprint());
+        }
+        out.put_u64_le(hash.seed);
+        out.put_u32_le(self.length);
+        out.put_u32_le(self.checksum);
+        out.put_uint_le(self.keys, KEYS_BYTES);
+        out.extend_from_slice(&self.own);
+        let bound = if file.is_some() { BOUND } else { 0 };
+        let parts = if held.field().is_empty() { 0 } else { PARTS };
+        out.put_u8(self.version | bound | parts);
+        out.put_u16_le(self.magic);
+        out.put_u32_le(checksum(out));
+    }
+}
+
+/// The last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and version.
+pub(crate) fn trailer_with_flags(
+    end: &[u8],
+    bytes: u64,
+    (magic, expected): (u16, u8),
+    other_magic: impl FnOnce(u16) -> BlockError,
+) -> Result<(Fields<'_, TRAILER_BYTES>, u8), BlockError> {
+    let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: bytes };
+    let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or(too_short)?;
+    let got = trailer.u16::<26>();
+    if got != magic {
+        return Err(other_magic(got));
+    }
+    let (got, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
+    if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }) }
 }
 
 /// All that follows the payload of a block, or the top index of a container: its checksum holds, and its length is that

@@ -40,13 +40,13 @@
 //! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new
 //! type.
 
-use core::ops::Bound::{Excluded, Included};
+use core::ops::Bound::{Excluded, Included, Unbounded};
 use core::ops::Range;
 
-use bytes::{Buf, BufMut};
+use bytes::BufMut;
 
 use super::error::FilterProblem;
-use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append, put_varint, take_varint};
+use crate::codec::{CHECKSUM_BYTES, Cursor, Fields, checksum, checksum_append, put_item};
 use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, MAX_EXTRACTORS, named_parts};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
@@ -61,7 +61,13 @@ const HAS_KEYS: u8 = 1 << 1;
 const HAS_RANGE_TOMBSTONES: u8 = 1 << 2;
 const HAS_UNKNOWN_KEYS: u8 = 1 << 3;
 
+type Header<'a> = Fields<'a, { HEADER_BYTES as usize }>;
+
 const WHAT: &str = "description of filters";
+
+/// What the fields behind the header are, in the bytes of a writer that keeps to the format.
+const FIELDS: &str = "sections that end below 2^64, at most 63 extractors and one for ranges with names in UTF-8, keys \
+                      of which the second is not below the first, and nothing beyond them";
 
 /// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that
 /// they must have.
@@ -128,6 +134,22 @@ impl FilterPart {
 }
 
 impl FilterSection {
+    /// `None` for a section of an unknown type.
+    fn decode(fields: Fields<'_, SECTION_BYTES>) -> Option<Self> {
+        Some(Self {
+            part: FilterPart::ALL.into_iter().find(|part| part.code() == fields.u8::<0>())?,
+            kind: FilterKind::from_code(fields.u8::<1>()),
+            offset: fields.u64::<8>(),
+            bytes: fields.u64::<16>(),
+            index_bytes: fields.u32::<4>(),
+            checksum: fields.u32::<24>(),
+        })
+    }
+
+    fn is_inside_file(&self) -> bool {
+        self.offset.checked_add(self.bytes).is_some() && u64::from(self.index_bytes) <= self.bytes
+    }
+
     /// Where all of it is.
     pub(crate) const fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
@@ -206,14 +228,16 @@ impl KeyBounds {
 impl From<KeyRange<'_>> for KeyBounds {
     /// Those of a file all of whose keys are in the range. An end that is not the key itself is not known.
     fn from(range: KeyRange<'_>) -> Self {
-        match (range.lower, range.upper) {
+        let key = |bound| match bound {
+            Included(key) | Excluded(key) => Some(key),
+            Unbounded => None,
+        };
+        match (key(range.lower), key(range.upper)) {
             // In an order of the engine's own: what lies between is not known.
-            (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) if lower > upper => Self::Unknown,
+            (Some(lower), Some(upper)) if lower > upper => Self::Unknown,
             _ if range.is_empty() => Self::Empty,
             // A bound that no key has is as good as one that some key has: it only has to enclose all keys.
-            (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) => {
-                Self::Keys([lower.into(), upper.into()])
-            }
+            (Some(lower), Some(upper)) => Self::Keys([lower.into(), upper.into()]),
             _ => Self::Unknown,
         }
     }
@@ -299,8 +323,7 @@ impl FilterMetadata {
             out.put_u32_le(*check);
         }
         for key in spans.into_iter().flatten().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)) {
-            put_varint(&mut out, key.len() as u64);
-            out.put_slice(key);
+            put_item(&mut out, key);
         }
         out
     }
@@ -313,7 +336,7 @@ impl FilterMetadata {
     /// opens the file [without filters](super::FilterStore::open_unfiltered).
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
-        check_start(covered)?;
+        header_of(covered)?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
             return Err(FilterProblem::Checksum { what: WHAT, expected, got });
@@ -323,50 +346,45 @@ impl FilterMetadata {
 
     /// The description in bytes without a checksum of their own, in a block whose checksum holds.
     pub(crate) fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
-        check_start(bytes)?;
-        let mut header = bytes.get(MAGIC.len()..).unwrap_or_default();
-        let (version, flags, header_bytes) = (header.get_u8(), header.get_u8(), header.get_u16_le());
-        if version != VERSION {
-            return Err(FilterProblem::Version { what: WHAT, expected: VERSION.into(), got: version.into() });
+        let header = header_of(bytes)?;
+        let (expected, got) = (VERSION.into(), header.u8::<4>().into());
+        if expected != got {
+            return Err(FilterProblem::Version { what: WHAT, expected, got });
         }
-        let file = FileId::from_fingerprint(header.get_u64_le());
-        let (seed, id) = (header.get_u64_le(), HashId::from_code(header.get_u8()));
-        let [sections, extractors, ranges, witnesses] = core::array::from_fn(|_| header.get_u8());
-        header.advance(3);
-        let (keys_added, hash_check) = (header.get_u64_le(), header.get_u32_le());
+        let header_bytes = header.u16::<6>();
         let mut rest =
-            Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
+            Cursor(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
                 refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
             })?);
-        let sections = (0..sections).map(|_| rest.section()).collect::<Result<Vec<_>, _>>()?;
-        if usize::from(extractors) > MAX_EXTRACTORS || ranges > 1 {
-            let what = "extractors in a description of filters";
-            return Err(refused(what, "at most 63, and at most one for ranges", &extractors.max(ranges)));
+        let decoded = Self::decode_fields(header, &mut rest).filter(|_| rest.0.is_empty());
+        decoded.ok_or_else(|| refused(WHAT, FIELDS, &format!("others in front of byte {}", bytes.len() - rest.0.len())))
+    }
+
+    /// `None` for fields that no writer writes, or that end outside of the bytes.
+    fn decode_fields(header: Header<'_>, rest: &mut Cursor<'_>) -> Option<Self> {
+        let (flags, [sections, extractors, ranges, witnesses]) = (header.u8::<5>(), header.array::<25, 4>());
+        let sections = (0..sections).map(|_| rest.fields()).collect::<Option<Vec<_>>>()?;
+        let sections: Vec<_> = sections.into_iter().filter_map(FilterSection::decode).collect();
+        let is_countable = usize::from(extractors) <= MAX_EXTRACTORS && ranges <= 1;
+        if !is_countable || !sections.iter().all(FilterSection::is_inside_file) {
+            return None;
         }
-        let extractors = (0..extractors).map(|_| rest.extractor()).collect::<Result<_, _>>()?;
-        let range_extractor = if ranges == 1 { Some(rest.extractor()?) } else { None };
-        let bounds = match (flags & HAS_KEYS != 0, flags & HAS_UNKNOWN_KEYS != 0) {
-            (true, _) => rest.bounds()?,
-            (false, true) => KeyBounds::Unknown,
-            (false, false) => KeyBounds::Empty,
-        };
-        let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { rest.bounds()? } else { KeyBounds::Empty };
-        let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
-        if !rest.0.is_empty() {
-            return Err(refused("bytes behind a description of filters", "0", &rest.0.len()));
-        }
-        Ok(Self {
-            file,
-            hash: HashIdentity { id, seed },
-            hash_check,
+        let mut extractors = (0..extractors + ranges).map(|_| extractor(rest)).collect::<Option<Vec<_>>>()?;
+        let mut bounds = |has_keys: u8| if flags & has_keys != 0 { bounds(rest) } else { Some(KeyBounds::Empty) };
+        let (bounds, range_tombstones) = (bounds(HAS_KEYS)?, bounds(HAS_RANGE_TOMBSTONES)?);
+        let is_unknown = bounds == KeyBounds::Empty && flags & HAS_UNKNOWN_KEYS != 0;
+        Some(Self {
+            file: FileId::from_fingerprint(header.u64::<8>()),
+            hash: HashIdentity { id: HashId::from_code(header.u8::<24>()), seed: header.u64::<16>() },
+            hash_check: header.u32::<40>(),
             whole_keys: flags & WHOLE_KEYS != 0,
+            range_extractor: if ranges == 1 { extractors.pop() } else { None },
             extractors,
-            range_extractor,
-            bounds,
-            keys_added,
+            bounds: if is_unknown { KeyBounds::Unknown } else { bounds },
+            keys_added: header.u64::<32>(),
             range_tombstones,
-            witnesses,
-            sections: sections.into_iter().flatten().collect(),
+            witnesses: (0..witnesses).map(|_| rest.item().map(Box::from)).collect::<Option<_>>()?,
+            sections,
         })
     }
 
@@ -449,14 +467,13 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
     FilterProblem::Length { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
 }
 
-/// An error unless the bytes, without a checksum, are as long as a header, and begin like one.
-fn check_start(covered: &[u8]) -> Result<(), FilterProblem> {
+/// The header of bytes without their checksum, if they are as long as one, and begin like one.
+fn header_of(covered: &[u8]) -> Result<Header<'_>, FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
             Err(refused("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
         }
-        Some(_) if covered.len() >= usize::from(HEADER_BYTES) => Ok(()),
-        _ => Err(too_short(covered)),
+        _ => Cursor(covered).fields().ok_or_else(|| too_short(covered)),
     }
 }
 
@@ -464,53 +481,14 @@ pub(super) fn refused(what: &'static str, expected: &'static str, got: &impl ToS
     FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
-/// What is left of a description.
-struct Rest<'a>(&'a [u8]);
+/// An extractor's name and its check.
+fn extractor(rest: &mut Cursor<'_>) -> Option<(String, u32)> {
+    let name_bytes = rest.fields::<1>()?.u8::<0>();
+    let name = core::str::from_utf8(rest.bytes(name_bytes.into())?).ok()?;
+    Some((name.to_owned(), rest.fields::<4>()?.u32::<0>()))
+}
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, bytes: usize) -> Result<&'a [u8], FilterProblem> {
-        let taken = self.0.split_at_checked(bytes);
-        let (taken, rest) =
-            taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", &bytes))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    /// `None` for a section of an unknown type.
-    fn section(&mut self) -> Result<Option<FilterSection>, FilterProblem> {
-        let mut bytes = self.take(SECTION_BYTES)?;
-        let (part, kind, _) = (bytes.get_u8(), FilterKind::from_code(bytes.get_u8()), bytes.get_u16_le());
-        let (index_bytes, offset, length, checksum) =
-            (bytes.get_u32_le(), bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u32_le());
-        let Some(part) = FilterPart::ALL.into_iter().find(|known| known.code() == part) else { return Ok(None) };
-        let is_inside = offset.checked_add(length).is_some() && u64::from(index_bytes) <= length;
-        if !is_inside {
-            return Err(refused("length of a section of filters", "one that ends below 2^64, with its index", &length));
-        }
-        Ok(Some(FilterSection { part, kind, offset, bytes: length, index_bytes, checksum }))
-    }
-
-    /// Its name and its check.
-    fn extractor(&mut self) -> Result<(String, u32), FilterProblem> {
-        let length = self.take(1)?.get_u8();
-        let name = core::str::from_utf8(self.take(length.into())?);
-        let what = "name of an extractor in a description of filters";
-        let name = name.map_err(|_| refused(what, "text in UTF-8", &length))?;
-        Ok((name.to_owned(), self.take(4)?.get_u32_le()))
-    }
-
-    fn key(&mut self) -> Result<&'a [u8], FilterProblem> {
-        let (length, rest) = take_varint(self.0).unwrap_or((u64::MAX, self.0));
-        self.0 = rest;
-        self.take(usize::try_from(length).unwrap_or(usize::MAX))
-    }
-
-    fn bounds(&mut self) -> Result<KeyBounds, FilterProblem> {
-        let (smallest, largest) = (self.key()?, self.key()?);
-        if smallest > largest {
-            let what = "bytes of the second of two keys in a description of filters";
-            return Err(refused(what, "a key not below the first", &largest.len()));
-        }
-        Ok(KeyBounds::Keys([smallest.into(), largest.into()]))
-    }
+fn bounds(rest: &mut Cursor<'_>) -> Option<KeyBounds> {
+    let (smallest, largest) = (rest.item()?, rest.item()?);
+    (smallest <= largest).then(|| KeyBounds::Keys([smallest.into(), largest.into()]))
 }

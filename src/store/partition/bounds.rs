@@ -5,7 +5,6 @@
 //! in memory, so that an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer to
 //! the bound before, as in blocks of a table, a forged index of some MiB could claim gigabytes.
 
-use crate::codec::put_varint;
 use crate::key_head::common_prefix;
 
 /// Partitions whose bounds share a prefix. With more, one prefix serves more bounds; where keys change from one long
@@ -97,12 +96,6 @@ pub(super) fn group_prefix(bounds: &[Vec<u8>], first: usize) -> &[u8] {
         [one] => one,
         [] => &[],
     }
-}
-
-/// Appends an item as it is stored.
-pub(super) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
-    put_varint(out, item.len() as u64);
-    out.extend_from_slice(item);
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::bounds::{PREFIX_GROUP, group_prefix, put_item, separator};
+use super::bounds::{PREFIX_GROUP, group_prefix, separator};
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
-use crate::codec::{AlignedBuffer, CHECKSUM_BYTES, LINE_BYTES, checksum, put_u32, put_varint};
+use crate::codec::{AlignedBuffer, CHECKSUM_BYTES, LINE_BYTES, checksum, put_item, put_u32, put_varint};
 use crate::filter::{FilterKind, MAX_KEYS};
 use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::panics::Interruption;
@@ -238,7 +238,7 @@ impl PartitionedBuilder {
         let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
         let container = self.build_all(held.is_none());
         let held = held.as_ref().map(encode_parts).unwrap_or_default();
-        let container = container.and_then(|()| self.seal(HeldParts::of_field(&held), aux));
+        let container = container.and_then(|()| self.seal(held, aux));
         let (keys_added, requested) = (self.keys_added, self.requested_kind());
         let mut report = BuildReport { keys_added, unstable_extractors, ..BuildReport::new(requested) };
         match &container {
@@ -271,7 +271,7 @@ impl PartitionedBuilder {
     /// reason is [`FallbackReason::None`].
     fn seal(
         &self,
-        held: HeldParts<'_>,
+        held: Vec<u8>,
         mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
     ) -> Result<Bytes, FallbackReason> {
         if self.built.iter().all(|partition| partition.block.is_none()) {
@@ -306,13 +306,13 @@ impl PartitionedBuilder {
             keys: self.distinct_keys(),
             index_bytes: u32::try_from(index.len()).map_err(|_| FallbackReason::TooManyKeys)?,
             index_checksum: checksum(&index),
-            parts_bytes: held.field_bytes(),
+            held: held.into(),
         };
         let fits = end <= MAX_OFFSET && trailer.keys <= MAX_KEYS && all_aux.len() == self.built.len();
         if !fits || all_aux.iter().any(|aux| u32::try_from(aux.len()).is_err()) {
             return Err(FallbackReason::TooManyKeys);
         }
-        index.extend(trailer.encode(held));
+        index.extend(trailer.encode());
         let mut container = AlignedBuffer::empty(end + index.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
         for (partition, aux) in self.built.iter().zip(&all_aux) {
             let length = container.as_slice().len() as u64;

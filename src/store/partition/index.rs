@@ -8,7 +8,7 @@ use super::bounds::{Bounds, PREFIX_GROUP};
 use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
-use crate::codec::{LINE_BYTES, checksum, take_varint};
+use crate::codec::{Cursor, LINE_BYTES, checksum};
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
@@ -64,33 +64,31 @@ use crate::ids::FileId;
 /// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
-    entries: Box<[Entry]>,
-    /// Of all partitions, or empty where none has bytes of the engine's.
-    aux: Box<[Aux]>,
+    entries: Vec<Entry>,
+    /// The engine's bytes of all partitions, or empty where none has any.
+    aux: Vec<Piece>,
     /// Empty where the filter is cut by hash range.
     bounds: Bounds,
     kinds: KindRegistry,
-    /// The field that says which parts of keys the filter holds.
-    held: Box<[u8]>,
-    /// A bit for each extractor of it whose parts the reader names.
+    /// A bit for each extractor of the filter whose parts the reader names.
     answered: u64,
     known: KnownKeys,
 }
 
-/// A partition's block. Twelve bytes, because files have thousands of them.
+/// A partition. Twelve bytes, because files have thousands of them.
 #[derive(Clone, Copy)]
 struct Entry {
     /// The offset, in lines of 64 bytes.
     line: u32,
-    /// 0 for a partition without a filter.
-    block_bytes: u32,
-    checksum: u32,
+    /// Of 0 bytes where the partition has no filter.
+    block: Piece,
 }
 
-/// A partition's bytes of the engine's.
+/// Bytes of a partition: its block, or those of the engine's behind it.
 #[derive(Clone, Copy, Default)]
-struct Aux {
+struct Piece {
     bytes: u32,
+    /// 0 of none.
     checksum: u32,
 }
 
@@ -131,24 +129,17 @@ impl PartitionIndex {
         if sum != trailer.index_checksum {
             return Err(BlockError::IndexChecksum { expected: trailer.index_checksum, got: sum });
         }
-        let held = trailer.held_parts(tail);
-        context.check(trailer.identity, held)?;
-        let mut known = context.known_hashes(held)?;
-        let mut decoded = Self {
-            trailer,
-            entries: Box::default(),
-            aux: Box::default(),
-            bounds: Bounds::default(),
-            kinds: context.kinds.cloned().unwrap_or_default(),
-            held: held.field().into(),
-            answered: 0,
-            known: KnownKeys::default(),
-        };
+        context.check(trailer.identity, HeldParts::of_field(&trailer.held))?;
+        let kinds = context.kinds.cloned().unwrap_or_default();
+        let (entries, aux, bounds, known) = (Vec::new(), Vec::new(), Bounds::default(), KnownKeys::default());
+        let mut decoded = Self { trailer, entries, aux, bounds, kinds, answered: 0, known };
         decoded.decode(index)?;
+        let held = decoded.held_parts();
+        let mut known = context.known_hashes(held)?;
         // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
         // the filter is then not used.
         let place = |known: &KnownHash<'_>| decoded.place_of_hash(known.key, known.hash);
-        let has_filter = |known: &KnownHash<'_>| decoded.entry(place(known).0).is_ok_and(|entry| entry.block_bytes > 0);
+        let has_filter = |known: &KnownHash<'_>| decoded.entry(place(known).0).is_ok_and(|entry| entry.block.bytes > 0);
         if !held.has_whole_keys() || known.iter().any(|known| known.domain.is_none() && has_filter(known)) {
             known.retain(has_filter);
         }
@@ -162,49 +153,40 @@ impl PartitionIndex {
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         let (partitions, expected) = (self.trailer.partitions, "at most one for two bytes of the top index");
         require(partitions <= most, "partitions", expected, partitions)?;
-        let partitions = partitions as usize;
-        let (mut entries, mut end) = (Vec::with_capacity(partitions), 0);
+        self.entries = Vec::with_capacity(partitions as usize);
         if self.cut() == PartitionCut::KeyRange {
-            self.bounds = Bounds::with_capacity(partitions);
+            self.bounds = Bounds::with_capacity(partitions as usize);
         }
         let mut cursor = Cursor(index);
         for number in 0..partitions {
-            let refused = || BlockError::Field {
-                field: "entry of the top index",
-                expected: "one inside the index, its lower bound above the one before, its partition below 2^38 bytes",
-                got: number as u64,
-            };
-            let entry = self.decode_entry(&mut cursor, number, end).ok_or_else(refused)?;
-            entries.push(entry);
-            let aux = self.aux.get(number).copied().unwrap_or_default();
-            end = entry.offset() + u64::from(entry.block_bytes) + u64::from(aux.bytes);
+            let expected = "one inside the index, its lower bound above the one before, its partition below 2^38 bytes";
+            let refused = || BlockError::Field { field: "entry of the top index", expected, got: number.into() };
+            self.decode_entry(&mut cursor, number as usize).ok_or_else(refused)?;
         }
-        self.entries = entries.into();
         self.bounds.shrink_to_fit();
         require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)
     }
 
-    /// Reads the entry of a partition that follows one with this `end`, and that of a group in front of its first.
-    fn decode_entry(&mut self, cursor: &mut Cursor<'_>, number: usize, end: u64) -> Option<Entry> {
+    /// Reads the entry of the next partition, and that of a group in front of its first.
+    fn decode_entry(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
+        let line = u32::try_from(self.partition_bytes().div_ceil(LINE_BYTES as u64)).ok()?;
         let has_bounds = self.cut() == PartitionCut::KeyRange;
         if has_bounds && number.is_multiple_of(PREFIX_GROUP) {
             self.bounds.push_item(cursor.item()?)?;
         }
-        let (block_bytes, checksum) = cursor.sized()?;
-        let (aux_bytes, aux_checksum) = cursor.sized()?;
+        let (block, aux) = (Piece::read(cursor)?, Piece::read(cursor)?);
         if has_bounds {
             self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
             if number > 0 && !self.bounds.is_above_previous(number) {
                 return None;
             }
         }
-        if aux_bytes > 0 {
-            if self.aux.is_empty() {
-                self.aux = vec![Aux::default(); self.trailer.partitions as usize].into();
-            }
-            *self.aux.get_mut(number)? = Aux { bytes: aux_bytes, checksum: aux_checksum };
+        if aux.bytes > 0 {
+            self.aux.resize(self.trailer.partitions as usize, Piece::default());
+            *self.aux.get_mut(number)? = aux;
         }
-        Some(Entry { line: u32::try_from(end.div_ceil(LINE_BYTES as u64)).ok()?, block_bytes, checksum })
+        self.entries.push(Entry { line, block });
+        Some(())
     }
 
     /// The partitions that must hold known keys and were not read yet.
@@ -284,7 +266,7 @@ impl PartitionIndex {
     }
 
     fn held_parts(&self) -> HeldParts<'_> {
-        HeldParts::of_field(&self.held)
+        HeldParts::of_field(&self.trailer.held)
     }
 
     /// The partitions that can hold a key with the prefix, where each such key was added with this hash.
@@ -330,15 +312,16 @@ impl PartitionIndex {
     /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let entry = self.entry(number)?;
-        if entry.block_bytes == 0 {
+        if entry.block.bytes == 0 {
             return Err(BlockError::PartitionWithoutFilter);
         }
-        check_length(number, entry.block_bytes, block.as_ref())?;
-        let expected = (number, entry.checksum);
+        entry.block.check_length(number, block.as_ref())?;
+        let expected = (number, entry.block.checksum);
         let block = FilterBlock::load_partition(block, expected, self.hash_identity(), Some(&self.kinds))?;
         self.known.check(number, self.hash_identity(), |hash| block.may_contain(hash))?;
         Ok(block)
     }
+
     /// Where the block of a partition is, from the first byte of the container: empty where it has no filter, so that
     /// every key of the partition may be present.
     ///
@@ -347,7 +330,7 @@ impl PartitionIndex {
     /// [`BlockError::Field`] when there is no such partition.
     pub fn block_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
         let entry = self.entry(number)?;
-        Ok(entry.offset()..entry.offset() + u64::from(entry.block_bytes))
+        Ok(entry.offset()..entry.block_end())
     }
 
     /// Where the engine's bytes of a partition are, from the first byte of the container: empty where there are none.
@@ -356,8 +339,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError::Field`] when there is no such partition.
     pub fn aux_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
-        let entry = self.entry(number)?;
-        let from = entry.offset() + u64::from(entry.block_bytes);
+        let from = self.entry(number)?.block_end();
         Ok(from..from + u64::from(self.aux(number).bytes))
     }
 
@@ -369,12 +351,9 @@ impl PartitionIndex {
     pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
         self.entry(number)?;
         let aux = self.aux(number);
-        check_length(number, aux.bytes, bytes)?;
-        let got = if bytes.is_empty() { 0 } else { checksum(bytes) };
-        if aux.checksum == got {
-            return Ok(());
-        }
-        Err(BlockError::PartitionChecksum { number, expected: aux.checksum, got })
+        aux.check_length(number, bytes)?;
+        let (expected, got) = (aux.checksum, checksum(bytes));
+        if expected == got { Ok(()) } else { Err(BlockError::PartitionChecksum { number, expected, got }) }
     }
 
     /// The least key that a partition can hold: empty for the first partition, and where the filter is cut by hash
@@ -390,13 +369,13 @@ impl PartitionIndex {
         entry.ok_or(BlockError::Field { field, expected, got: number.into() })
     }
 
-    fn aux(&self, number: u32) -> Aux {
+    fn aux(&self, number: u32) -> Piece {
         self.aux.get(number as usize).copied().unwrap_or_default()
     }
 
     /// The length of each partition's block, in order; 0 for one without a filter.
     pub(crate) fn block_bytes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.entries.iter().map(|entry| entry.block_bytes)
+        self.entries.iter().map(|entry| entry.block.bytes)
     }
 
     /// How the filter is cut.
@@ -432,7 +411,8 @@ impl PartitionIndex {
     /// The bytes of all partitions with the zeros between them: the top index begins there.
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
-        self.aux_range(self.partitions() - 1).map_or(0, |range| range.end)
+        let aux = self.entries.len().checked_sub(1).and_then(|last| self.aux.get(last));
+        self.entries.last().map_or(0, |entry| entry.block_end() + u64::from(aux.map_or(0, |aux| aux.bytes)))
     }
 
     /// The bytes of the whole container.
@@ -444,8 +424,8 @@ impl PartitionIndex {
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux);
-        size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.held.len() + self.known.memory_bytes()
+        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + self.trailer.held.len();
+        size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.known.memory_bytes()
     }
 }
 
@@ -455,42 +435,26 @@ impl fmt::Debug for PartitionIndex {
     }
 }
 
-fn check_length(number: u32, expected: u32, bytes: &[u8]) -> Result<(), BlockError> {
-    let got = bytes.len() as u64;
-    if u64::from(expected) == got { Ok(()) } else { Err(BlockError::PartitionLength { number, expected, got }) }
-}
-
 impl Entry {
     fn offset(self) -> u64 {
         u64::from(self.line) * LINE_BYTES as u64
     }
+
+    fn block_end(self) -> u64 {
+        self.offset() + u64::from(self.block.bytes)
+    }
 }
 
-/// What is left of a top index.
-struct Cursor<'a>(&'a [u8]);
-
-impl<'a> Cursor<'a> {
-    fn length(&mut self) -> Option<u32> {
-        let (length, rest) = take_varint(self.0)?;
-        self.0 = rest;
-        u32::try_from(length).ok()
-    }
-
+impl Piece {
     /// A length, and the checksum that follows unless it is 0.
-    fn sized(&mut self) -> Option<(u32, u32)> {
-        let length = self.length()?;
-        if length == 0 {
-            return Some((0, 0));
-        }
-        let (sum, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some((length, u32::from_le_bytes(*sum)))
+    fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
+        let bytes = u32::try_from(cursor.varint()?).ok()?;
+        let checksum = if bytes > 0 { cursor.fields::<4>()?.u32::<0>() } else { 0 };
+        Some(Self { bytes, checksum })
     }
 
-    fn item(&mut self) -> Option<&'a [u8]> {
-        let length = self.length()?;
-        let (item, rest) = self.0.split_at_checked(length as usize)?;
-        self.0 = rest;
-        Some(item)
+    fn check_length(self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
+        let (expected, got) = (self.bytes, bytes.len() as u64);
+        if u64::from(expected) == got { Ok(()) } else { Err(BlockError::PartitionLength { number, expected, got }) }
     }
 }

@@ -5,54 +5,43 @@
 //! partition negative for nearly all of its keys. One that cannot be read leaves the filter unused: what it would show,
 //! of another extractor for instance, no other may.
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
 
-/// The known keys of one container: the partitions that must hold some.
+/// The known keys of one container, by the partitions that must hold them.
 #[derive(Debug, Default)]
-pub(super) struct KnownKeys(Box<[Partition]>);
+pub(super) struct KnownKeys(Box<[Known]>);
 
-/// A partition that must hold known keys.
 #[derive(Debug)]
-struct Partition {
-    number: u32,
-    hashes: Box<[KeyHash]>,
+struct Known {
+    partition: u32,
+    hash: KeyHash,
     /// Known once the partition was read, and then for good: what it holds does not change.
-    holds_all: OnceLock<bool>,
+    is_held: OnceLock<bool>,
 }
 
 impl KnownKeys {
     /// Those with these hashes in these partitions.
     pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Self {
-        let mut by_partition = BTreeMap::<u32, Vec<KeyHash>>::new();
-        for (number, hash) in places {
-            by_partition.entry(number).or_default().push(hash);
-        }
-        let partition = |(number, hashes): (u32, Vec<KeyHash>)| {
-            let (hashes, holds_all) = (hashes.into_boxed_slice(), OnceLock::new());
-            Partition { number, hashes, holds_all }
-        };
-        Self(by_partition.into_iter().map(partition).collect())
+        let mut known: Vec<_> =
+            places.map(|(partition, hash)| Known { partition, hash, is_held: OnceLock::new() }).collect();
+        known.sort_by_key(|known| known.partition);
+        Self(known.into())
     }
 
     /// The bytes that it takes beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        let hashes: usize = self.0.iter().map(|partition| size_of_val(&partition.hashes[..])).sum();
-        size_of_val(&*self.0) + hashes
+        size_of_val(&*self.0)
     }
 
     /// The partitions that must hold known keys and were not read yet, unless one lacks some: then nothing can change.
     pub(super) fn unchecked(&self) -> impl Iterator<Item = u32> + '_ {
-        let is_refused = self.lacks_one();
-        let unread = self.0.iter().filter(move |partition| !is_refused && partition.holds_all.get().is_none());
-        unread.map(|partition| partition.number)
-    }
-
-    fn lacks_one(&self) -> bool {
-        self.0.iter().any(|partition| partition.holds_all.get() == Some(&false))
+        let lacks_one = self.0.iter().any(|known| known.is_held.get() == Some(&false));
+        let known = if lacks_one { &[] } else { &*self.0 };
+        let partitions = known.chunk_by(|one, other| one.partition == other.partition);
+        partitions.filter_map(|own| own.iter().find(|known| known.is_held.get().is_none())).map(|known| known.partition)
     }
 
     /// Whether every partition can be used, or none.
@@ -62,10 +51,16 @@ impl KnownKeys {
     /// [`BlockError::KnownKeyAbsent`] if one is absent. [`BlockError::KnownKeysUnchecked`] while a partition that must
     /// hold some was not read.
     pub(super) fn verdict(&self, hash: HashIdentity) -> Result<(), BlockError> {
-        if self.lacks_one() {
-            return Err(BlockError::KnownKeyAbsent { hash });
+        let mut unchecked = None;
+        // In one pass, which looks at each once: another thread may be finding out that one is absent.
+        for known in &self.0 {
+            match known.is_held.get() {
+                Some(true) => {}
+                Some(false) => return Err(BlockError::KnownKeyAbsent { hash }),
+                None => unchecked = unchecked.or(Some(known.partition)),
+            }
         }
-        self.unchecked().next().map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
+        unchecked.map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
     }
 
     /// Looks whether a partition that was read holds its known keys.
@@ -80,8 +75,8 @@ impl KnownKeys {
         hash: HashIdentity,
         may_contain: impl Fn(KeyHash) -> bool,
     ) -> Result<(), BlockError> {
-        if let Some(own) = self.0.iter().find(|partition| partition.number == number) {
-            own.holds_all.get_or_init(|| own.hashes.iter().all(|&hash| may_contain(hash)));
+        for known in self.0.iter().filter(|known| known.partition == number) {
+            known.is_held.get_or_init(|| may_contain(known.hash));
         }
         self.verdict(hash)
     }

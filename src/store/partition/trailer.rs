@@ -17,12 +17,9 @@
 //!  28   4  CRC32C of all that stands between the top index and it
 //! ```
 
-use bytes::BufMut;
-
 use super::PartitionCut;
-use crate::block::trailer::{BOUND, CheckedTail, KEYS_BYTES, PARTS, bytes_after_parts, held_parts};
+use crate::block::trailer::{BOUND, CheckedTail, Ending, KEYS_BYTES, PARTS, bytes_after_parts, trailer_with_flags};
 use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES};
-use crate::codec::{Fields, checksum};
 use crate::error::BlockError;
 use crate::filter::{TRAILER_BYTES, require};
 
@@ -44,7 +41,7 @@ const PARTITIONS_BYTES: usize = 3;
 pub(super) const MAX_PARTITIONS: u32 = (1 << 24) - 1;
 
 /// The decoded end of a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerTrailer {
     pub(super) identity: BlockIdentity,
     pub(super) cut: PartitionCut,
@@ -52,8 +49,8 @@ pub(super) struct ContainerTrailer {
     pub(super) keys: u64,
     pub(super) index_bytes: u32,
     pub(super) index_checksum: u32,
-    /// Bytes of the field that says which parts of keys the filter holds; 0 for whole keys alone.
-    pub(super) parts_bytes: u16,
+    /// The field that says which parts of keys the filter holds; empty for whole keys alone.
+    pub(super) held: Box<[u8]>,
 }
 
 impl ContainerTrailer {
@@ -64,57 +61,32 @@ impl ContainerTrailer {
 
     /// Bytes behind the top index.
     pub(super) fn end_bytes(&self) -> usize {
-        bytes_after_parts(self.identity.file.is_some()) + usize::from(self.parts_bytes)
+        bytes_after_parts(self.identity.file.is_some()) + self.held.len()
     }
 
-    /// What of its keys the filter holds whose end `container` is.
-    pub(super) fn held_parts<'a>(&self, container: &'a [u8]) -> HeldParts<'a> {
-        held_parts(container, self.identity.file.is_some(), self.parts_bytes)
-    }
-
-    pub(super) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.end_bytes());
-        out.extend_from_slice(held.field());
-        let BlockIdentity { hash, file } = self.identity;
-        if let Some(file) = file {
-            out.put_u64_le(file.fingerprint());
-        }
-        out.put_u64_le(hash.seed);
-        out.put_u32_le(self.index_bytes);
-        out.put_u32_le(self.index_checksum);
-        out.put_uint_le(self.keys, KEYS_BYTES);
-        out.put_uint_le(self.partitions.into(), PARTITIONS_BYTES);
-        out.put_u8(hash.id.code() << 4);
-        let bound = if file.is_some() { BOUND } else { 0 };
-        let cut = if self.cut == PartitionCut::HashRange { CUT_BY_HASH } else { 0 };
-        let parts = if self.parts_bytes > 0 { PARTS } else { 0 };
-        out.put_u8(CONTAINER_VERSION | bound | cut | parts);
-        out.put_u16_le(MAGIC);
-        out.put_u32_le(checksum(&out));
+        let [low, middle, high, _] = self.partitions.to_le_bytes();
+        let ending = Ending {
+            length: self.index_bytes,
+            checksum: self.index_checksum,
+            keys: self.keys,
+            own: [low, middle, high, self.identity.hash.id.code() << 4],
+            version: CONTAINER_VERSION | if self.cut == PartitionCut::HashRange { CUT_BY_HASH } else { 0 },
+            magic: MAGIC,
+        };
+        ending.put(&mut out, self.identity, HeldParts::of_field(&self.held));
         out
     }
 
     /// Decodes the end of `container`, of which only the last [`MAX_END_BYTES`] bytes are read.
     pub(super) fn decode(container: &[u8]) -> Result<Self, BlockError> {
-        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: container.len() as u64 };
-        let (_, trailer) = Fields::at_end_of(container).ok_or(too_short)?;
-        let magic = trailer.u16::<26>();
-        if magic != MAGIC {
-            return Err(BlockError::NotPartitioned { got: magic });
-        }
-        let (version, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
-        if version != CONTAINER_VERSION {
-            return Err(BlockError::Version { expected: CONTAINER_VERSION, got: version });
-        }
+        let (bytes, other_magic) = (container.len() as u64, |got| BlockError::NotPartitioned { got });
+        let (trailer, flags) = trailer_with_flags(container, bytes, (MAGIC, CONTAINER_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change what that covers.
         require(flags & !(BOUND | CUT_BY_HASH | PARTS) == 0, "flags of a partitioned filter", "0 to 7", flags >> 4)?;
         let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
-        let tail = CheckedTail::read(container, container.len() as u64, trailer, 0)?;
-        Self::from_checked_tail(&tail, cut)
-    }
-
-    fn from_checked_tail(tail: &CheckedTail<'_>, cut: PartitionCut) -> Result<Self, BlockError> {
-        let trailer = tail.trailer;
+        let tail = CheckedTail::read(container, bytes, trailer, 0)?;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
         let reserved = trailer.u8::<24>() & 15;
         require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;
@@ -128,14 +100,17 @@ impl ContainerTrailer {
             keys: trailer.uint::<16, KEYS_BYTES>(),
             index_bytes: trailer.u32::<8>(),
             index_checksum: trailer.u32::<12>(),
-            parts_bytes: tail.held.field_bytes(),
+            held: tail.held.field().into(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::BufMut;
+
     use super::*;
+    use crate::codec::checksum;
     use crate::hash::{HashId, HashIdentity};
     use crate::ids::FileId;
 
@@ -153,31 +128,28 @@ mod tests {
                 keys: 0x12_3456_789a,
                 index_bytes: 0x0bcd_ef01,
                 index_checksum: 0xaabb_ccdd,
-                parts_bytes: 0,
+                held: Box::default(),
             })
-            .flat_map(|trailer| [trailer, ContainerTrailer { parts_bytes: 12, ..trailer }])
-    }
-
-    fn encoded(trailer: &ContainerTrailer) -> Vec<u8> {
-        let field = [&[7; 8][..], &[1, 1, 0, 0]].concat();
-        trailer.encode(HeldParts::of_field(if trailer.parts_bytes > 0 { &field } else { &[] }))
+            .flat_map(|trailer| {
+                let held = [&[7; 8][..], &[1, 1, 0, 0]].concat().into();
+                [trailer.clone(), ContainerTrailer { held, ..trailer }]
+            })
     }
 
     #[test]
     fn the_end_of_a_container_reads_back_as_written_whatever_precedes_it() {
         for trailer in examples() {
-            let bytes = [vec![0xee; 100], encoded(&trailer)].concat();
-            assert_eq!(ContainerTrailer::decode(&bytes), Ok(trailer));
-            assert_eq!(ContainerTrailer::decode(&encoded(&trailer)), Ok(trailer));
-            assert_eq!(encoded(&trailer).len(), trailer.end_bytes());
-            assert_eq!(trailer.held_parts(&bytes).field().len(), usize::from(trailer.parts_bytes));
+            let bytes = [vec![0xee; 100], trailer.encode()].concat();
+            assert_eq!(ContainerTrailer::decode(&bytes), Ok(trailer.clone()));
+            assert_eq!(ContainerTrailer::decode(&trailer.encode()), Ok(trailer.clone()));
+            assert_eq!(trailer.encode().len(), trailer.end_bytes());
         }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_of_the_end_is_refused() {
         for trailer in examples() {
-            let bytes = encoded(&trailer);
+            let bytes = trailer.encode();
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
@@ -191,7 +163,7 @@ mod tests {
     #[test]
     fn what_no_writer_writes_is_refused_under_a_valid_checksum() {
         let reseal = |offset: usize, value: u8| {
-            let mut bytes = encoded(&examples().next().unwrap());
+            let mut bytes = examples().next().unwrap().encode();
             bytes[offset] = value;
             let sum = checksum(&bytes[..28]);
             bytes.truncate(28);
@@ -207,14 +179,8 @@ mod tests {
         assert!(reseal(21, 0x58).is_ok());
         let mut even = examples().nth(4).unwrap();
         even.partitions = 0x12_3458;
-        assert!(matches!(
-            ContainerTrailer::decode(&encoded(&even)),
-            Err(BlockError::Field { field: "partitions", .. })
-        ));
+        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
         even.partitions = 0;
-        assert!(matches!(
-            ContainerTrailer::decode(&encoded(&even)),
-            Err(BlockError::Field { field: "partitions", .. })
-        ));
+        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
     }
 }
