@@ -15,7 +15,6 @@ use super::file::FileFilters;
 use super::read::FilterRead;
 use super::state::{Answer, FileProbe, FileState};
 use super::view::FilterView;
-use crate::block::{bits_of, first_bits};
 use crate::range::KeyRange;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
@@ -45,9 +44,9 @@ pub struct ScanCandidates<'a, F> {
     prefix: Option<&'a [u8]>,
     /// The next chunk: the position of its level, and its own among those of the level that the scan comes to.
     next: (usize, usize),
-    /// The chunk that the scan is at, and the files in it that are left.
+    /// The chunk that the scan is at, and the place of its next file.
     chunk: Option<&'a Chunk<F>>,
-    left: u64,
+    place: usize,
 }
 
 /// A file that a scan must read.
@@ -87,7 +86,7 @@ impl<'a, F> ScanCandidates<'a, F> {
             Bound::Unbounded => Bytes::new(),
         };
         let (lower, upper) = (range.lower, range.upper.map(Bytes::copy_from_slice));
-        Self { view, lower, upper, start, prefix, next: (0, 0), chunk: None, left: 0 }
+        Self { view, lower, upper, start, prefix, next: (0, 0), chunk: None, place: 0 }
     }
 
     fn range(&self) -> KeyRange<'_> {
@@ -95,27 +94,19 @@ impl<'a, F> ScanCandidates<'a, F> {
     }
 
     fn is_beyond(&self, key: &[u8]) -> bool {
-        match &self.upper {
-            Bound::Included(upper) => key > upper,
-            Bound::Excluded(upper) => key >= upper,
-            Bound::Unbounded => false,
-        }
+        !KeyRange { lower: Bound::Unbounded, ..self.range() }.contains(key)
     }
 
     /// The next file whose bounds meet the range.
     fn next_in_bounds(&mut self) -> Option<(&'a Arc<F>, &'a Arc<FileState>)> {
         loop {
-            if let Some(chunk) = self.chunk {
-                for place in bits_of(self.left) {
-                    self.left &= !(1 << place);
-                    let (file, state) = chunk.file(place)?;
-                    if state.overlaps(self.range()) {
-                        return Some((file, state));
-                    }
+            while let Some((file, state)) = self.chunk.and_then(|chunk| chunk.file(self.place)) {
+                self.place += 1;
+                if state.overlaps(self.range()) {
+                    return Some((file, state));
                 }
             }
-            let chunk = self.next_chunk()?;
-            (self.chunk, self.left) = (Some(chunk), first_bits(chunk.files.len()));
+            (self.chunk, self.place) = (Some(self.next_chunk()?), 0);
         }
     }
 
