@@ -79,11 +79,6 @@ impl LevelSize {
     pub fn without_filter(self) -> Self {
         Self { may_have_filter: false, ..self }
     }
-
-    /// Reads of the level per lookup of an absent key if its filters have the rate `fpr`.
-    fn useless_reads(&self, fpr: f64) -> f64 {
-        if self.keys == 0 { 0.0 } else { self.runs as f64 * fpr }
-    }
 }
 
 /// The filters of one level in a plan.
@@ -112,7 +107,7 @@ impl PlannedLevel {
     /// keys.
     #[must_use]
     pub fn useless_reads(&self) -> f64 {
-        self.size.useless_reads(self.expected_fpr)
+        if self.size.keys == 0 { 0.0 } else { self.size.runs as f64 * self.expected_fpr }
     }
 }
 
@@ -173,12 +168,11 @@ impl LevelPlan {
         memory_bytes: u64,
         configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
-        let (levels, equal_policy) = equal_bits(levels, memory_bytes, &configure)?;
-        let equal = Self::with_policy_everywhere(&levels, equal_policy.as_ref());
+        let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
         let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
         // A plan is never worse than equal bits: one level gets all that there is, and not the next lower of the sizes.
-        policies.extend(equal_policy);
-        let curves: Vec<_> = levels.iter().map(|level| curve(level, &policies)).collect();
+        policies.extend(equal.levels.iter().find_map(|level| level.policy.clone()));
+        let curves: Vec<_> = equal.levels.iter().map(|level| curve(&level.size, &policies)).collect();
         let chosen = Spread::new(&curves, memory_bytes).best();
         let levels = curves.iter().zip(chosen).map(|(curve, choice)| curve[choice].clone()).collect();
         let plan = Self { levels, ..equal.clone() };
@@ -197,8 +191,24 @@ impl LevelPlan {
         memory_bytes: u64,
         configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
-        let (levels, policy) = equal_bits(levels, memory_bytes, configure)?;
-        Ok(Self::with_policy_everywhere(&levels, policy.as_ref()))
+        let mut levels = levels.to_vec();
+        levels.sort_by_key(|size| size.level);
+        if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
+            let (option, got) = ("level", u64::from(pair[0].level));
+            return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
+        }
+        let everywhere = |policy: Option<KindPolicy>| Self::with_policy_everywhere(&levels, policy.as_ref());
+        if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
+            // Any size fits, and none follows from the memory.
+            return Ok(everywhere(Some(configure(BitsPerKey::TEN.into())?)));
+        }
+        let is_too_large = |policy| everywhere(Some(policy)).bytes() > memory_bytes;
+        let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
+        let largest = largest.map_or(100_000, |size| size.millibits() - 1);
+        let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
+        let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
+        let size = BitsPerKey::from_millibits(largest).ok().filter(|size| *size >= least);
+        Ok(everywhere(size.map(|size| configure(size.into())).transpose()?))
     }
 
     fn with_policy_everywhere(levels: &[LevelSize], policy: Option<&KindPolicy>) -> Self {
@@ -249,33 +259,6 @@ impl FilterPolicy for LevelPlan {
     }
 }
 
-/// The levels by their numbers, and the largest filters of equal bits per key in all of them that fit.
-fn equal_bits(
-    levels: &[LevelSize],
-    memory_bytes: u64,
-    configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
-) -> Result<(Vec<LevelSize>, Option<KindPolicy>), ConfigError> {
-    let mut levels = levels.to_vec();
-    levels.sort_by_key(|size| size.level);
-    if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
-        let (option, got) = ("level", u64::from(pair[0].level));
-        return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
-    }
-    if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
-        // Any size fits, and none follows from the memory.
-        return Ok((levels, Some(configure(BitsPerKey::TEN.into())?)));
-    }
-    let is_too_large =
-        |policy: KindPolicy| LevelPlan::with_policy_everywhere(&levels, Some(&policy)).bytes() > memory_bytes;
-    let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
-    let largest = largest.map_or(100_000, |size| size.millibits() - 1);
-    let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
-    let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
-    let size = BitsPerKey::from_millibits(largest).ok().filter(|size| *size >= least);
-    let policy = size.map(|size| configure(size.into())).transpose()?;
-    Ok((levels, policy))
-}
-
 impl PlannedLevel {
     /// The level with filters of `policy`, if it can have any: not without keys, and not with more than a filter can
     /// have.
@@ -309,21 +292,12 @@ fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<PlannedLevel> {
 
 /// Leaves out each choice that has no fewer reads than a smaller one.
 fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
-    let by_size = |choice: &PlannedLevel, other: &PlannedLevel| {
+    choices.sort_by(|choice, other| {
         choice.bytes.cmp(&other.bytes).then(choice.useless_reads().total_cmp(&other.useless_reads()))
-    };
-    choices.sort_by(by_size);
-    let mut least = f64::INFINITY;
-    choices.retain(|choice| {
-        let is_better = choice.useless_reads() < least;
-        least = least.min(choice.useless_reads());
-        is_better
     });
+    choices.dedup_by(|choice, smaller| choice.useless_reads() >= smaller.useless_reads());
     choices
 }
-
-/// The levels whose next step is tried in place of smaller steps of others, in each round of [`Spread::best`].
-const RAISED_PER_ROUND: usize = 8;
 
 /// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
 const MOST_ROUNDS: usize = 16;
@@ -354,22 +328,15 @@ impl<'a> Spread<'a> {
     /// that fit into the rest may save less than it does. So each such step is tried ahead of the others.
     fn best(&self) -> Vec<usize> {
         let mut floor = vec![0; self.curves.len()];
-        let mut best = self.above(&floor);
+        let mut best = self.above(&floor).unwrap_or_default();
         for _ in 0..MOST_ROUNDS {
-            // By the reads that they save, beyond the best so far.
-            let saved_reads = |step: &Step| {
-                let curve = &self.curves[step.item];
-                curve[best[step.item]].useless_reads() - curve[step.to].useless_reads()
-            };
-            let mut next: Vec<_> = (0..best.len()).filter_map(|level| self.next_step(level, best[level])).collect();
-            next.sort_by(|one, other| saved_reads(other).total_cmp(&saved_reads(one)));
-            let raised = next.into_iter().take(RAISED_PER_ROUND).map(|step| {
+            let steps = best.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, u64::MAX));
+            let raised = steps.map(|step| {
                 let mut raised = floor.clone();
                 raised[step.item] = step.to;
                 raised
             });
-            let fitting = raised.filter(|raised| self.bytes(raised) <= self.memory_bytes);
-            let tried = fitting.map(|raised| (self.above(&raised), raised));
+            let tried = raised.filter_map(|raised| Some((self.above(&raised)?, raised)));
             let reads = |(chosen, _): &(Vec<usize>, Vec<usize>)| self.useless_reads(chosen);
             match tried.min_by(|one, other| reads(one).total_cmp(&reads(other))) {
                 Some(better) if reads(&better) < self.useless_reads(&best) => (best, floor) = better,
@@ -379,43 +346,35 @@ impl<'a> Spread<'a> {
         best
     }
 
-    /// The choices from those of `floor` up that fit. Each step is the one that saves the most per byte: along the
-    /// hull, or where that does not fit, to the largest choice that does.
-    fn above(&self, floor: &[usize]) -> Vec<usize> {
+    /// The choices from those of `floor` up that fit; `None` if those do not. Each step is the one that saves the most
+    /// per byte.
+    fn above(&self, floor: &[usize]) -> Option<Vec<usize>> {
         let mut chosen = floor.to_vec();
-        let mut left = self.memory_bytes.saturating_sub(self.bytes(floor));
-        let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from));
-        allocation::allocate_greedily(firsts, |Step { item: level, to, .. }| {
-            let (curve, from) = (&self.curves[level], chosen[level]);
-            let bytes = curve[to].bytes - curve[from].bytes;
-            if bytes > left {
-                return self.largest_step(level, from, left);
+        let mut left = self.memory_bytes.checked_sub(self.bytes(floor))?;
+        let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, left));
+        allocation::allocate_greedily(firsts.collect::<Vec<_>>(), |Step { item: level, to, .. }| {
+            let from = chosen[level];
+            // A smaller one, where others have left too little for it.
+            let fitting = self.next_step(level, from, left)?;
+            if fitting.to != to {
+                return Some(fitting);
             }
-            left -= bytes;
+            left -= self.curves[level][to].bytes - self.curves[level][from].bytes;
             chosen[level] = to;
-            self.next_step(level, to)
+            self.next_step(level, to, left)
         });
-        chosen
+        Some(chosen)
     }
 
-    /// The step to the next corner of the level's hull.
-    fn next_step(&self, level: usize, from: usize) -> Option<Step> {
-        let hull = &self.hulls[level];
-        let to = *hull.get(hull.partition_point(|&corner| corner <= from))?;
-        Some(self.step(level, from, to))
-    }
-
-    /// The step to the level's largest choice within `left` bytes.
-    fn largest_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
-        let curve = &self.curves[level];
+    /// The step to the next corner of the level's hull, or where `left` bytes are too few, to the largest choice that
+    /// fits.
+    fn next_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
+        let (curve, hull) = (&self.curves[level], &self.hulls[level]);
+        let corner = *hull.get(hull.partition_point(|&corner| corner <= from))?;
         let most_bytes = curve[from].bytes.saturating_add(left);
-        let to = curve.partition_point(|choice| choice.bytes <= most_bytes) - 1;
-        (to > from).then(|| self.step(level, from, to))
-    }
-
-    fn step(&self, level: usize, from: usize, to: usize) -> Step {
-        let curve = &self.curves[level];
-        Step { gain: gain_per_byte(bytes_and_reads(&curve[from]), bytes_and_reads(&curve[to])), item: level, to }
+        let to = corner.min(curve.partition_point(|choice| choice.bytes <= most_bytes) - 1);
+        let gain = gain_per_byte(bytes_and_reads(&curve[from]), bytes_and_reads(&curve[to]));
+        (to > from).then_some(Step { gain, item: level, to })
     }
 
     fn bytes(&self, chosen: &[usize]) -> u64 {

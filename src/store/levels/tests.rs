@@ -28,6 +28,11 @@ fn closed_form(levels: &[LevelSize], memory_bits: f64) -> Vec<f64> {
     vec![1.0; levels.len()]
 }
 
+/// Useless reads of a level whose filters have this rate.
+fn reads_of(level: &LevelSize, fpr: f64) -> f64 {
+    level.runs as f64 * fpr
+}
+
 /// The choices that an ideal Bloom filter gives a level, in steps of a fiftieth of a bit, up to 60 bits.
 fn ideal_curve(level: &LevelSize) -> Vec<PlannedLevel> {
     let choice = |number: u64| PlannedLevel {
@@ -68,11 +73,11 @@ fn with_ideal_bloom_filters_the_plan_is_the_papers_closed_form() {
             let rates = closed_form(&levels, all_keys(&levels) * bits_per_key);
             let (mut planned, mut expected) = (0.0, 0.0);
             for (((level, curve), choice), rate) in levels.iter().zip(&curves).zip(chosen).zip(rates) {
-                let got = curve[choice].useless_reads() / level.useless_reads(1.0);
+                let got = curve[choice].useless_reads() / reads_of(level, 1.0);
                 // A step is a fiftieth of a bit, 1 % of the rate; what a large level's step leaves goes to small ones.
                 assert!((got / rate - 1.0).abs() < 0.1, "{bits_per_key} bits, {level:?}: {got} and {rate}");
                 planned += curve[choice].useless_reads();
-                expected += level.useless_reads(rate);
+                expected += reads_of(level, rate);
             }
             assert!((planned / expected - 1.0).abs() < 0.001, "{bits_per_key} bits: {planned} and {expected}");
         }
