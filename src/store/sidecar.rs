@@ -38,21 +38,17 @@ const MAX_METADATA_BYTES: u32 = 1 << 28;
 pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdentity) -> Option<Bytes> {
     let metadata = metadata.encode();
     let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
-    let mut out = Vec::with_capacity(filters.len() + metadata.len() + TRAILER_BYTES);
-    out.put_slice(filters);
-    out.put_slice(&metadata);
-    let trailer_at = out.len();
-    out.put_u64_le(filters.len() as u64);
-    out.put_slice(&table.id);
-    out.put_u64_le(table.bytes);
-    out.put_u32_le(table.checksum);
-    out.put_u32_le(metadata_bytes);
-    out.put_u32_le(VERSION);
-    out.put_u64_le(0);
-    out.put_slice(&MAGIC);
-    let sum = checksum(out.get(trailer_at..)?);
-    out.put_u32_le(sum);
-    Some(out.into())
+    let mut trailer = Vec::with_capacity(TRAILER_BYTES);
+    trailer.put_u64_le(filters.len() as u64);
+    trailer.put_slice(&table.id);
+    trailer.put_u64_le(table.bytes);
+    trailer.put_u32_le(table.checksum);
+    trailer.put_u32_le(metadata_bytes);
+    trailer.put_u32_le(VERSION);
+    trailer.put_u64_le(0);
+    trailer.put_slice(&MAGIC);
+    trailer.put_u32_le(checksum(&trailer));
+    Some([filters, &metadata, &trailer].concat().into())
 }
 
 /// Where the sidecar of the table at `table` is: `000007.sst.filter` beside `000007.sst`.
@@ -77,8 +73,7 @@ fn length(expected: u64, got: u64) -> FilterProblem {
 impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
         let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
-        let trailer = end.last_chunk::<TRAILER_BYTES>().ok_or_else(too_short)?;
-        let fields = Fields::of(trailer);
+        let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
         let magic = fields.array::<52, 8>();
         if magic != MAGIC {
             return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));

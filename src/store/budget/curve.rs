@@ -1,7 +1,5 @@
 //! What a filter's bytes buy: its false positive rate at each size that it can be shrunk to.
 
-use std::collections::BTreeMap;
-
 use super::unit::{CurveNumber, HeldFilter};
 use crate::ids::FilterKind;
 use crate::store::allocation::{corners, gain_per_byte};
@@ -11,7 +9,7 @@ use crate::store::allocation::{corners, gain_per_byte};
 const SHARE: u64 = 1024;
 
 /// A size and its rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     share: u16,
     /// The upper half of an `f32`: the rate to within half a percent.
@@ -43,7 +41,7 @@ impl Point {
 
 /// The sizes worth having, smallest first, the whole block last: the lower convex hull of sizes and rates, so that each
 /// further byte buys less than the one before.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Curve {
     points: Box<[Point]>,
     /// Whether sizes between two points buy what lies between their rates.
@@ -116,7 +114,6 @@ const MOST_CURVES: usize = 1024;
 /// The curves of all filters that were loaded so far.
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
-    numbers: BTreeMap<Curve, CurveNumber>,
     assumed: Curve,
     /// By number, from 1.
     known: Vec<Curve>,
@@ -126,25 +123,26 @@ pub(super) struct Curves {
 
 impl Default for Curves {
     fn default() -> Self {
-        Self { numbers: BTreeMap::new(), assumed: Curve::assumed(), known: Vec::new(), latest: 0 }
+        Self { assumed: Curve::assumed(), known: Vec::new(), latest: 0 }
     }
 }
 
 impl Curves {
     /// The number of a filter's curve.
     pub(super) fn number(&mut self, curve: Curve) -> CurveNumber {
-        let number = match self.numbers.get(&curve) {
-            Some(&number) => number,
-            None if self.known.len() >= MOST_CURVES => return 0,
-            None => {
-                self.known.push(curve.clone());
-                CurveNumber::try_from(self.known.len()).unwrap_or(0)
-            }
-        };
-        if curve.len() > 1 {
+        let (can_shrink, count) = (curve.len() > 1, self.known.len());
+        // To look at all of them takes a few microseconds, where a filter is read and its checksum computed.
+        let position = self.known.iter().position(|known| *known == curve).unwrap_or(count);
+        if position == MOST_CURVES {
+            return 0;
+        }
+        if position == count {
+            self.known.push(curve);
+        }
+        let number = CurveNumber::try_from(position + 1).unwrap_or(0);
+        if can_shrink {
             self.latest = number;
         }
-        self.numbers.insert(curve, number);
         number
     }
 

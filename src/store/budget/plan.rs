@@ -52,44 +52,54 @@ impl Demand {
 
 /// The bytes that each filter gets: at most `limit` in all.
 pub(super) fn targets(demands: &[Demand], curves: &Curves, shrinks: bool, limit: u64) -> Vec<u64> {
-    let mut plan = Plan { demands, curves, shrinks, targets: vec![0; demands.len()], left: limit };
-    plan.distribute();
-    plan.refuse_small_growth();
-    plan.targets
+    let plan = Plan { demands, curves, shrinks };
+    let (mut targets, mut left) = (vec![0; demands.len()], limit);
+    let firsts: Vec<Step> = (0..demands.len()).filter_map(|number| plan.first_step(number)).collect();
+    allocation::allocate_greedily(firsts, |step| {
+        let (demand, curve) = plan.demand(step.item)?;
+        let (bytes, _) = curve.point(step.to, demand.whole_bytes)?;
+        let target: &mut u64 = targets.get_mut(step.item)?;
+        let more = bytes.saturating_sub(*target);
+        let is_divisible = curve.is_divisible() && shrinks && step.to > 0;
+        if more > left && !is_divisible {
+            return None;
+        }
+        let given = more.min(left);
+        *target += given;
+        left -= given;
+        if given == more { plan.step(step.item, step.to + 1) } else { None }
+    });
+    for (demand, target) in demands.iter().zip(&mut targets) {
+        // Leaves filters at their present size where the next one saves less than it costs to read them again.
+        if *target > demand.held_bytes && !demand.is_worth_loading(curves.get(demand.curve), *target) {
+            *target = demand.held_bytes;
+        }
+    }
+    targets
 }
 
+#[derive(Clone, Copy)]
 struct Plan<'a> {
     demands: &'a [Demand],
     curves: &'a Curves,
     shrinks: bool,
-    targets: Vec<u64>,
-    left: u64,
 }
 
-impl Plan<'_> {
-    fn distribute(&mut self) {
-        let firsts = (0..self.demands.len()).filter_map(|demand| self.step(demand, self.first_point(demand)?));
-        let firsts: Vec<Step> = firsts.collect();
-        allocation::allocate_greedily(
-            firsts,
-            |step| if self.take(step) { self.step(step.item, step.to + 1) } else { None },
-        );
-    }
-
+impl<'a> Plan<'a> {
     /// `None` for a filter that is not worth loading at all.
-    fn first_point(&self, number: usize) -> Option<usize> {
+    fn first_step(self, number: usize) -> Option<Step> {
         let (demand, curve) = self.demand(number)?;
         let is_worth_it = demand.held_bytes > 0 || demand.is_worth_loading(curve, demand.whole_bytes);
-        is_worth_it.then(|| if self.shrinks { 0 } else { curve.len() - 1 })
+        if is_worth_it { self.step(number, if self.shrinks { 0 } else { curve.len() - 1 }) } else { None }
     }
 
-    fn demand(&self, number: usize) -> Option<(&Demand, &Curve)> {
+    fn demand(self, number: usize) -> Option<(&'a Demand, &'a Curve)> {
         let demand = self.demands.get(number)?;
         Some((demand, self.curves.get(demand.curve)))
     }
 
     /// The step of a filter to this point of its curve.
-    fn step(&self, number: usize, point: usize) -> Option<Step> {
+    fn step(self, number: usize, point: usize) -> Option<Step> {
         let (demand, curve) = self.demand(number)?;
         let to = curve.point(point, demand.whole_bytes)?;
         let from = match point.checked_sub(1).filter(|_| self.shrinks) {
@@ -98,31 +108,5 @@ impl Plan<'_> {
         };
         let gain = demand.weight_of_step_to(to.0) * gain_per_byte(from, to);
         (gain > 0.0).then_some(Step { gain, item: number, to: point })
-    }
-
-    /// Gives the filter the bytes of this step; whether there were enough.
-    fn take(&mut self, step: Step) -> bool {
-        let Some((demand, curve)) = self.demand(step.item) else { return false };
-        let Some((bytes, _)) = curve.point(step.to, demand.whole_bytes) else { return false };
-        let is_divisible = curve.is_divisible() && self.shrinks && step.to > 0;
-        let Some(target) = self.targets.get_mut(step.item) else { return false };
-        let more = bytes.saturating_sub(*target);
-        let is_enough = more <= self.left;
-        if is_enough || is_divisible {
-            let given = more.min(self.left);
-            *target += given;
-            self.left -= given;
-        }
-        is_enough
-    }
-
-    /// Leaves filters at their present size where the next one saves less than it costs to read them again.
-    fn refuse_small_growth(&mut self) {
-        for (demand, target) in self.demands.iter().zip(&mut self.targets) {
-            let grows = *target > demand.held_bytes;
-            if grows && !demand.is_worth_loading(self.curves.get(demand.curve), *target) {
-                *target = demand.held_bytes;
-            }
-        }
     }
 }
