@@ -134,6 +134,11 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// The CRC32C (Castagnoli) of bytes, and that of more bytes behind those of another.
 pub(crate) use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 
+/// The checksum of bytes that end with one of their own, without it: the sum over both is the same whatever they are.
+pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
+    checksum(bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(covered, _)| covered))
+}
+
 /// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block,
 /// so that sealing a payload never moves it. One constant for all, because a parameter would run through the builders
 /// of every kind to save some 100 bytes per filter.

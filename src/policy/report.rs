@@ -5,9 +5,9 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, FallbackReason, FileId, encode_parts};
+use crate::block::{BlockIdentity, FallbackReason, encode_parts};
 use crate::filter::FilterKind;
-use crate::hash::{HashIdentity, KeyParts};
+use crate::hash::KeyParts;
 
 /// A finished filter.
 #[derive(Clone, Debug)]
@@ -27,16 +27,16 @@ impl BuiltFilter {
     }
 
     /// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to
-    /// this file; otherwise none. A builder of the engine's own may hash whole keys, or call
+    /// this file or to none; otherwise no filter. A builder of the engine's own may hash whole keys, or call
     /// [`add_hash`](super::FilterBuilder::add_hash), whatever its context says.
-    pub(crate) fn checked(self, parts: &KeyParts, hash: HashIdentity, file: FileId) -> Self {
-        let identity = BlockIdentity { hash, file: Some(file) };
+    pub(crate) fn checked(self, parts: &KeyParts, identity: BlockIdentity) -> Self {
         let held = encode_parts(&parts.without(&self.report.unstable_extractors));
-        let is_as_requested = |block: &Bytes| {
-            let trailer = Trailer::decode(block);
-            trailer.is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held)
+        let is_as_requested = match &self.block {
+            None => self.report.used.is_none(),
+            Some(block) => Trailer::decode(block)
+                .is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held),
         };
-        if self.block.as_ref().is_none_or(is_as_requested) {
+        if is_as_requested {
             return self;
         }
         let reason = FallbackReason::ConstructionFailed;

@@ -1,22 +1,23 @@
 //! Building all filters of one file from its keys.
 
-use core::fmt;
+use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::config::Config;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
-use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
+use super::partition::{PartitionIndex, PartitionedBuilder};
 use super::sidecar;
-use crate::block::{FallbackReason, LoadContext};
-use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
+use crate::block::{BlockIdentity, FallbackReason, LoadContext};
+use crate::codec::{LINE_BYTES, checksum_without_last};
 use crate::error::BlockError;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReport, BuiltFilter, FilterBuilder};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -27,6 +28,7 @@ use crate::range::{RangeBuilder, RangePolicy};
 ///
 /// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
 /// `finish` leaves out the filter concerned, and its report says why.
+#[derive(Debug)]
 pub struct FileFilterBuilder {
     /// What is known of the file so far.
     metadata: FilterMetadata,
@@ -45,6 +47,7 @@ pub struct FileFilterBuilder {
 /// An extractor, and a key that has a part by it, if one was added: only such keys show what the extractor does.
 type Witness = (Arc<dyn KeyExtractor>, Option<Box<[u8]>>);
 
+#[derive(Debug)]
 enum Points {
     None,
     Whole(Box<dyn FilterBuilder>),
@@ -67,24 +70,22 @@ pub struct BuiltFilters {
 }
 
 impl FileFilterBuilder {
-    pub(super) fn new(
-        context: BuildContext,
-        policy: Option<&Arc<dyn FilterPolicy>>,
-        partitions: Option<PartitionOptions>,
-        ranges: Option<&RangePolicy>,
-    ) -> Self {
+    /// The hasher and the parts of keys are the store's, whatever `context` has.
+    pub(super) fn new(config: &Config, context: &BuildContext) -> Self {
+        let Config { policy, partitions, ranges, reader, .. } = config;
         let file = context.file_id.unwrap_or_else(FileId::random);
-        let context = context.with_file_id(file);
+        let (hasher, key_parts) = (reader.hasher.clone(), reader.parts.without(&[]));
+        let context = BuildContext { hasher, key_parts, file_id: Some(file), ..context.clone() };
         let points = match (policy, partitions) {
             (None, _) => Points::None,
             (Some(policy), None) => policy.builder(&context).map_or(Points::None, Points::Whole),
             (Some(policy), Some(options)) => {
-                Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
+                Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, *options)))
             }
         };
         // A description cannot have longer names, and a range filter is not used without.
         let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
-        let ranges = ranges.filter(has_short_name);
+        let ranges = ranges.as_ref().filter(has_short_name);
         let range_extractor = ranges.and_then(RangePolicy::extractor);
         let extractors = context.key_parts.extractors().chain(range_extractor);
         let witnesses = extractors.map(|extractor| (extractor.clone(), None)).collect();
@@ -207,6 +208,25 @@ impl FileFilterBuilder {
         (check_of_hashes(hashes), extractors.collect())
     }
 
+    /// Whether the partitions that must hold known keys do, by the hash and the extractors as they are now, which the
+    /// checks describe: keys were added with what they were then, and a store that finds the checks right probes each
+    /// partition.
+    fn holds_known_keys(&self, container: &Bytes) -> bool {
+        let known = self.metadata.known_keys();
+        let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.metadata.file);
+        let checked = PartitionIndex::tail_bytes(container).and_then(|tail_bytes| {
+            let index_at = (container.len() as u64).saturating_sub(tail_bytes);
+            let part = |place: Range<u64>| {
+                let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+                container.get(start..end).unwrap_or_default()
+            };
+            let tail = part(index_at..container.len() as u64);
+            let index = PartitionIndex::load(tail, context.with_known_keys(&known))?;
+            index.check_known_keys(|number| index.block_range(number).map(part))
+        });
+        !matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))
+    }
+
     /// Builds the filters.
     #[must_use]
     pub fn finish(mut self) -> BuiltFilters {
@@ -215,89 +235,71 @@ impl FileFilterBuilder {
             self.metadata.bounds = KeyBounds::Unknown;
         }
         self.metadata.witnesses = self.witnesses();
+        let points = match core::mem::replace(&mut self.points, Points::None) {
+            Points::None => None,
+            Points::Whole(builder) => {
+                let identity = BlockIdentity { hash: self.metadata.hash, file: Some(self.metadata.file) };
+                Some((FilterPart::Points, builder.finish().checked(&self.parts, identity)))
+            }
+            Points::Partitioned(builder) => Some((FilterPart::PartitionedPoints, builder.finish()))
+                .filter(|(_, filter)| filter.block.is_some() || filter.report.reason != FallbackReason::None),
+        };
+        let is_container = |(part, _): &&(FilterPart, BuiltFilter)| *part == FilterPart::PartitionedPoints;
+        let container = points.as_ref().filter(is_container).and_then(|(_, filter)| filter.block.as_ref());
         // The hash or an extractor may panic only now.
+        let checks = || (self.checks(), container.is_none_or(|container| self.holds_known_keys(container)));
         let is_whole = !self.interruption.has_happened();
-        let checks = is_whole.then(|| catch_unwind(AssertUnwindSafe(|| self.checks())).ok()).flatten();
-        let mut is_sound = checks.is_some();
-        let (hash_check, mut extractors) = checks.unwrap_or_default();
+        let checks = is_whole.then(|| catch_unwind(AssertUnwindSafe(checks)).ok()).flatten();
+        let is_sound = checks.is_some();
+        let ((hash_check, mut extractors), holds_known_keys) = checks.unwrap_or_default();
         self.metadata.hash_check = hash_check;
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
-        let Self { metadata, hasher, parts, points, ranges, .. } = self;
-        let (hash, file) = (metadata.hash, metadata.file);
+        let Self { metadata, parts, ranges, .. } = self;
         let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new(), table: None };
-        let (block, report) = match points {
-            Points::None => (None, None),
-            Points::Whole(builder) => {
-                let filter = builder.finish().checked(&parts, hash, file);
-                (filter.block.map(|block| (FilterPart::Points, block, 0)), Some(filter.report))
+        if let Some((part, mut filter)) = points {
+            filter.block = filter.block.filter(|_| holds_known_keys);
+            let held = parts.without(&filter.report.unstable_extractors);
+            built.points = Some(built.add(part, filter, is_sound));
+            if built.metadata.points().is_some() {
+                extractors.retain(|(name, _)| held.extractors().any(|extractor| extractor.name() == name));
+                (built.metadata.whole_keys, built.metadata.extractors) = (held.has_whole_keys(), extractors);
             }
-            Points::Partitioned(builder) => {
-                let filter = builder.finish();
-                let is_declined = filter.block.is_none() && filter.report.reason == FallbackReason::None;
-                let known = built.metadata.known_keys();
-                let context = LoadContext::new(&hasher).with_key_parts(&parts).with_file_id(file);
-                let context = context.with_known_keys(&known);
-                let block = filter.block.filter(|_| is_sound).and_then(|container| {
-                    let checked = catch_unwind(AssertUnwindSafe(|| checked_index_bytes(&container, context)));
-                    is_sound = checked.is_ok();
-                    Some((FilterPart::PartitionedPoints, container, checked.ok()??))
-                });
-                (block, if is_declined { None } else { Some(filter.report) })
-            }
-        };
-        if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
-            let report = report.as_ref();
-            let held = parts.without(report.map_or(&[], |report| &report.unstable_extractors));
-            extractors.retain(|(name, _)| held.extractors().any(|extractor| extractor.name() == name));
-            (built.metadata.whole_keys, built.metadata.extractors) = (held.has_whole_keys(), extractors);
-            built.push(part, report.and_then(|report| report.used), block, index_bytes);
         }
-        let told = |report: BuildReport| if is_sound { report } else { interrupted(&report) };
-        built.points = report.map(told);
         if let Some(builder) = ranges {
-            let filter = builder.finish();
-            if let Some(block) = filter.block.filter(|_| is_sound) {
-                built.metadata.range_extractor = range_extractor;
-                built.push(FilterPart::Ranges, filter.report.used, block, 0);
-            }
-            built.ranges = Some(told(filter.report));
+            built.ranges = Some(built.add(FilterPart::Ranges, builder.finish(), is_sound));
+            built.metadata.range_extractor = range_extractor.filter(|_| built.metadata.ranges().is_some());
         }
         built
     }
 }
 
-/// The length of a container's top index; `None` if a partition lacks a known key, because the hash or an extractor
-/// gives something else for it than when it was added.
-fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u32> {
-    let index_bytes = u32::try_from(PartitionIndex::tail_bytes(container).ok()?).ok()?;
-    let index_at = container.len().checked_sub(index_bytes as usize)?;
-    let checked = PartitionIndex::load(&container.slice(index_at..), context).and_then(|index| {
-        index.check_known_keys(|number| {
-            let place = index.block_range(number)?;
-            let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-            Ok(container.get(start..end).unwrap_or_default())
-        })
-    });
-    (!matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))).then_some(index_bytes)
-}
-
-fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
-}
-
 impl BuiltFilters {
-    fn push(&mut self, part: FilterPart, kind: Option<FilterKind>, filter: Bytes, index_bytes: u32) {
+    /// Adds a filter if `is_sound`: it has all keys, and their checks are known. Returns its report.
+    fn add(&mut self, part: FilterPart, filter: BuiltFilter, is_sound: bool) -> BuildReport {
+        let BuiltFilter { block, report } = filter;
+        if !is_sound {
+            return BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) };
+        }
+        if let Some(block) = block {
+            self.push(part, report.used.unwrap_or(FilterKind::from_code(0)), block);
+        }
+        report
+    }
+
+    fn push(&mut self, part: FilterPart, kind: FilterKind, filter: Bytes) {
+        let tail_bytes = PartitionIndex::tail_bytes(&filter).ok().filter(|_| part == FilterPart::PartitionedPoints);
+        let index_bytes = tail_bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
+        let index_at = if index_bytes > 0 { filter.len().saturating_sub(index_bytes as usize) } else { 0 };
+        let summed = filter.get(index_at..).unwrap_or_default();
         let end = self.metadata.sections.last().map_or(0, |section| section.range().end);
-        let summed = filter.get(filter.len().saturating_sub(index_bytes as usize)..).filter(|_| index_bytes > 0);
-        let summed = summed.unwrap_or(&filter).split_last_chunk::<CHECKSUM_BYTES>().map_or(&[][..], |(sum, _)| sum);
         self.metadata.sections.push(FilterSection {
             part,
-            kind: kind.unwrap_or(FilterKind::from_code(0)),
+            kind,
             // Lines of 64 bytes lie on cache lines where the file does.
             offset: end.next_multiple_of(LINE_BYTES as u64),
             bytes: filter.len() as u64,
             index_bytes,
-            checksum: checksum(summed),
+            checksum: checksum_without_last(summed),
         });
         self.filters.push(filter);
     }
@@ -314,7 +316,7 @@ impl BuiltFilters {
         let section = metadata.ranges().filter(|section| section.check(&block).is_ok());
         if let Some(section) = section.filter(|_| is_of_file && is_checked && own.ranges().is_none()) {
             self.metadata.range_extractor.clone_from(&metadata.range_extractor);
-            self.push(FilterPart::Ranges, Some(section.kind), block, 0);
+            self.push(FilterPart::Ranges, section.kind, block);
         }
         self
     }
@@ -351,14 +353,5 @@ impl BuiltFilters {
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();
         if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, table) }
-    }
-}
-
-impl fmt::Debug for FileFilterBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileFilterBuilder")
-            .field("file", &self.metadata.file)
-            .field("keys_added", &self.metadata.keys_added)
-            .finish_non_exhaustive()
     }
 }

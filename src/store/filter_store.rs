@@ -122,12 +122,11 @@ impl FilterStore {
     /// Files get range filters, too.
     #[must_use]
     pub fn with_range_filters(self, policy: RangePolicy) -> Self {
-        let extractor = policy.extractor().cloned();
-        let store = self.with(|config| config.ranges = Some(policy));
-        match extractor {
-            Some(extractor) => store.with_range_extractor(extractor),
-            None => store,
-        }
+        let store = match policy.extractor() {
+            Some(extractor) => self.with_range_extractor(extractor.clone()),
+            None => self,
+        };
+        store.with(|config| config.ranges = Some(policy))
     }
 
     /// The extractor of the prefixes that ranges of range filters are inside of, to read such filters. One that builds
@@ -191,10 +190,7 @@ impl FilterStore {
     /// Without a file id in the context, the builder draws one.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> FileFilterBuilder {
-        let Config { policy, partitions, ranges, reader, .. } = &*self.config;
-        let context =
-            BuildContext { hasher: reader.hasher.clone(), key_parts: reader.parts.without(&[]), ..context.clone() };
-        FileFilterBuilder::new(context, policy.as_ref(), *partitions, ranges.as_ref())
+        FileFilterBuilder::new(&self.config, context)
     }
 
     /// Opens a file's filters, whose bytes `source` reads. Nothing fails: a filter that is damaged, or another file's,

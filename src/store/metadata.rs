@@ -46,7 +46,7 @@ use core::ops::Range;
 use bytes::BufMut;
 
 use super::error::FilterProblem;
-use crate::codec::{CHECKSUM_BYTES, Cursor, Fields, checksum, checksum_append, put_item};
+use crate::codec::{Cursor, Fields, checksum, checksum_append, checksum_without_last, put_item};
 use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, MAX_EXTRACTORS, named_parts};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
@@ -157,8 +157,7 @@ impl FilterSection {
 
     /// Compares the checksum of what was read: all of a filter in one block, the top index of one in partitions.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), FilterProblem> {
-        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(covered, _)| covered);
-        self.check_sum(checksum(covered))
+        self.check_sum(checksum_without_last(bytes))
     }
 
     pub(crate) const fn check_sum(&self, got: u32) -> Result<(), FilterProblem> {

@@ -52,8 +52,10 @@ impl Verifier<'_> {
             return self.check_partitions(section);
         }
         let checked = self.read(section.range()).and_then(|block| {
-            let is_of_ranges = section.part == FilterPart::Ranges;
-            let checked = if is_of_ranges { check_range_filter(&block) } else { self.check_block(&block) };
+            let checked = match section.part {
+                FilterPart::Ranges => check_range_filter(&block),
+                _ => FilterBlock::load(&block, self.context()).map(drop),
+            };
             written(section, &block, checked)
         });
         checked.err().map(|problem| (section.offset, problem)).into_iter().collect()
@@ -63,12 +65,9 @@ impl Verifier<'_> {
     /// version.
     fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
         let index_range = section.index_range();
-        let index = self.read(index_range.clone()).and_then(|tail| {
-            // By the hash and the parts of its writer: whether they are the store's is a question of its own.
-            let context = LoadContext::from(self.metadata.hash_identity()).with_any_key_parts();
-            let context = context.with_file_id(self.metadata.file_id()).with_kinds(self.store.kinds());
-            written(section, &tail, PartitionIndex::load(&tail, context))
-        });
+        let index = self
+            .read(index_range.clone())
+            .and_then(|tail| written(section, &tail, PartitionIndex::load(&tail, self.context())));
         let index = match index {
             Ok(index) => index,
             Err(problem) => return vec![(index_range.start, problem)],
@@ -106,11 +105,10 @@ impl Verifier<'_> {
         found
     }
 
-    fn check_block(&self, block: &Bytes) -> Result<(), BlockError> {
-        let opened = FilterBlock::open_unverified_with_kinds(block, self.store.kinds())?;
-        opened.verify()?;
-        let (expected, got) = (Some(self.metadata.file_id()), opened.info().file);
-        if expected == got { Ok(()) } else { Err(BlockError::FileMismatch { expected, got }) }
+    /// The hash and the parts of the filters' writer: whether they are the store's is a question of its own.
+    fn context(&self) -> LoadContext<'_> {
+        let context = LoadContext::from(self.metadata.hash_identity()).with_any_key_parts();
+        context.with_file_id(self.metadata.file_id()).with_kinds(self.store.kinds())
     }
 
     fn read(&self, range: Range<u64>) -> Result<Bytes, FilterProblem> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::{FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView};
@@ -220,5 +221,21 @@ fn a_change_is_found_before_any_partition_is_read_asynchronously() {
             assert_eq!(reader.problem().is_none(), is_sound);
             assert_keeps_all(&view, &file, "read");
         }
+    }
+}
+
+/// A file's description has the checks of the hash as it is when the filters are finished, and a reader that finds them
+/// right probes every partition.
+#[test]
+fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
+    let calls_before = 1_500;
+    for writer in stores(&FilterStore::default()) {
+        let calls = Arc::new(AtomicU64::new(0));
+        let changing = KeyHasher::custom(5, move |key| {
+            custom(if calls.fetch_add(1, Ordering::Relaxed) < calls_before { 1 } else { 2 }).hash(key)
+        });
+        let (writer, reader) = (writer.clone().with_hasher(&changing), writer.with_hasher(&custom(2)));
+        let file = opened(&writer, &reader, numbered(0..3_000));
+        assert_keeps_all(&view_of(&reader, &[(0, &file)]), &file, "half of its keys have other hashes");
     }
 }

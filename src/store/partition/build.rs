@@ -1,6 +1,5 @@
 //! Collects keys, cuts them into partitions, and puts these into a container.
 
-use core::fmt;
 use core::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,9 +11,9 @@ use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
-use crate::codec::{AlignedBuffer, CHECKSUM_BYTES, LINE_BYTES, checksum, put_item, put_u32, put_varint};
+use crate::codec::{AlignedBuffer, LINE_BYTES, checksum, checksum_without_last, put_item, put_u32, put_varint};
 use crate::filter::{FilterKind, MAX_KEYS};
-use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
+use crate::hash::{KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReport, BuiltFilter, FilterPolicy};
 use crate::range::KeyRange;
@@ -50,11 +49,12 @@ use crate::threads::{share, worthwhile};
 /// });
 /// assert!(built.block.is_some() && partitions == 4);
 /// ```
+#[derive(Debug)]
 pub struct PartitionedBuilder {
     policy: Arc<dyn FilterPolicy>,
     /// For each partition: without the file and the parts of keys, which the container has.
     context: BuildContext,
-    /// `None` for whole keys alone, and after a panic in the engine's hash or extractor.
+    /// `None` after a panic in the engine's hash or extractor.
     parts: Option<Box<OrderedKeyHashes>>,
     identity: BlockIdentity,
     options: PartitionOptions,
@@ -81,17 +81,13 @@ pub struct PartitionedBuilder {
 }
 
 /// A finished partition.
+#[derive(Debug)]
 struct BuiltPartition {
-    block: Option<Bytes>,
+    /// Empty where there is no filter.
+    block: Vec<u8>,
     /// The CRC32C of the block without its last four bytes.
     checksum: u32,
     report: BuildReport,
-}
-
-impl BuiltPartition {
-    fn bytes(&self) -> &[u8] {
-        self.block.as_deref().unwrap_or_default()
-    }
 }
 
 /// About what a partition takes beside its block: an entry of the top index, and zeros before the next partition.
@@ -106,9 +102,7 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
-        let has_parts = !context.key_parts.are_whole_keys();
-        let hashes = || Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone()));
-        let parts = has_parts.then(hashes);
+        let parts = Some(Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
         let whole_keys = KeyParts::whole_keys();
         let context = BuildContext { file_id: None, expected_keys: None, key_parts: whole_keys, ..context.clone() };
         Self {
@@ -138,9 +132,6 @@ impl PartitionedBuilder {
             // All of them: the key before, which may share some, may be in another partition.
             self.add(key, parts.of(key).all);
             self.parts = Some(parts);
-        } else {
-            let hash = self.context.hasher.hash(key);
-            self.add(key, &[hash]);
         }
         self.interruption.leave();
     }
@@ -166,7 +157,9 @@ impl PartitionedBuilder {
     fn add_in_order(&mut self, key: &[u8], hashes: &[KeyHash]) {
         let is_first = self.keys_added == 0;
         if self.is_out_of_order || (!is_first && key < &self.last_key[..]) {
-            self.refuse_order();
+            // There will be no filter: frees what was collected.
+            self.is_out_of_order = true;
+            (self.hashes, self.built, self.built_bytes) = (Vec::new(), Vec::new(), 0);
             return;
         }
         // Never between equal keys: no separator would be between them.
@@ -180,14 +173,6 @@ impl PartitionedBuilder {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-    }
-
-    /// There will be no filter: frees what was collected.
-    fn refuse_order(&mut self) {
-        self.is_out_of_order = true;
-        self.hashes = Vec::new();
-        self.built = Vec::new();
-        self.built_bytes = 0;
     }
 
     /// Adds hashes but those of the key before: neighbours in order share their prefixes.
@@ -234,11 +219,13 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn finish_with_aux(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
         let started = Instant::now();
-        let held = self.parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
-        let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
-        let container = self.build_all(held.is_none());
-        let held = held.as_ref().map(encode_parts).unwrap_or_default();
-        let container = container.and_then(|()| self.seal(held, aux));
+        let parts = self.parts.take();
+        let held = parts.as_ref().and_then(|parts| parts.held());
+        let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
+        let container = self.build_all().and_then(|()| {
+            let held = held.ok_or(FallbackReason::UnstableExtractor)?;
+            self.seal(encode_parts(&held), aux)
+        });
         let (keys_added, requested) = (self.keys_added, self.requested_kind());
         let mut report = BuildReport { keys_added, unstable_extractors, ..BuildReport::new(requested) };
         match &container {
@@ -250,15 +237,12 @@ impl PartitionedBuilder {
     }
 
     /// Builds what is left, if there can be a filter.
-    fn build_all(&mut self, is_unstable: bool) -> Result<(), FallbackReason> {
+    fn build_all(&mut self) -> Result<(), FallbackReason> {
         if self.interruption.has_happened() {
             return Err(FallbackReason::Interrupted);
         }
         if self.is_out_of_order {
             return Err(FallbackReason::KeysOutOfOrder);
-        }
-        if is_unstable {
-            return Err(FallbackReason::UnstableExtractor);
         }
         match self.options.cut() {
             PartitionCut::KeyRange => self.close_partition(),
@@ -274,12 +258,13 @@ impl PartitionedBuilder {
         held: Vec<u8>,
         mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
     ) -> Result<Bytes, FallbackReason> {
-        if self.built.iter().all(|partition| partition.block.is_none()) {
+        if self.built.iter().all(|partition| partition.block.is_empty()) {
             let reasons = self.built.iter().map(|partition| partition.report.reason);
             let reason = reasons.max_by_key(|&reason| reason != FallbackReason::None);
             return Err(reason.unwrap_or(FallbackReason::None));
         }
         let has_bounds = self.options.cut() == PartitionCut::KeyRange;
+        let too_many = || FallbackReason::TooManyKeys;
         let (mut index, mut prefix, mut all_aux, mut end) = (Vec::new(), &[][..], Vec::new(), 0_u64);
         for (number, partition) in (0..MAX_PARTITIONS).zip(&self.built) {
             let bound = |number: u32| self.bounds.get(number as usize).map(|bound| &bound[..]);
@@ -290,9 +275,9 @@ impl PartitionedBuilder {
             }
             let keys =
                 KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) };
-            let (block, aux) = (partition.bytes(), aux(number, keys, &partition.report));
-            put_sized(&mut index, block.len(), partition.checksum);
-            put_sized(&mut index, aux.len(), checksum(&aux));
+            let (block, aux) = (&partition.block, aux(number, keys, &partition.report));
+            put_piece(&mut index, block.len(), partition.checksum).ok_or_else(too_many)?;
+            put_piece(&mut index, aux.len(), checksum(&aux)).ok_or_else(too_many)?;
             if has_bounds && number > 0 {
                 put_item(&mut index, lower.get(prefix.len()..).unwrap_or_default());
             }
@@ -302,15 +287,14 @@ impl PartitionedBuilder {
         let trailer = ContainerTrailer {
             identity: self.identity,
             cut: self.options.cut(),
-            partitions: u32::try_from(all_aux.len()).unwrap_or(MAX_PARTITIONS),
+            partitions: u32::try_from(self.built.len()).map_err(|_| too_many())?,
             keys: self.distinct_keys(),
-            index_bytes: u32::try_from(index.len()).map_err(|_| FallbackReason::TooManyKeys)?,
+            index_bytes: u32::try_from(index.len()).map_err(|_| too_many())?,
             index_checksum: checksum(&index),
             held: held.into(),
         };
-        let fits = end <= MAX_OFFSET && trailer.keys <= MAX_KEYS && all_aux.len() == self.built.len();
-        if !fits || all_aux.iter().any(|aux| u32::try_from(aux.len()).is_err()) {
-            return Err(FallbackReason::TooManyKeys);
+        if end > MAX_OFFSET || trailer.keys > MAX_KEYS || trailer.partitions > MAX_PARTITIONS {
+            return Err(too_many());
         }
         index.extend(trailer.encode());
         let mut container = AlignedBuffer::empty(end + index.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
@@ -318,7 +302,7 @@ impl PartitionedBuilder {
             let length = container.as_slice().len() as u64;
             let zeros = length.next_multiple_of(LINE_BYTES as u64) - length;
             container.append_zeroed(zeros).ok_or(FallbackReason::MemoryBudget)?;
-            container.append(partition.bytes());
+            container.append(&partition.block);
             container.append(aux);
         }
         container.append(&index);
@@ -338,7 +322,7 @@ impl PartitionedBuilder {
         report.expected_fpr = if keys > 0 { expected / keys as f64 } else { 0.0 };
         report.attempts = reports().map(|report| report.attempts).max().unwrap_or(0);
         report.block_bytes = container_bytes;
-        let blocks: u64 = self.built.iter().map(|partition| partition.bytes().len() as u64).sum();
+        let blocks: u64 = self.built.iter().map(|partition| partition.block.len() as u64).sum();
         let building = reports().map(|report| report.peak_build_bytes).max().unwrap_or(0);
         report.peak_build_bytes = blocks.saturating_add(self.peak_hash_bytes.max(building).max(container_bytes));
     }
@@ -371,7 +355,6 @@ impl PartitionedBuilder {
     /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives
     /// the most bytes that were used at once.
     fn build_runs(&mut self, runs: &[&[KeyHash]], partitions: u32) -> u64 {
-        let Some((longest, _)) = runs.iter().enumerate().max_by_key(|(_, run)| run.len()) else { return 0 };
         let policy = &*self.policy;
         let build = |context: &BuildContext, inner: &mut Vec<KeyHash>, run: &[KeyHash]| {
             inner.clear();
@@ -379,44 +362,34 @@ impl PartitionedBuilder {
             inner.extend(run.iter().map(|hash| hash.in_partition(partitions).1));
             build_partition(policy, context, inner)
         };
+        let mut built: Vec<Option<BuiltPartition>> = runs.iter().map(|_| None).collect();
+        let mut pieces: Vec<_> = runs.iter().zip(&mut built).collect();
         // The longest one alone: its bytes say how many there is memory for.
+        pieces.sort_by_key(|(run, _)| run.len());
+        let Some((longest, first)) = pieces.pop() else { return 0 };
         let mut inner = Vec::new();
-        let mut others = runs.to_vec();
-        let first = build(&self.context, &mut inner, others.remove(longest));
+        let first = first.insert(build(&self.context, &mut inner, longest));
         let each_bytes = first.report.peak_build_bytes.saturating_add(bytes_of(&inner));
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
         let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
-        let keys = others.iter().map(|run| run.len() as u64).sum();
-        let threads = worthwhile(most_threads.min(others.len()), keys);
+        let keys = pieces.iter().map(|(run, _)| run.len() as u64).sum();
+        let threads = worthwhile(most_threads.min(pieces.len()), keys);
         // Where large partitions are fewer than the threads, others work inside them.
         let context = BuildContext { threads: self.context.threads / threads, ..self.context.clone() };
-        let mut built: Vec<Option<BuiltPartition>> = others.iter().map(|_| None).collect();
-        let pieces = others.iter().zip(&mut built).collect();
-        share(threads, pieces, &mut inner, |inner, (run, built): (&&[KeyHash], &mut Option<BuiltPartition>)| {
-            *built = Some(build(&context, inner, run));
-        });
-        self.built.extend(built.into_iter().flatten());
-        self.built.insert(longest, first);
+        share(threads, pieces, &mut inner, |inner, (run, built)| *built = Some(build(&context, inner, run)));
+        self.built = built.into_iter().flatten().collect();
         let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
         most_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
     }
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.
     fn requested_kind(&self) -> FilterKind {
-        let built = self.built.iter().find(|partition| partition.block.is_some());
+        let built = self.built.iter().find(|partition| !partition.block.is_empty());
         if let Some(partition) = built {
             return partition.report.requested;
         }
         let builder = if self.interruption.has_happened() { None } else { self.policy.builder(&self.context) };
         builder.map_or(FilterKind::BLOCKED_BLOOM, |builder| builder.finish().report.requested)
-    }
-}
-
-impl fmt::Debug for PartitionedBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("PartitionedBuilder");
-        out.field("options", &self.options).field("partitions", &self.built.len());
-        out.field("keys_added", &self.keys_added).finish_non_exhaustive()
     }
 }
 
@@ -453,41 +426,26 @@ fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[
     let Some(mut builder) = policy.builder(&context) else {
         let report =
             BuildReport { keys_added: keys, distinct_keys: keys, ..BuildReport::new(FilterKind::BLOCKED_BLOOM) };
-        return BuiltPartition { block: None, checksum: 0, report };
+        return BuiltPartition { block: Vec::new(), checksum: 0, report };
     };
     builder.add_hashes(hashes);
-    let built = builder.finish();
-    let mut report = built.report;
-    let block = built.block.and_then(|block| as_partition(&block, context.hasher.identity()));
-    if block.is_none() && report.used.is_some() {
-        // A builder of the engine's whose bytes are no unbound block of this hash.
-        report = BuildReport {
-            reason: FallbackReason::ConstructionFailed,
-            used: None,
-            block_bytes: 0,
-            expected_fpr: 1.0,
-            ..report
-        };
-    }
-    let covered = block.as_deref().and_then(|block| block.split_last_chunk::<CHECKSUM_BYTES>());
-    let checksum = covered.map_or(0, |(covered, _)| checksum(covered));
-    BuiltPartition { block, checksum, report }
+    // An engine's own builder may give anything.
+    let built = builder.finish().checked(&context.key_parts, context.hasher.identity().into());
+    let block = built.block.as_deref().and_then(as_partition).unwrap_or_default();
+    BuiltPartition { checksum: checksum_without_last(&block), block, report: built.report }
 }
 
-/// The block, marked as a partition; `None` for what is no unbound block of this hash.
-fn as_partition(block: &[u8], hash: HashIdentity) -> Option<Bytes> {
-    let trailer =
-        Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into() && trailer.parts_bytes == 0)?;
-    let tail = Trailer { is_partition: true, ..trailer }.encode(HeldParts::of_field(&[]));
-    let payload = block.get(..block.len().checked_sub(tail.len())?)?;
-    u32::try_from(block.len()).ok()?;
-    Some(Bytes::from([payload, &tail].concat()))
+/// The block, marked as a partition.
+fn as_partition(block: &[u8]) -> Option<Vec<u8>> {
+    let tail = Trailer { is_partition: true, ..Trailer::decode(block).ok()? }.encode(HeldParts::of_field(&[]));
+    Some([block.get(..block.len().checked_sub(tail.len())?)?, &tail].concat())
 }
 
-/// Appends a length, and the checksum of what has it unless it is 0.
-fn put_sized(out: &mut Vec<u8>, length: usize, checksum: u32) {
-    put_varint(out, length as u64);
+/// Appends a length, and the checksum of what has it unless it is 0. `None` if the length does not fit.
+fn put_piece(out: &mut Vec<u8>, length: usize, checksum: u32) -> Option<()> {
+    put_varint(out, u32::try_from(length).ok()?.into());
     if length > 0 {
         put_u32(out, checksum);
     }
+    Some(())
 }

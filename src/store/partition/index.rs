@@ -139,7 +139,8 @@ impl PartitionIndex {
         // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
         // the filter is then not used.
         let place = |known: &KnownHash<'_>| decoded.place_of_hash(known.key, known.hash);
-        let has_filter = |known: &KnownHash<'_>| decoded.entry(place(known).0).is_ok_and(|entry| entry.block.bytes > 0);
+        let has_filter =
+            |known: &KnownHash<'_>| decoded.entry(place(known).0).is_ok_and(|(entry, _)| entry.block.bytes > 0);
         if !held.has_whole_keys() || known.iter().any(|known| known.domain.is_none() && has_filter(known)) {
             known.retain(has_filter);
         }
@@ -311,7 +312,7 @@ impl PartitionIndex {
     /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
     /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
-        let entry = self.entry(number)?;
+        let (entry, _) = self.entry(number)?;
         if entry.block.bytes == 0 {
             return Err(BlockError::PartitionWithoutFilter);
         }
@@ -329,7 +330,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError::Field`] when there is no such partition.
     pub fn block_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
-        let entry = self.entry(number)?;
+        let (entry, _) = self.entry(number)?;
         Ok(entry.offset()..entry.block_end())
     }
 
@@ -339,8 +340,8 @@ impl PartitionIndex {
     ///
     /// [`BlockError::Field`] when there is no such partition.
     pub fn aux_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
-        let from = self.entry(number)?.block_end();
-        Ok(from..from + u64::from(self.aux(number).bytes))
+        let (entry, aux) = self.entry(number)?;
+        Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))
     }
 
     /// Compares the engine's bytes of a partition with their length and checksum.
@@ -349,8 +350,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError`] when they differ, or when there is no such partition.
     pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
-        self.entry(number)?;
-        let aux = self.aux(number);
+        let (_, aux) = self.entry(number)?;
         aux.check_length(number, bytes)?;
         let (expected, got) = (aux.checksum, checksum(bytes));
         if expected == got { Ok(()) } else { Err(BlockError::PartitionChecksum { number, expected, got }) }
@@ -363,14 +363,12 @@ impl PartitionIndex {
         self.bounds.parts(number as usize).concat()
     }
 
-    fn entry(&self, number: u32) -> Result<Entry, BlockError> {
-        let entry = self.entries.get(number as usize).copied();
+    /// A partition, and the engine's bytes behind its block.
+    fn entry(&self, number: u32) -> Result<(Entry, Piece), BlockError> {
         let (field, expected) = ("number of a partition", "one below the number of partitions");
-        entry.ok_or(BlockError::Field { field, expected, got: number.into() })
-    }
-
-    fn aux(&self, number: u32) -> Piece {
-        self.aux.get(number as usize).copied().unwrap_or_default()
+        let refused = BlockError::Field { field, expected, got: number.into() };
+        let entry = *self.entries.get(number as usize).ok_or(refused)?;
+        Ok((entry, self.aux.get(number as usize).copied().unwrap_or_default()))
     }
 
     /// The length of each partition's block, in order; 0 for one without a filter.
@@ -411,8 +409,8 @@ impl PartitionIndex {
     /// The bytes of all partitions with the zeros between them: the top index begins there.
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
-        let aux = self.entries.len().checked_sub(1).and_then(|last| self.aux.get(last));
-        self.entries.last().map_or(0, |entry| entry.block_end() + u64::from(aux.map_or(0, |aux| aux.bytes)))
+        let last = u32::try_from(self.entries.len()).unwrap_or(0).wrapping_sub(1);
+        self.aux_range(last).map_or(0, |range| range.end)
     }
 
     /// The bytes of the whole container.
