@@ -72,22 +72,12 @@ pub struct PartitionedBuilder {
     /// The lower bounds of the built partitions and of the one being filled: each the shortest key that is above those
     /// of the partition before. That of the first is empty; where the filter is cut by hash range, there is no other.
     bounds: Vec<Vec<u8>>,
-    built: Vec<BuiltPartition>,
+    built: Vec<BuiltFilter>,
     /// About what the built partitions take: writers want to know it after each key.
     built_bytes: u64,
     /// The most bytes held while hashes were collected and sorted, and while partitions were built of them all, beside
     /// finished blocks.
     peak_hash_bytes: u64,
-}
-
-/// A finished partition.
-#[derive(Debug)]
-struct BuiltPartition {
-    /// Empty where there is no filter.
-    block: Vec<u8>,
-    /// The CRC32C of the block without its last four bytes.
-    checksum: u32,
-    report: BuildReport,
 }
 
 /// About what a partition takes beside its block: an entry of the top index, and zeros before the next partition.
@@ -258,7 +248,7 @@ impl PartitionedBuilder {
         held: Vec<u8>,
         mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
     ) -> Result<Bytes, FallbackReason> {
-        if self.built.iter().all(|partition| partition.block.is_empty()) {
+        if self.built.iter().all(|partition| partition.block.is_none()) {
             let reasons = self.built.iter().map(|partition| partition.report.reason);
             let reason = reasons.max_by_key(|&reason| reason != FallbackReason::None);
             return Err(reason.unwrap_or(FallbackReason::None));
@@ -275,8 +265,8 @@ impl PartitionedBuilder {
             }
             let keys =
                 KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) };
-            let (block, aux) = (&partition.block, aux(number, keys, &partition.report));
-            put_piece(&mut index, block.len(), partition.checksum).ok_or_else(too_many)?;
+            let (block, aux) = (block_of(partition), aux(number, keys, &partition.report));
+            put_piece(&mut index, block.len(), checksum_without_last(block)).ok_or_else(too_many)?;
             put_piece(&mut index, aux.len(), checksum(&aux)).ok_or_else(too_many)?;
             if has_bounds && number > 0 {
                 put_item(&mut index, lower.get(prefix.len()..).unwrap_or_default());
@@ -302,7 +292,7 @@ impl PartitionedBuilder {
             let length = container.as_slice().len() as u64;
             let zeros = length.next_multiple_of(LINE_BYTES as u64) - length;
             container.append_zeroed(zeros).ok_or(FallbackReason::MemoryBudget)?;
-            container.append(&partition.block);
+            container.append(block_of(partition));
             container.append(aux);
         }
         container.append(&index);
@@ -322,7 +312,7 @@ impl PartitionedBuilder {
         report.expected_fpr = if keys > 0 { expected / keys as f64 } else { 0.0 };
         report.attempts = reports().map(|report| report.attempts).max().unwrap_or(0);
         report.block_bytes = container_bytes;
-        let blocks: u64 = self.built.iter().map(|partition| partition.block.len() as u64).sum();
+        let blocks: u64 = self.built.iter().map(|partition| block_of(partition).len() as u64).sum();
         let building = reports().map(|report| report.peak_build_bytes).max().unwrap_or(0);
         report.peak_build_bytes = blocks.saturating_add(self.peak_hash_bytes.max(building).max(container_bytes));
     }
@@ -362,7 +352,7 @@ impl PartitionedBuilder {
             inner.extend(run.iter().map(|hash| hash.in_partition(partitions).1));
             build_partition(policy, context, inner)
         };
-        let mut built: Vec<Option<BuiltPartition>> = runs.iter().map(|_| None).collect();
+        let mut built: Vec<Option<BuiltFilter>> = runs.iter().map(|_| None).collect();
         let mut pieces: Vec<_> = runs.iter().zip(&mut built).collect();
         // The longest one alone: its bytes say how many there is memory for.
         pieces.sort_by_key(|(run, _)| run.len());
@@ -384,7 +374,7 @@ impl PartitionedBuilder {
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.
     fn requested_kind(&self) -> FilterKind {
-        let built = self.built.iter().find(|partition| !partition.block.is_empty());
+        let built = self.built.iter().find(|partition| partition.block.is_some());
         if let Some(partition) = built {
             return partition.report.requested;
         }
@@ -420,25 +410,28 @@ pub(super) fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
     u32::try_from(partitions).ok().filter(|&partitions| partitions <= MAX_PARTITIONS)
 }
 
-fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltPartition {
+fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
     let keys = hashes.len() as u64;
     let context = BuildContext { expected_keys: Some(keys), ..context.clone() };
     let Some(mut builder) = policy.builder(&context) else {
         let report =
             BuildReport { keys_added: keys, distinct_keys: keys, ..BuildReport::new(FilterKind::BLOCKED_BLOOM) };
-        return BuiltPartition { block: Vec::new(), checksum: 0, report };
+        return BuiltFilter::new(None, report);
     };
     builder.add_hashes(hashes);
     // An engine's own builder may give anything.
     let built = builder.finish().checked(&context.key_parts, context.hasher.identity().into());
-    let block = built.block.as_deref().and_then(as_partition).unwrap_or_default();
-    BuiltPartition { checksum: checksum_without_last(&block), block, report: built.report }
+    BuiltFilter { block: built.block.as_deref().and_then(as_partition), ..built }
 }
 
 /// The block, marked as a partition.
-fn as_partition(block: &[u8]) -> Option<Vec<u8>> {
+fn as_partition(block: &[u8]) -> Option<Bytes> {
     let tail = Trailer { is_partition: true, ..Trailer::decode(block).ok()? }.encode(HeldParts::of_field(&[]));
-    Some([block.get(..block.len().checked_sub(tail.len())?)?, &tail].concat())
+    Some([block.get(..block.len().checked_sub(tail.len())?)?, &tail].concat().into())
+}
+
+fn block_of(partition: &BuiltFilter) -> &[u8] {
+    partition.block.as_deref().unwrap_or_default()
 }
 
 /// Appends a length, and the checksum of what has it unless it is 0. `None` if the length does not fit.

@@ -2,10 +2,10 @@
 
 use core::fmt;
 use core::ops::Range;
+use std::sync::OnceLock;
 
 use super::PartitionCut;
 use super::bounds::{Bounds, PREFIX_GROUP};
-use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
 use crate::codec::{Cursor, LINE_BYTES, checksum};
@@ -72,7 +72,8 @@ pub struct PartitionIndex {
     kinds: KindRegistry,
     /// A bit for each extractor of the filter whose parts the reader names.
     answered: u64,
-    known: KnownKeys,
+    /// By their partitions.
+    known: Box<[Known]>,
 }
 
 /// A partition. Twelve bytes, because files have thousands of them.
@@ -131,7 +132,7 @@ impl PartitionIndex {
         }
         context.check(trailer.identity, HeldParts::of_field(&trailer.held))?;
         let kinds = context.kinds.cloned().unwrap_or_default();
-        let (entries, aux, bounds, known) = (Vec::new(), Vec::new(), Bounds::default(), KnownKeys::default());
+        let (entries, aux, bounds, known) = (Vec::new(), Vec::new(), Bounds::default(), Box::default());
         let mut decoded = Self { trailer, entries, aux, bounds, kinds, answered: 0, known };
         decoded.decode(index)?;
         let held = decoded.held_parts();
@@ -144,8 +145,12 @@ impl PartitionIndex {
         if !held.has_whole_keys() || known.iter().any(|known| known.domain.is_none() && has_filter(known)) {
             known.retain(has_filter);
         }
-        let places = KnownKeys::new(known.iter().map(place));
-        (decoded.answered, decoded.known) = (context.answered(held, &known), places);
+        let answered = context.answered(held, &known);
+        let places = known.iter().map(place);
+        let mut known: Vec<_> =
+            places.map(|(partition, hash)| Known { partition, hash, is_held: OnceLock::new() }).collect();
+        known.sort_by_key(|known| known.partition);
+        (decoded.answered, decoded.known) = (answered, known.into());
         Ok(decoded)
     }
 
@@ -190,9 +195,27 @@ impl PartitionIndex {
         Some(())
     }
 
-    /// The partitions that must hold known keys and were not read yet.
+    /// The partitions that must hold known keys and were not read yet. None if one lacks such a key: no partition opens
+    /// then, whatever the others hold.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.known.unchecked()
+        let lacks_one = self.known.iter().any(|known| known.is_held.get() == Some(&false));
+        let known = if lacks_one { &[] } else { &*self.known };
+        let partitions = known.chunk_by(|one, other| one.partition == other.partition);
+        partitions.filter_map(|own| own.iter().find(|known| known.is_held.get().is_none())).map(|known| known.partition)
+    }
+
+    /// Whether every partition can be used, or none.
+    fn check_known(&self) -> Result<(), BlockError> {
+        let mut unchecked = None;
+        // In one pass, which looks at each once: another thread may be finding out that one is absent.
+        for known in &self.known {
+            match known.is_held.get() {
+                Some(true) => {}
+                Some(false) => return Err(BlockError::KnownKeyAbsent { hash: self.hash_identity() }),
+                None => unchecked = unchecked.or(Some(known.partition)),
+            }
+        }
+        unchecked.map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
@@ -214,7 +237,7 @@ impl PartitionIndex {
                 Err(problem) => return Err(problem),
             }
         }
-        self.known.verdict(self.hash_identity())
+        self.check_known()
     }
 
     /// The number of the partition that holds the key if any does, and the hash to probe it with: not the key's own
@@ -319,7 +342,10 @@ impl PartitionIndex {
         entry.block.check_length(number, block.as_ref())?;
         let expected = (number, entry.block.checksum);
         let block = FilterBlock::load_partition(block, expected, self.hash_identity(), Some(&self.kinds))?;
-        self.known.check(number, self.hash_identity(), |hash| block.may_contain(hash))?;
+        for known in self.known.iter().filter(|known| known.partition == number) {
+            known.is_held.get_or_init(|| block.may_contain(known.hash));
+        }
+        self.check_known()?;
         Ok(block)
     }
 
@@ -422,8 +448,8 @@ impl PartitionIndex {
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + self.trailer.held.len();
-        size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.known.memory_bytes()
+        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + size_of_val(&*self.known);
+        size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.trailer.held.len()
     }
 }
 
@@ -455,4 +481,19 @@ impl Piece {
         let (expected, got) = (self.bytes, bytes.len() as u64);
         if u64::from(expected) == got { Ok(()) } else { Err(BlockError::PartitionLength { number, expected, got }) }
     }
+}
+
+/// A key that the file is known to hold, and whether its partition does.
+///
+/// A partition that holds no known key cannot show that it was built with another hash than the reader's. So none is
+/// used before all that must hold one were read: a custom hash that changed under its tag would make every other
+/// partition negative for nearly all of its keys. One that cannot be read leaves the filter unused: what it would show,
+/// of another extractor for instance, no other may. Not even a partition that holds its known keys is used before:
+/// where the filter is cut by hash range, they may be parts of keys, which tell nothing of whole ones.
+#[derive(Debug)]
+struct Known {
+    partition: u32,
+    hash: KeyHash,
+    /// Known once the partition was read, and then for good: what it holds does not change.
+    is_held: OnceLock<bool>,
 }

@@ -26,7 +26,6 @@
 mod bounds;
 mod build;
 mod index;
-mod known;
 #[cfg(test)]
 mod tests;
 mod trailer;
