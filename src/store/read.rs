@@ -13,7 +13,7 @@ use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
 use super::source::FilterSource;
 use super::state::FileState;
-use crate::block::FilterBlock;
+use crate::block::{FilterBlock, LoadContext};
 use crate::error::BlockError;
 use crate::range::RangeFilter;
 
@@ -156,13 +156,7 @@ impl FileState {
         let Some(section) = self.metadata.points() else { return Ok(()) };
         let parts = self.reader().key_parts_of(self.shared);
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
-        let loaded = PartitionIndex::load(tail, context);
-        let loaded = loaded.map_err(|problem| believed(Some(section), tail, problem))?;
-        section.check(tail)?;
-        if loaded.container_bytes() != section.bytes {
-            let (expected, got) = (section.bytes, loaded.container_bytes());
-            return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
-        }
+        let loaded = load_index(section, tail, context)?;
         // First: without units, every partition would seem to have no filter.
         self.units.set_points(loaded.block_bytes().map(u64::from));
         self.index.get_or_init(|| Box::new(loaded));
@@ -241,6 +235,27 @@ impl FileState {
             _ => self.begin(number),
         }
     }
+}
+
+/// The top index that begins `tail`, if it is the one of the description.
+pub(super) fn load_index(
+    section: &FilterSection,
+    tail: &[u8],
+    context: LoadContext<'_>,
+) -> Result<PartitionIndex, FilterProblem> {
+    let loaded = written(section, tail, PartitionIndex::load(tail, context))?;
+    let (expected, got) = (section.bytes, loaded.container_bytes());
+    if expected == got { Ok(loaded) } else { Err(FilterProblem::Length { what: "partitioned filter", expected, got }) }
+}
+
+/// What was made of bytes, if they are those of the description.
+pub(super) fn written<T>(
+    section: &FilterSection,
+    bytes: &[u8],
+    made: Result<T, BlockError>,
+) -> Result<T, FilterProblem> {
+    let made = made.map_err(|problem| believed(Some(section), bytes, problem))?;
+    section.check(bytes).map(|()| made)
 }
 
 /// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.

@@ -1,10 +1,12 @@
-//! Reading every byte of a file's filters, and comparing it with what was written.
+//! Reading every byte of a file's filters, and comparing it with what was written. Not the zeros between two filters:
+//! nobody reads them.
 
 use core::ops::Range;
 
 use bytes::Bytes;
 
-use super::{FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionIndex};
+use super::read::{load_index, written};
+use super::{FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore};
 use crate::block::{FilterBlock, LoadContext};
 use crate::codec::checksum;
 use crate::error::BlockError;
@@ -13,7 +15,8 @@ use crate::range::RangeInfo;
 
 impl FilterStore {
     /// Reads all filters of a file, for scrubbing, and compares every checksum in them: what is wrong, and with the
-    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound.
+    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound. Sections of
+    /// a type of a later release are not in the description, and not read.
     ///
     /// Filters of a kind or version that this release does not know are among it
     /// ([`is_unknown`](FilterProblem::is_unknown)); those of another hash or other extractors than the store's are not:
@@ -65,9 +68,7 @@ impl Verifier<'_> {
     /// version.
     fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
         let index_range = section.index_range();
-        let index = self
-            .read(index_range.clone())
-            .and_then(|tail| written(section, &tail, PartitionIndex::load(&tail, self.context())));
+        let index = self.read(index_range.clone()).and_then(|tail| load_index(section, &tail, self.context()));
         let index = match index {
             Ok(index) => index,
             Err(problem) => return vec![(index_range.start, problem)],
@@ -83,11 +84,8 @@ impl Verifier<'_> {
                 // In one read with the zeros before it.
                 let padding = usize::try_from(place.start - last).unwrap_or(usize::MAX);
                 let checked = self.read(last..place.end).and_then(|mut bytes| {
-                    let zeros = bytes.split_to(padding.min(bytes.len()));
-                    let other = zeros.iter().copied().find(|&byte| byte != 0);
-                    let zeros =
-                        require(other.is_none(), "bytes between partitions", "zeros", other.unwrap_or_default());
-                    found.extend(zeros.err().map(|problem| (last, problem.into())));
+                    let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
+                    found.extend(zeros.err().map(|problem| (last, problem)));
                     let checked =
                         if is_aux { index.check_aux(number, &bytes) } else { index.open(number, bytes).map(drop) };
                     Ok(checked?)
@@ -101,6 +99,11 @@ impl Verifier<'_> {
                     }
                 }
             }
+        }
+        // Behind the last one come places of partitions without a filter.
+        if last < index_range.start {
+            let checked = self.read(last..index_range.start).and_then(|zeros| check_zeros(&zeros));
+            found.extend(checked.err().map(|problem| (last, problem)));
         }
         found
     }
@@ -123,11 +126,7 @@ fn check_range_filter(block: &Bytes) -> Result<(), BlockError> {
     if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
 }
 
-/// `found`, unless it calls the bytes unknown and they differ from the description's checksum: damage can make a block
-/// look like one of a later release.
-fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, BlockError>) -> Result<T, FilterProblem> {
-    match found.map_err(FilterProblem::from) {
-        Err(problem) if !problem.is_unknown() => Err(problem),
-        found => section.check(bytes).and(found),
-    }
+fn check_zeros(bytes: &[u8]) -> Result<(), FilterProblem> {
+    let other = bytes.iter().copied().find(|&byte| byte != 0);
+    Ok(require(other.is_none(), "bytes between partitions", "zeros", other.unwrap_or_default())?)
 }

@@ -1,16 +1,24 @@
 //! Bytes that are not those that were written: descriptions, sidecars, filters.
 
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::TableIdentity;
-use sstfilter::store::{FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterStore};
+use sstfilter::store::{
+    FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore,
+};
 use sstfilter::store::{PartitionCut, PartitionOptions};
-use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, SecretSeed};
+use sstfilter::{
+    BuildContext, DelimitedPrefix, FalsePositiveRate, FilterBuilder, FilterPolicy, FixedPrefix, KeyExtractor,
+    KeyHasher, KeyParts, KindPolicy, SecretSeed,
+};
 
 use crate::effort;
 use crate::engine::{
@@ -398,4 +406,86 @@ fn bytes_at_any_alignment_answer_alike() {
     };
     let aligned = answers(0);
     assert!((1..9).all(|shift| answers(shift) == aligned));
+}
+
+/// Partitions of fewer keys get no filter.
+#[derive(Debug)]
+struct LargePartitions(KindPolicy);
+
+impl FilterPolicy for LargePartitions {
+    fn name(&self) -> &'static str {
+        "large partitions"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let is_large = context.expected_keys.is_none_or(|keys| keys >= 400);
+        is_large.then(|| self.0.builder(context))
+    }
+}
+
+#[test]
+fn a_scrub_sees_every_changed_byte_of_the_filters() {
+    let ranges = || RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let partitioned = |cut| FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
+    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
+    let by_key = || partitioned(PartitionCut::KeyRange);
+    for (what, store) in [
+        ("whole", FilterStore::default()),
+        ("whole, with ranges", FilterStore::default().with_range_filters(ranges())),
+        ("by key, with ranges", by_key().with_range_filters(ranges())),
+        ("by hash", partitioned(PartitionCut::HashRange)),
+        ("Ribbon by key", by_key().with_policy(Arc::new(ribbon))),
+        ("the last one without a filter", by_key().with_policy(Arc::new(LargePartitions(KindPolicy::default())))),
+    ] {
+        let (bytes, metadata) = build(&store, &numbered((0..2_500).map(|number| number * 3)).into_iter().collect());
+        assert_eq!(store.verify(&metadata, &bytes), [], "{what}");
+        let is_in_filter = |at: usize| {
+            let holds =
+                |section: &FilterSection| (section.offset..section.offset + section.bytes).contains(&(at as u64));
+            metadata.sections().iter().any(holds)
+        };
+        for at in (0..bytes.len()).filter(|&at| is_in_filter(at)).step_by(effort::stride(7)) {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 0x10;
+            assert_ne!(store.verify(&metadata, &Bytes::from(damaged)), [], "{what}: byte {at}");
+        }
+    }
+}
+
+/// Remembers up to where it was read.
+struct Watched(Bytes, AtomicU64);
+
+impl FilterSource for Watched {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.1.fetch_max(range.end, Ordering::Relaxed);
+        self.0.read(range)
+    }
+}
+
+#[test]
+fn a_scrub_reads_a_partitioned_filter_within_its_description() {
+    let options = PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap();
+    let store = FilterStore::default().with_partitions(options);
+    let (bytes, metadata) = build(&store, &numbered(0..5_000).into_iter().collect());
+    let section = metadata.sections()[0].clone();
+    let index_at = usize::try_from(section.bytes - u64::from(section.index_bytes)).unwrap();
+    let described_as = |bytes: u64| {
+        let mut description = metadata.encode();
+        description[60..68].copy_from_slice(&bytes.to_le_bytes());
+        let end = description.len() - 4;
+        let sum = crc(&description[..end]);
+        description[end..].copy_from_slice(&sum);
+        FilterMetadata::decode(&description).unwrap()
+    };
+    for (what, container) in [
+        ("longer", [&bytes[..index_at], &[0xee; 64], &bytes[index_at..]].concat()),
+        ("the index alone", [&[0; 64], &bytes[index_at..]].concat()),
+    ] {
+        let lying = described_as(container.len() as u64);
+        let source = Watched([&container[..], &[7; 1 << 16]].concat().into(), AtomicU64::new(0));
+        let found = store.verify(&lying, &source);
+        assert!(matches!(found[..], [(_, FilterProblem::Length { .. })]), "{what}: {found:?}");
+        assert_eq!(source.1.load(Ordering::Relaxed), container.len() as u64, "{what}");
+        assert!(matches!(store.open(lying, Arc::new(source)).problem(), Some(FilterProblem::Length { .. })), "{what}");
+    }
 }
