@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{
     BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
 };
@@ -61,7 +61,7 @@ fn table(file: u64, keys: u64, value: &[u8]) -> Option<Bytes> {
 }
 
 /// A set of the tables in `sources`, which stay in memory.
-fn table_set(sources: &[Bytes], options: &ReadOptions) -> TableSet {
+fn table_set(sources: &[Bytes], options: &TableOptions) -> TableSet {
     let tables = sources.iter().filter_map(|source| Table::open_source(source.clone(), options).ok()).collect();
     TableSet::new(tables)
 }
@@ -75,7 +75,7 @@ fn absent(keys: u64) -> impl Iterator<Item = Vec<u8>> {
 fn lookups(criterion: &mut Criterion) {
     let keys = 15_000;
     let sources: Vec<_> = (0..FILES).filter_map(|file| table(file, keys, b"value")).collect();
-    let set = table_set(&sources, &ReadOptions::default());
+    let set = table_set(&sources, &TableOptions::default());
     let snapshot = set.snapshot();
     let is_negative = |key: &Vec<u8>| snapshot.view().candidates(key).next_file().is_none();
     let negatives: Vec<Vec<u8>> = absent(keys).filter(is_negative).collect();
@@ -97,7 +97,7 @@ fn false_positives(criterion: &mut Criterion) {
     let absent: Vec<Vec<u8>> = absent(keys).collect();
     let mut group = criterion.benchmark_group(format!("all absent keys over {FILES} tables of {keys} keys"));
     group.throughput(Throughput::Elements(absent.len() as u64)).sample_size(10);
-    let read = ReadOptions::default();
+    let read = TableOptions::default();
     let cached = read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
     for (name, options) in [("blocks read", read), ("blocks cached", cached)] {
         let set = table_set(&sources, &options);

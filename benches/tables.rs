@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::store::ViewEdit;
 use sstfilter::{BuildContext, KeyHasher};
 
@@ -48,7 +48,7 @@ fn table_set(keys: &[[u8; 16]], options: &TableOptions) -> TableSet {
             builder.add(key, b"a value of 20 bytes.").expect("keys ascend");
         }
         let (bytes, _) = builder.finish().expect("a vector takes all");
-        Table::open_source(Bytes::from(bytes), &ReadOptions::default()).expect("it was just written")
+        Table::open_source(Bytes::from(bytes), &TableOptions::default()).expect("it was just written")
     };
     TableSet::new((0..file_count).map(table).collect())
 }
@@ -103,7 +103,7 @@ fn level_tables(level: u32, count: u64) -> Vec<Arc<Table>> {
             builder.add(&common::key(number), b"a value of 20 bytes.").expect("keys ascend");
         }
         let (bytes, _) = builder.finish().expect("a vector takes all");
-        Arc::new(Table::open_source(Bytes::from(bytes), &ReadOptions::default()).expect("it was just written"))
+        Arc::new(Table::open_source(Bytes::from(bytes), &TableOptions::default()).expect("it was just written"))
     };
     (0..count).map(table).collect()
 }

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
+use sstfilter::sst::{Lookup, Table, TableOptions, TableWriter};
 use sstfilter::{
     BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterKind, FilterPolicy,
     HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, StandardBloom,
@@ -205,7 +205,7 @@ fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
     (0..keys).for_each(|number| builder.add(&common::cases::key(number), b"value").unwrap());
     let summary = builder.finish().unwrap();
     println!("{name}: {summary:?}");
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     assert!(table.filter_problem().is_none() && table.file_bytes() > FOUR_GIB);
     for number in 0..keys {
         assert!(matches!(table.get(&common::cases::key(number)).unwrap(), Lookup::Found(_)));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::policies::every_policy;
 use common::random::Random;
-use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
+use sstfilter::sst::{BoundedBlockCache, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 use sstfilter::store::FileStats;
 use sstfilter::{FilterPolicy, KeyHasher};
 
@@ -350,7 +350,7 @@ impl Writer {
     /// Opens the tables in use; every other version keeps its blocks.
     fn open(&mut self) -> Version {
         self.published += 1;
-        let options = ReadOptions::default().with_hasher(KeyHasher::default());
+        let options = TableOptions::default().with_hasher(KeyHasher::default());
         let options = if self.published.is_multiple_of(2) {
             options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))
         } else {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
-use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{Table, TableError, TableOptions, TableSet};
 use sstfilter::store::FilterProblem;
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
@@ -204,7 +204,7 @@ pub(crate) fn open_table(file: &Path, reading: TableReading<'_>) -> anyhow::Resu
     open_table_with(file, &read_options(reading))
 }
 
-fn open_table_with(file: &Path, options: &ReadOptions) -> anyhow::Result<Table> {
+fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table> {
     if input::is_standard(file) {
         return Ok(Table::open_source(input::whole(file)?, options)?);
     }
@@ -226,8 +226,8 @@ pub(crate) fn open_table_alone(file: &Path, reading: TableReading<'_>) -> anyhow
 }
 
 /// How tables are read: with the secret seed, or else each with the hash that it describes.
-pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
-    let options = ReadOptions::default();
+pub(crate) fn read_options(reading: TableReading<'_>) -> TableOptions {
+    let options = TableOptions::default();
     let options = match reading.secret {
         Some(hasher) => options.with_hasher(hasher.clone()),
         None => options,
@@ -246,7 +246,7 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
 pub(crate) fn is_unread(problem: &TableError) -> bool {
     match problem {
         TableError::Io { .. } => true,
-        TableError::Filter { source, .. } | TableError::Sidecar { source, .. } => {
+        TableError::Filter { source, .. } => {
             matches!(source, FilterProblem::Unreadable { .. })
         }
         _ => false,

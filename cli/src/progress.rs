@@ -110,10 +110,6 @@ impl FileSystem for ReadProgress {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         LocalFileSystem.sync_directory(directory)
     }
-
-    fn may_exist(&self, path: &Path) -> bool {
-        LocalFileSystem.may_exist(path)
-    }
 }
 
 /// A bar for `total` long steps, whose message says which one is running. Shown from the start.

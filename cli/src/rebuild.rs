@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
-use sstfilter::sst::{ReadOptions, Table, TableOptions};
+use sstfilter::sst::{Table, TableOptions};
 use sstfilter::store::sidecar_path;
 use sstfilter::{BuildContext, BuildReport, KeyHasher};
 
@@ -101,7 +101,7 @@ fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// How all tables get their filters.
 struct Rebuild<'a> {
-    reading: ReadOptions,
+    reading: TableOptions,
     writing: TableOptions,
     secret: Option<&'a KeyHasher>,
     hash_seed: Option<u64>,

@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{Place, lines, names, program, run, say_skipped};
-use sstfilter::sst::{ReadOptions, Table};
+use sstfilter::sst::{Table, TableOptions};
 
 const EINTR: i32 = 4;
 const EIO: i32 = 5;
@@ -370,7 +370,7 @@ type Tables = BTreeMap<PathBuf, Entries>;
 
 /// All entries of a table, which is whole and has some.
 fn entries_of(path: &Path, story: &str) -> Entries {
-    let table = Table::open(path, &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}: {story}"));
+    let table = Table::open(path, &TableOptions::default()).unwrap_or_else(|error| panic!("{error}: {story}"));
     table.verify().unwrap_or_else(|error| panic!("{error}: {story}"));
     let entries = table.iter().map(Result::unwrap).map(|entry| (entry.key.into(), entry.value.unwrap().into()));
     let entries: Entries = entries.collect();

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{Place, names, program, run};
-use sstfilter::sst::{ReadOptions, Table};
+use sstfilter::sst::{Table, TableOptions};
 
 const KILLS: u64 = 60;
 
@@ -52,7 +52,7 @@ fn sound_tables(directory: &Path) -> usize {
     let (tables, others): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| has_extension(name, "sst"));
     for (number, name) in (1..).zip(&tables) {
         assert_eq!(*name, format!("{number:06}.sst"));
-        let table = Table::open(directory.join(name), &ReadOptions::default()).unwrap();
+        let table = Table::open(directory.join(name), &TableOptions::default()).unwrap();
         table.verify().unwrap();
         assert!(table.filters().block().is_some(), "{name} has no filter");
     }
@@ -89,7 +89,7 @@ fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
         for name in names(&out) {
             let path = Path::new(&out).join(&name);
             if has_extension(&name, "sst") {
-                let table = Table::open(&path, &ReadOptions::default()).unwrap();
+                let table = Table::open(&path, &TableOptions::default()).unwrap();
                 assert!(table.sidecar_problem().is_none(), "{name}: {}", table.sidecar_problem().unwrap());
                 table.verify().unwrap();
                 sidecars += u32::from(table.uses_sidecar());

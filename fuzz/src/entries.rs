@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableOptions};
+use sstfilter::sst::{Table, TableOptions};
 
 use crate::pick;
 
@@ -62,7 +62,7 @@ pub struct Options {
     /// What writers are given.
     pub write: TableOptions,
     /// What readers are given.
-    pub read: ReadOptions,
+    pub read: TableOptions,
 }
 
 /// Any options, those of readers fitting those of writers.
@@ -81,7 +81,7 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
         .with_block_bytes(block_bytes)
         .and_then(|options| options.with_restart_interval(interval))
         .expect("in range");
-    let mut read = ReadOptions::default().with_hasher(hasher);
+    let mut read = TableOptions::default().with_hasher(hasher);
     let parts = pick::key_parts(input)?;
     options = options.with_key_parts(parts.clone());
     read = read.with_key_parts(if input.ratio(1, 8)? { pick::key_parts(input)? } else { parts });
@@ -89,7 +89,7 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
 }
 
 /// Opens `bytes` as a table.
-pub fn open(bytes: &[u8], options: &ReadOptions) -> std::result::Result<Table, sstfilter::sst::TableError> {
+pub fn open(bytes: &[u8], options: &TableOptions) -> std::result::Result<Table, sstfilter::sst::TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), options)
 }
 

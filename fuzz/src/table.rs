@@ -1,7 +1,7 @@
 //! All that can be asked of bytes that may be a table.
 
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, Entry, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Entry, Lookup, Table, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 /// The most entries looked at, and keys asked for.
@@ -9,12 +9,12 @@ const MOST: usize = 300;
 
 /// Opens `bytes` in every way there is, asks for keys, walks and verifies.
 pub fn exercise(bytes: &[u8]) {
-    let open = |options: &ReadOptions| Table::open_source(Bytes::copy_from_slice(bytes), options);
-    let plain = match open(&ReadOptions::default()) {
+    let open = |options: &TableOptions| Table::open_source(Bytes::copy_from_slice(bytes), options);
+    let plain = match open(&TableOptions::default()) {
         Ok(table) => table,
         Err(error) => {
             shown(&error);
-            assert!(open(&ReadOptions::default().without_filter()).is_err());
+            assert!(open(&TableOptions::default().without_filter()).is_err());
             return;
         }
     };
@@ -22,8 +22,8 @@ pub fn exercise(bytes: &[u8]) {
     let walked = walk(&plain);
     let keys = keys_of(&plain, &walked);
     let (kept, unfiltered) = (
-        ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        ReadOptions::default().without_filter(),
+        TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        TableOptions::default().without_filter(),
     );
     let (kept, unfiltered) = (open(&kept).expect("as before"), open(&unfiltered).expect("as before"));
     for key in &keys {

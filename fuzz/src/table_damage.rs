@@ -4,7 +4,7 @@
 //! searches for: a checksum is no defence against forgers, and a fuzzer is one.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableBuilder, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Options, keys_and_neighbours};
@@ -91,7 +91,7 @@ fn pick(blocks: &Blocks, choice: u32) -> Option<(usize, usize)> {
     Some((handle.offset, handle.offset + handle.length + CHECKSUM))
 }
 
-fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, has_changed: bool) {
+fn compare(bytes: &[u8], contents: &Contents, options: &TableOptions, has_changed: bool) {
     let Ok(table) = entries::open(bytes, options) else {
         assert!(has_changed, "a sound table opens");
         return;

@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
@@ -37,7 +37,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
             &contents,
             false,
         );
-        read_back(&entries::open(&bytes, &ReadOptions::default()).expect("whoever reads it"), &contents, false);
+        read_back(&entries::open(&bytes, &TableOptions::default()).expect("whoever reads it"), &contents, false);
         for (key, value) in contents {
             newest.entry(key).or_insert(value);
         }

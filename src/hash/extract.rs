@@ -30,7 +30,7 @@ use std::borrow::Cow;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+/// use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
 /// use sstfilter::DelimitedPrefix;
 ///
 /// let extractor = Arc::new(DelimitedPrefix::new(b':'));
@@ -41,7 +41,7 @@ use std::borrow::Cow;
 ///         builder.add(format!("{tenant}:user:1").as_bytes(), b"value")?;
 ///     }
 ///     let bytes = bytes::Bytes::from(builder.finish()?.0);
-///     Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor.clone()))
+///     Table::open_source(bytes, &TableOptions::default().with_extractor(extractor.clone()))
 /// };
 /// let tables = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?]).snapshot();
 ///

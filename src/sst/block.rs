@@ -188,7 +188,7 @@ impl Block {
     }
 
     /// Offset of a restart point; the end of the entries behind the last.
-    pub(super) fn restart(&self, index: usize) -> usize {
+    fn restart(&self, index: usize) -> usize {
         if index >= self.restarts {
             return self.entries_end;
         }
@@ -241,7 +241,7 @@ impl Block {
     }
 
     /// The last restart point whose key is not above `target`; the first when all are.
-    pub(super) fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
+    fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
         let (mut low, mut high) = (0, self.restarts);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -252,9 +252,6 @@ impl Block {
 
     /// The first key.
     pub(crate) fn first_key(&self) -> Result<&[u8], TableError> {
-        if self.restarts == 0 {
-            return Err(self.corrupt("entries", "none"));
-        }
         self.key_at_restart(0)
     }
 
@@ -347,10 +344,16 @@ impl<B: Borrow<Block>> BlockCursor<B> {
         Self { block, next: 0, next_restart: 0, since_restart: 0, key: Vec::new(), value: None }
     }
 
-    /// Goes from before the first entry to the first whose key is not below `target`; `false` if there is none.
-    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool, TableError> {
+    /// Goes from before the first entry to before the last restart point whose key is not above `target`.
+    pub(crate) fn enter(&mut self, target: &[u8]) -> Result<(), TableError> {
         self.next_restart = self.block().restart_before(target)?;
         self.next = self.block().restart(self.next_restart);
+        Ok(())
+    }
+
+    /// Goes from before the first entry to the first whose key is not below `target`; `false` if there is none.
+    fn seek(&mut self, target: &[u8]) -> Result<bool, TableError> {
+        self.enter(target)?;
         while self.advance()? {
             if self.key() >= target {
                 return Ok(true);

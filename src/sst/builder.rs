@@ -15,7 +15,7 @@ use crate::hash::MAX_EXTRACTORS;
 use crate::ids::unique_id;
 use crate::panics::Interruption;
 use crate::policy::BuildReport;
-use crate::store::{FileFilterBuilder, FilterStore};
+use crate::store::FileFilterBuilder;
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -62,7 +62,7 @@ pub struct TableSummary {
 ///
 /// ```
 /// use bytes::Bytes;
-/// use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+/// use sstfilter::sst::{Lookup, Table, TableBuilder, TableOptions};
 ///
 /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
 /// builder.add(b"apple", b"red")?;
@@ -70,13 +70,13 @@ pub struct TableSummary {
 /// let (bytes, summary) = builder.finish()?;
 /// assert_eq!((summary.properties.entries, summary.file_bytes), (2, bytes.len() as u64));
 ///
-/// let table = Table::open_source(Bytes::from(bytes), &ReadOptions::default())?;
+/// let table = Table::open_source(Bytes::from(bytes), &TableOptions::default())?;
 /// assert_eq!(table.get(b"apple")?, Lookup::Found(Bytes::from_static(b"red")));
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 #[derive(Debug)]
 pub struct TableBuilder<W> {
-    sink: Sink<W>,
+    pub(super) sink: Sink<W>,
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
     pub(super) filters: FileFilterBuilder,
@@ -96,26 +96,17 @@ impl<W: Write> TableBuilder<W> {
         check_extractors(options)?;
         let table_id = options.table_id.unwrap_or_else(unique_id);
         let context = options.context.clone().with_file_id(FileId::from(table_id));
-        let store = options.store.clone().with_hasher(&context.hasher).with_key_parts(context.key_parts.clone());
-        let (_, no_filters) = FilterStore::default().without_filters().builder(&context).finish().seal();
         Ok(Self {
-            sink: Sink { writer: sink, position: 0, table_id },
+            sink: Sink { writer: sink, path: None, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filters: store.builder(&context),
+            filters: options.store.builder(&context),
             properties: TableProperties {
-                entries: 0,
-                tombstones: 0,
-                raw_key_bytes: 0,
-                raw_value_bytes: 0,
-                data_blocks: 0,
-                data_bytes: 0,
                 block_bytes: options.block_bytes.into(),
                 restart_interval: options.restart_interval.into(),
                 level: context.level,
                 filter_policy: options.policy_name.clone(),
-                range_filter_missing: None,
-                filters: no_filters.into(),
+                ..TableProperties::default()
             },
             interruption: Interruption::default(),
         })
@@ -198,7 +189,7 @@ impl<W: Write> TableBuilder<W> {
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
         self.sink.write_footer(BlockHandles { properties, index }.encode())?;
         let summary = TableSummary {
-            path: None,
+            path: self.sink.path,
             table_id: self.sink.table_id,
             file_bytes: self.sink.position,
             properties: self.properties,
@@ -216,19 +207,13 @@ impl<W: Write> TableBuilder<W> {
         self.check_entry(key, value)?;
         // Unless the step succeeds, nothing more may be written.
         self.interruption.enter();
-        self.add_in_order(key, value)?;
-        self.interruption.leave();
-        Ok(())
-    }
-
-    /// Adds an entry that may come next.
-    fn add_in_order(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
         if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.block_bytes {
             self.write_data_block()?;
         }
         self.data.add(key, value);
         self.filters.add_key(key);
         self.properties.count(key, value);
+        self.interruption.leave();
         Ok(())
     }
 
@@ -272,7 +257,7 @@ impl<W: Write> TableBuilder<W> {
 }
 
 fn check_extractors(options: &TableOptions) -> Result<(), TableError> {
-    let (extractors, of_ranges) = (options.context.key_parts.extractors(), options.store.range_extractor());
+    let (extractors, of_ranges) = (options.store.key_parts().extractors(), options.store.range_extractor());
     let got = extractors.len();
     if got > MAX_EXTRACTORS {
         return Err(TableError::Extractors { expected: "at most 63", got });
@@ -286,15 +271,17 @@ fn check_extractors(options: &TableOptions) -> Result<(), TableError> {
 
 /// The writer, and how many bytes were written to it.
 #[derive(Debug)]
-struct Sink<W> {
+pub(super) struct Sink<W> {
     writer: W,
+    /// The file, if it is one.
+    pub(super) path: Option<PathBuf>,
     position: u64,
     table_id: [u8; 16],
 }
 
 impl<W: Write> Sink<W> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), TableError> {
-        self.writer.write_all(bytes).map_err(io_error("writing", None))?;
+        self.writer.write_all(bytes).map_err(io_error("writing", self.path.as_deref()))?;
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -324,7 +311,7 @@ impl<W: Write> Sink<W> {
     fn write_footer(&mut self, mut metaindex: BlockBuilder) -> Result<(), TableError> {
         let handle = self.write_block(TablePart::Metaindex, &mut metaindex)?;
         self.write(&Footer { metaindex: handle, table_id: self.table_id }.encode())?;
-        self.writer.flush().map_err(io_error("flushing", None))
+        self.writer.flush().map_err(io_error("flushing", self.path.as_deref()))
     }
 }
 
@@ -337,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_block_longer_than_readers_accept_is_not_written() {
-        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: [3; 16] };
+        let mut sink = Sink { writer: Vec::new(), path: None, position: 0, table_id: [3; 16] };
         let max = most_contents_bytes(TablePart::Metaindex);
         // Three varints, here of one, one and two bytes, and a restart point.
         let block = |bytes: u64| {

@@ -1,10 +1,10 @@
 //! Data blocks in memory, shared by all tables of a store.
 
 use core::fmt;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -23,10 +23,12 @@ pub struct BlockKey {
     pub(super) offset: u64,
 }
 
-/// The number of an open table in the keys of its blocks, which no other table of the process ever has.
+/// The number of an open table in the keys of its blocks, which no other table of the process ever has, and which is
+/// secret: whoever makes a table chooses the other half of these keys.
 pub(crate) fn next_table_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
+    static OTHERS: AtomicU64 = AtomicU64::new(0);
+    FIRST.wrapping_add(OTHERS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A data block whose checksum and place in its table have been checked. Clones share its memory.
@@ -48,7 +50,7 @@ impl fmt::Debug for CachedBlock {
 }
 
 /// Keeps data blocks that lookups have read, for tables that are opened with
-/// [`ReadOptions::with_block_cache`](super::ReadOptions::with_block_cache).
+/// [`TableOptions::with_block_cache`](super::TableOptions::with_block_cache).
 ///
 /// [`BoundedBlockCache`] is one; an engine that has a cache of its own implements this trait for it. A cache may forget
 /// a block at any time. It must return a block only for the key that it was inserted with.
@@ -66,20 +68,20 @@ pub trait BlockCache: fmt::Debug + Send + Sync {
 /// A cache of a fixed number of bytes, shared by threads. Blocks that are used again stay longer than others (S3-FIFO).
 ///
 /// ```
-/// use std::sync::Arc;
-/// use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableBuilder, TableOptions};
+/// use std::sync::{Arc, LazyLock};
+/// use sstfilter::sst::{BoundedBlockCache, Table, TableBuilder, TableOptions};
 ///
 /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
 /// builder.add(b"apple", b"1")?;
 /// let bytes = bytes::Bytes::from(builder.finish()?.0);
 ///
 /// let cache = Arc::new(BoundedBlockCache::new(64 << 20));
-/// let table = Table::open_source(bytes, &ReadOptions::default().with_block_cache(cache))?;
+/// let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(cache))?;
 /// assert_eq!(table.get(b"apple")?, table.get(b"apple")?);
 /// assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (1, 1));
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
-pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes, SeededMix>);
+pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes, BuildHasherDefault<Mix>>);
 
 impl BoundedBlockCache {
     /// An empty cache of at most `max_bytes` of blocks.
@@ -87,7 +89,7 @@ impl BoundedBlockCache {
     pub fn new(max_bytes: u64) -> Self {
         // The usual block of 4 KiB; another size costs the cache's table some growth or some slack.
         let blocks = usize::try_from(max_bytes / 4096).unwrap_or(usize::MAX).min(1 << 20);
-        Self(Cache::with(blocks, max_bytes, BlockBytes, SeededMix::new(), DefaultLifecycle::default()))
+        Self(Cache::with(blocks, max_bytes, BlockBytes, BuildHasherDefault::default(), DefaultLifecycle::default()))
     }
 
     /// Bytes of the blocks in the cache.
@@ -126,27 +128,12 @@ impl Weighter<BlockKey, CachedBlock> for BlockBytes {
     }
 }
 
-/// Hashes the two numbers of a key by a multiplication each, mixed with a secret of the cache: whoever makes a table
-/// chooses its offsets. A tenth of the time of the standard library's hash of bytes.
-#[derive(Clone, Copy)]
-struct SeededMix(u64);
+/// Hashes the two numbers of a key by a multiplication each, in a tenth of the time of the standard library's hash of
+/// bytes. It needs no secret of its own, because the number of a table is one.
+#[derive(Clone, Copy, Default)]
+struct Mix(u64);
 
-impl SeededMix {
-    fn new() -> Self {
-        Self(RandomState::new().hash_one(()))
-    }
-}
-
-impl BuildHasher for SeededMix {
-    type Hasher = Self;
-
-    #[inline]
-    fn build_hasher(&self) -> Self {
-        *self
-    }
-}
-
-impl Hasher for SeededMix {
+impl Hasher for Mix {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "both halves of a product")]
     fn write_u64(&mut self, number: u64) {

@@ -16,9 +16,8 @@ use core::ops::{Bound, Range};
 
 use bytes::Bytes;
 
-use super::block::{Block, BlockCursor, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::block::{Block, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
-use super::iter::OpenBlock;
 use super::{Table, TableError, TablePart};
 use crate::codec::{read_u32, take_varint};
 
@@ -34,6 +33,7 @@ const HEADER_BYTES: usize = 15;
 const STEPS_PER_BYTE: u64 = 256;
 
 /// Goes through the data of a table once.
+#[derive(Debug)]
 pub(super) struct DataScan<'a> {
     table: &'a Table,
     /// The first byte that has not been gone through.
@@ -41,35 +41,44 @@ pub(super) struct DataScan<'a> {
     window: Bytes,
     window_start: u64,
     last_key: Option<Vec<u8>>,
+    /// Behind what was reported as missing.
+    found: Option<FoundBlock>,
     steps_left: u64,
 }
+
+/// A sound block, and where it lies.
+pub(super) type FoundBlock = (Block, BlockHandle);
 
 impl<'a> DataScan<'a> {
     pub(super) fn new(table: &'a Table) -> Self {
         let steps_left = table.properties().data_bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(1 << 20);
-        Self { table, at: 0, window: Bytes::new(), window_start: 0, last_key: None, steps_left }
+        Self { table, at: 0, window: Bytes::new(), window_start: 0, last_key: None, found: None, steps_left }
     }
 
-    /// The next sound block, and what is missing before it; `None` at the end of the data.
-    pub(super) fn next(&mut self) -> Option<(Option<OpenBlock>, Option<TableError>)> {
+    /// What is missing before the next sound block, then that block; `None` at the end of the data.
+    pub(super) fn next(&mut self) -> Result<Option<FoundBlock>, TableError> {
+        if let Some(found) = self.found.take() {
+            return Ok(Some(found));
+        }
         let (start, end) = (self.at, self.table.properties().data_bytes);
         if start >= end {
-            return None;
+            return Ok(None);
         }
-        let (before, mut problem, mut block, mut at) = (self.last_key.clone(), None, None, start);
-        while at < end && block.is_none() && problem.is_none() && self.steps_left > 0 {
-            match self.block_at(at) {
-                Ok(Some(found)) => block = Some(found),
-                Ok(None) => at += 1,
-                Err(unread) => problem = Some(unread),
-            }
+        let (before, mut found, mut at) = (self.last_key.clone(), Ok(None), start);
+        while at < end && matches!(found, Ok(None)) && self.steps_left > 0 {
+            found = self.block_at(at);
+            at += 1;
         }
+        let (block, problem) = found.map_or_else(|unread| (None, Some(unread)), |block| (block, None));
         let begins = block.as_ref().map_or(end, |(_, handle)| handle.offset);
         self.at = block.as_ref().and_then(|(_, handle)| handle.end()).unwrap_or(end);
         let first = block.as_ref().and_then(|(block, _)| block.first_key().ok());
-        let missing = (begins > start).then(|| self.missing(start..begins, before.as_deref(), first, problem));
-        let open = |(block, handle)| OpenBlock { handle, cursor: BlockCursor::new(block), last_key: None };
-        Some((block.map(open), missing))
+        if begins == start {
+            return Ok(block);
+        }
+        let missing = self.missing(start..begins, before.as_deref(), first, problem);
+        self.found = block;
+        Err(missing)
     }
 
     /// Bytes in which no block was found, between the keys before and behind them.
@@ -94,7 +103,7 @@ impl<'a> DataScan<'a> {
     }
 
     /// The sound block that begins there.
-    fn block_at(&mut self, start: u64) -> Result<Option<(Block, BlockHandle)>, TableError> {
+    fn block_at(&mut self, start: u64) -> Result<Option<FoundBlock>, TableError> {
         self.fill_window(start)?;
         let properties = self.table.properties();
         let interval = properties.restart_interval.max(1);
@@ -136,17 +145,10 @@ impl<'a> DataScan<'a> {
     }
 
     /// The sound block from `start` on whose entries end at `entries_end`.
-    fn block_of(
-        &mut self,
-        start: u64,
-        entries_end: u64,
-        restarts: u64,
-    ) -> Result<Option<(Block, BlockHandle)>, TableError> {
+    fn block_of(&mut self, start: u64, entries_end: u64, restarts: u64) -> Result<Option<FoundBlock>, TableError> {
         let end = entries_end + 4 * restarts + 4;
-        if end + BLOCK_TRAILER_BYTES as u64 > self.table.properties().data_bytes {
-            return Ok(None);
-        }
-        if self.word(entries_end)? != Some(0) || self.word(end - 4)?.map(u64::from) != Some(restarts) {
+        let is_inside = end + BLOCK_TRAILER_BYTES as u64 <= self.table.properties().data_bytes;
+        if !is_inside || self.word(entries_end)? != Some(0) || self.word(end - 4)?.map(u64::from) != Some(restarts) {
             return Ok(None);
         }
         let Some(checksum) = self.word(end)? else { return Ok(None) };
@@ -161,8 +163,7 @@ impl<'a> DataScan<'a> {
 
     /// Whether the keys of a block ascend from those before it to the table's largest.
     fn accepts(&mut self, block: &Block) -> bool {
-        let Ok(first) = block.first_key() else { return false };
-        let Ok((_, last)) = block.check_entries() else { return false };
+        let (Ok(first), Ok((_, last))) = (block.first_key(), block.check_entries()) else { return false };
         let bounds = self.table.properties().filters.key_bounds();
         let is_next = bounds.is_some_and(|(smallest, largest)| {
             let is_behind = self.last_key.as_deref().map_or(first >= smallest, |before| first > before);

@@ -167,17 +167,11 @@ pub enum TableError {
         /// What is.
         got: String,
     },
-    /// A filter is not used. Reads go on without it; `verify` reports it.
+    /// A filter is not used. Reads go on without it, or with the table's own if it is that of a sidecar; `verify`
+    /// reports it.
     Filter {
-        /// The filter.
+        /// The filter, in the file of the table or of the sidecar.
         at: TableLocation,
-        /// What is wrong with it.
-        source: FilterProblem,
-    },
-    /// The sidecar beside the table is not used: the table's own filter is. `verify` reports it.
-    Sidecar {
-        /// The sidecar.
-        path: PathBuf,
         /// What is wrong with it.
         source: FilterProblem,
     },
@@ -211,20 +205,12 @@ impl TableError {
     /// other parts of keys: a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
-        matches!(self, Self::Filter { source, .. } | Self::Sidecar { source, .. } if source.is_foreign())
+        matches!(self, Self::Filter { source, .. } if source.is_foreign())
     }
 
     /// The error that made data unreadable, for [`Missing`](Self::Missing); every other error itself.
     pub(crate) fn cause(self) -> Self {
         if let Self::Missing { source, .. } = self { *source } else { self }
-    }
-
-    /// Names the file that a failed write was for.
-    pub(crate) fn of_file(self, file: &Path) -> Self {
-        match self {
-            Self::Io { context, path: None, source } => Self::Io { context, path: Some(file.into()), source },
-            other => other,
-        }
     }
 }
 
@@ -248,10 +234,7 @@ impl fmt::Display for TableError {
                 write!(f, "not a table: expected the magic number SSTFLTR in the {at}, got {}", shown(got))
             }
             Self::Version { at, expected, got } => {
-                write!(
-                    f,
-                    "table version in the {at}: expected 1 to {expected}, got {got}; read it with a newer release"
-                )
+                write!(f, "table version in the {at}: expected 1 to {expected}, got {got}; use a newer release")
             }
             Self::FileLength { at, expected, got } => {
                 let what = if got < expected { "cut short" } else { "too long" };
@@ -263,7 +246,6 @@ impl fmt::Display for TableError {
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
-            Self::Sidecar { path, source } => write!(f, "{} is not used: {source}", path.display()),
             Self::Missing { bytes, keys: (lower, upper), source, .. } => {
                 f.write_str("keys")?;
                 for (bound, included, excluded) in [(lower, "from", "after"), (upper, "up to", "and before")] {
@@ -287,7 +269,7 @@ impl core::error::Error for TableError {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::Missing { source, .. } => Some(source),
-            Self::Filter { source, .. } | Self::Sidecar { source, .. } => Some(source),
+            Self::Filter { source, .. } => Some(source),
             _ => None,
         }
     }

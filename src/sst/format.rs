@@ -18,11 +18,9 @@
 
 use core::ops::Range;
 
-use super::TableProperties;
 use super::block::{Block, BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
-use crate::codec::{Fields, checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
-use crate::store::FilterPart;
+use crate::codec::{Fields, checksum, checksum_append, put_u32, put_u64, put_varint, read_u32, take_varint};
 
 /// Bytes of the trailer behind the contents of every block: the bound checksum.
 pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
@@ -104,11 +102,6 @@ impl BlockHandle {
     }
 }
 
-/// Where a filter begins behind data of `data_bytes`; `None` when no file is that long.
-pub(crate) fn aligned(data_bytes: u64) -> Option<u64> {
-    data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64)
-}
-
 /// Bytes of a footer.
 pub(crate) const FOOTER_BYTES: usize = 64;
 
@@ -127,15 +120,6 @@ pub(crate) struct Footer {
 
 impl Footer {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = self.encode_checked();
-        let sum = checksum(&out);
-        put_u32(&mut out, sum);
-        out.extend_from_slice(&MAGIC);
-        out
-    }
-
-    /// The bytes before the checksum, which it covers.
-    fn encode_checked(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         put_u64(&mut out, self.metaindex.offset);
         put_u64(&mut out, self.metaindex.contents_bytes);
@@ -144,12 +128,15 @@ impl Footer {
         put_u32(&mut out, TABLE_VERSION);
         put_u32(&mut out, self.metaindex.checksum);
         put_u32(&mut out, 0);
+        let sum = checksum(&out);
+        put_u32(&mut out, sum);
+        out.extend_from_slice(&MAGIC);
         out
     }
 
     /// The footer's own checksum. It covers that of the metaindex, which covers those of all other blocks.
     pub(crate) fn checksum(&self) -> u32 {
-        checksum(&self.encode_checked())
+        read_u32(&self.encode(), CHECKSUM_AT).unwrap_or_default()
     }
 
     /// Reads the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
@@ -182,44 +169,6 @@ impl Footer {
 
 /// The filter begins at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: usize = 64;
-
-/// The parts of a table in their order, end to end; those of no bytes are left out.
-pub(super) fn layout(
-    handles: &BlockHandles,
-    footer: &Footer,
-    properties: &TableProperties,
-) -> Vec<(TablePart, Range<u64>)> {
-    let mut parts = vec![(TablePart::Data, 0..properties.data_bytes)];
-    let start = aligned(properties.data_bytes).unwrap_or(properties.data_bytes);
-    let pad_to = |parts: &mut Vec<(TablePart, Range<u64>)>, offset| {
-        let end = parts.last().map_or(0, |(_, last)| last.end);
-        parts.push((TablePart::Padding, end..offset));
-    };
-    for section in properties.filters.sections() {
-        let [begin, end] = [section.offset, section.range().end].map(|at| start.saturating_add(at));
-        let index = end - u64::from(section.index_bytes);
-        pad_to(&mut parts, begin);
-        parts.extend([(part_of(section.part), begin..index), (TablePart::FilterIndex, index..end)]);
-    }
-    pad_to(&mut parts, handles.properties.offset);
-    let end = footer.metaindex.offset + footer.metaindex.bytes();
-    parts.extend([
-        (TablePart::Properties, handles.properties.offset..handles.index.offset),
-        (TablePart::Index, handles.index.offset..footer.metaindex.offset),
-        (TablePart::Metaindex, footer.metaindex.offset..end),
-        (TablePart::Footer, end..end + FOOTER_BYTES as u64),
-    ]);
-    parts.retain(|(_, range)| !range.is_empty());
-    parts
-}
-
-/// The part of a table that a section of its filters is.
-pub(super) const fn part_of(section: FilterPart) -> TablePart {
-    match section {
-        FilterPart::Ranges => TablePart::RangeFilter,
-        FilterPart::Points | FilterPart::PartitionedPoints => TablePart::Filter,
-    }
-}
 
 /// What the metaindex says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,9 +212,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::ids::FilterKind;
-    use crate::sst::properties::metadata_between;
-    use crate::store::FilterSection;
 
     #[test]
     fn contents_table_and_place_all_matter() {
@@ -390,51 +336,5 @@ mod tests {
         ] {
             assert!(matches!(decoded(&lying), Err(TableError::Corrupt { .. })), "{lying:?}");
         }
-    }
-
-    /// A table of so many data bytes, with filters at these places, each with so many bytes of a top index.
-    fn layout(data_bytes: u64, sections: &[(FilterPart, Range<u64>, u32)]) -> Vec<(&'static str, u64, u64)> {
-        let section = |(part, place, index_bytes): &(FilterPart, Range<u64>, u32)| FilterSection {
-            part: *part,
-            kind: FilterKind::from_code(1),
-            offset: place.start,
-            bytes: place.end - place.start,
-            index_bytes: *index_bytes,
-            checksum: 0,
-        };
-        let mut filters = metadata_between(b"a", b"z");
-        filters.sections = sections.iter().map(section).collect();
-        let properties = TableProperties {
-            entries: 10,
-            tombstones: 0,
-            raw_key_bytes: 0,
-            raw_value_bytes: 0,
-            data_blocks: 1,
-            data_bytes,
-            block_bytes: 4_096,
-            restart_interval: 16,
-            level: None,
-            filter_policy: None,
-            range_filter_missing: None,
-            filters: filters.into(),
-        };
-        let footer = Footer { metaindex: METAINDEX, table_id: [0; 16] };
-        let parts = super::layout(&handles(), &footer, &properties);
-        parts.iter().map(|(part, range)| (part.name(), range.start, range.end - range.start)).collect()
-    }
-
-    #[test]
-    fn parts_lie_end_to_end_in_the_layout_and_those_of_no_bytes_are_left_out() {
-        use FilterPart::{PartitionedPoints, Points, Ranges};
-        let end = [("properties", 200, 100), ("index", 300, 50), ("metaindex", 350, 64), ("footer", 414, 64)];
-        let with_end = |parts: &[(&'static str, u64, u64)]| [parts, &end].concat();
-        assert_eq!(layout(200, &[]), with_end(&[("data", 0, 200)]));
-        assert_eq!(layout(128, &[(Points, 0..72, 0)]), with_end(&[("data", 0, 128), ("filter", 128, 72)]));
-        let padded = [("data", 0, 100), ("padding", 100, 28), ("filter", 128, 72)];
-        assert_eq!(layout(100, &[(Points, 0..72, 0)]), with_end(&padded));
-        let partitioned = [("data", 0, 60), ("padding", 60, 4), ("filter", 64, 64), ("filter-index", 128, 72)];
-        assert_eq!(layout(60, &[(PartitionedPoints, 0..136, 72)]), with_end(&partitioned));
-        let both = [("data", 0, 64), ("filter", 64, 40), ("padding", 104, 24), ("range-filter", 128, 72)];
-        assert_eq!(layout(64, &[(Points, 0..40, 0), (Ranges, 64..136, 0)]), with_end(&both));
     }
 }

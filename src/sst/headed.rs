@@ -10,23 +10,20 @@ use crate::key_head::{common_prefix, head, lower_bound};
 use crate::sst::block::{Block, BlockCursor};
 use crate::sst::{Lookup, TableError};
 
-/// Entries of equal heads are walked from the first of them, if there are no more than this.
+/// Entries of equal heads are walked from the first of them, if there are no more than this. Of more, the block's own
+/// restart points lead to one.
 const WALKED: usize = 16;
 
-/// A block that was walked to its end, and found to be in order.
+/// A block that was walked to its end, and found to be in order. What every search reads comes first; the rest is
+/// touched only where heads are equal.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct HeadedBlock {
     /// One for each entry.
     heads: Box<[u64]>,
     /// Bytes that all keys begin with, and that their heads leave out.
     shared_bytes: usize,
-    entries: Box<Entries>,
-}
-
-/// Touched only where heads are equal.
-#[derive(Debug)]
-struct Entries {
-    /// Where each begins.
+    /// Where each entry begins.
     offsets: Box<[u32]>,
     block: Block,
 }
@@ -47,13 +44,13 @@ impl HeadedBlock {
             offsets.push(u32::try_from(offset).ok()?);
             offset = cursor.next;
         }
-        let entries = Entries { offsets: offsets.into(), block: block.clone() };
-        (cursor.key() == last).then(|| Self { heads: heads.into(), shared_bytes, entries: entries.into() })
+        let (heads, offsets) = (heads.into(), offsets.into());
+        (cursor.key() == last).then(|| Self { heads, shared_bytes, offsets, block: block.clone() })
     }
 
     /// Bytes in memory: the block's, and those of heads and offsets.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.entries.block.memory_bytes() + self.heads.len() as u64 * 12
+        self.block.memory_bytes() + self.heads.len() as u64 * 12
     }
 
     /// Prefetches the heads of a block of usual size.
@@ -72,15 +69,16 @@ impl HeadedBlock {
     /// Compares `target` with the keys of its head, of which `first` is the first.
     #[inline(never)]
     fn get_among_equals(&self, target: &[u8], first: usize) -> Result<Lookup, TableError> {
-        let Entries { offsets, block } = &*self.entries;
         let heads = self.heads.get(first..).unwrap_or_default();
         let equal = heads.partition_point(|head| heads.first() == Some(head));
-        let start = if equal > WALKED { first.max(self.restart_before(target)?) } else { first };
+        if equal > WALKED {
+            return Ok(self.block.get(target)?.unwrap_or(Lookup::Absent));
+        }
         // Bytes in which the last key passed agrees with the target. The first key compared shares no more
-        // with the one before it than the target does: their heads differ, or it is at a restart point.
+        // with the one before it than the target does, because their heads differ.
         let mut agreed = target.len();
-        for &offset in offsets.get(start..first + equal).unwrap_or_default() {
-            let entry = block.entry_at(offset as usize)?;
+        for &offset in self.offsets.get(first..first + equal).unwrap_or_default() {
+            let entry = self.block.entry_at(offset as usize)?;
             if entry.shared > agreed {
                 continue;
             }
@@ -88,19 +86,12 @@ impl HeadedBlock {
             match entry.suffix.cmp(rest) {
                 Ordering::Less => agreed = entry.shared + common_prefix(entry.suffix, rest),
                 Ordering::Equal => {
-                    return Ok(entry.value.map_or(Lookup::Deleted, |value| Lookup::Found(block.share(value))));
+                    return Ok(entry.value.map_or(Lookup::Deleted, |value| Lookup::Found(self.block.share(value))));
                 }
                 Ordering::Greater => break,
             }
         }
         Ok(Lookup::Absent)
-    }
-
-    /// The entry at the last restart point whose key is not above `target`.
-    fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
-        let Entries { offsets, block } = &*self.entries;
-        let restart = block.restart(block.restart_before(target)?);
-        Ok(offsets.partition_point(|&offset| (offset as usize) < restart))
     }
 }
 

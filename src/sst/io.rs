@@ -125,9 +125,8 @@ impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
 /// Files by name, for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
 ///
 /// An engine with an environment of its own (RocksDB's `FileSystem`, Pebble's `vfs.FS`) implements this trait for it
-/// and sets it with [`TableOptions::with_file_system`](super::TableOptions::with_file_system) and
-/// [`ReadOptions::with_file_system`](super::ReadOptions::with_file_system); a test
-/// does so to make files fail. By default tables are files of the system: [`LocalFileSystem`].
+/// and sets it with [`TableOptions::with_file_system`](super::TableOptions::with_file_system); a test does so to make
+/// files fail. By default tables are files of the system: [`LocalFileSystem`].
 ///
 /// A table is written in this order, and the first step that fails is the last:
 ///
@@ -204,11 +203,11 @@ impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait FileSystem: fmt::Debug + Send + Sync {
-    /// Opens the file at `path` to be read.
+    /// Opens the file at `path` to be read. For a sidecar, which few tables have, this is how its absence is noticed.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// [`io::ErrorKind::NotFound`] if there is none; otherwise what the system says.
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>>;
 
     /// Creates an empty file in `directory`, under a temporary name that no table has and no reader opens.
@@ -224,13 +223,6 @@ pub trait FileSystem: fmt::Debug + Send + Sync {
     ///
     /// What the system says.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
-
-    /// `false` only if there is no file at `path`: looked at before a sidecar is opened, which few tables have. By
-    /// default `true`, and opening tells.
-    fn may_exist(&self, path: &Path) -> bool {
-        let _ = path;
-        true
-    }
 
     /// `path` in a form that means the same file for as long as the process lives. Where names have nothing to do
     /// with the system's current directory, that is `path` itself.
@@ -270,7 +262,8 @@ pub struct LocalFileSystem;
 
 impl FileSystem for LocalFileSystem {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
-        // Checked before it is opened, because opening alone triggers some devices.
+        // Checked before it is opened, because opening alone triggers some devices. Where there is no file, this is
+        // all that is done.
         check_regular(&std::fs::metadata(path)?)?;
         Ok(Box::new(open_regular(path)?))
     }
@@ -281,10 +274,6 @@ impl FileSystem for LocalFileSystem {
         // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
         // errors keep the system's code.
         Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
-    }
-
-    fn may_exist(&self, path: &Path) -> bool {
-        !matches!(std::fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Only Unix knows and needs this.
@@ -366,7 +355,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A source of known length, with the name it was opened by, and counters.
 pub(crate) struct TableFile {
     source: Box<dyn RandomAccess>,
-    path: Option<Arc<Path>>,
+    /// The name that it was opened by.
+    pub(crate) path: Option<Arc<Path>>,
     pub(crate) length: u64,
     pub(crate) counters: ReadCounters,
 }
@@ -375,11 +365,6 @@ impl TableFile {
     pub(crate) fn new(source: Box<dyn RandomAccess>, path: Option<Arc<Path>>) -> Result<Self, TableError> {
         let length = source.len().map_err(io_error("reading the length of", path.as_deref()))?;
         Ok(Self { source, path, length, counters: ReadCounters::default() })
-    }
-
-    /// The name that it was opened by.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
     }
 
     pub(crate) fn location(&self, part: TablePart, offset: u64) -> TableLocation {
@@ -415,9 +400,20 @@ impl TableFile {
         id: &[u8; 16],
     ) -> Result<Bytes, TableError> {
         let at = self.location(part, handle.offset);
-        self.check_length(part, handle, &at)?;
+        self.check_inside(&at, handle.bytes())?;
+        let most = most_contents_bytes(part);
+        if handle.contents_bytes > most {
+            let expected = format!("contents of at most {most} bytes");
+            return Err(TableError::corrupt(at, expected, handle.contents_bytes));
+        }
         if handle.contents_bytes > WHOLE_BYTES {
-            self.check_in_pieces(handle, id, &at)?;
+            let contents = handle.offset..handle.offset + handle.contents_bytes;
+            let mut stored = [0; BLOCK_TRAILER_BYTES];
+            self.read_into(&mut stored, contents.end)?;
+            // The stored sum first: a block in a hole of the file is then refused after four bytes.
+            compare_checksums(handle.checksum, u32::from_le_bytes(stored), &at)?;
+            let got = bind(self.checksum_in_pieces(contents)?, id, handle.offset);
+            compare_checksums(handle.checksum, got, &at)?;
         }
         let bytes = self.read_bytes(handle.offset, handle.bytes())?;
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
@@ -428,28 +424,13 @@ impl TableFile {
         Ok(contents)
     }
 
-    /// Whether this file can have a block as long as the handle says.
-    fn check_length(&self, part: TablePart, handle: BlockHandle, at: &TableLocation) -> Result<(), TableError> {
-        if handle.end().is_none_or(|end| end > self.length) {
-            let expected = format!("a block inside the {} bytes of the file", self.length);
-            return Err(TableError::corrupt(at.clone(), expected, format_args!("{} bytes", handle.bytes())));
+    /// An error unless so many bytes `at` a place are inside the file.
+    pub(crate) fn check_inside(&self, at: &TableLocation, bytes: u64) -> Result<(), TableError> {
+        if at.offset.checked_add(bytes).is_some_and(|end| end <= self.length) {
+            return Ok(());
         }
-        let most = most_contents_bytes(part);
-        if handle.contents_bytes > most {
-            let expected = format!("contents of at most {most} bytes");
-            return Err(TableError::corrupt(at.clone(), expected, handle.contents_bytes));
-        }
-        Ok(())
-    }
-
-    /// Compares the checksum of a block that lies inside the file, and keeps nothing of it.
-    fn check_in_pieces(&self, handle: BlockHandle, id: &[u8; 16], at: &TableLocation) -> Result<(), TableError> {
-        let end = handle.offset + handle.contents_bytes;
-        let mut stored = [0; BLOCK_TRAILER_BYTES];
-        self.read_into(&mut stored, end)?;
-        // The stored sum first: a block in a hole of the file is then refused after four bytes.
-        compare_checksums(handle.checksum, u32::from_le_bytes(stored), at)?;
-        compare_checksums(handle.checksum, bind(self.checksum_in_pieces(handle.offset..end)?, id, handle.offset), at)
+        let expected = format!("a block inside the {} bytes of the file", self.length);
+        Err(TableError::corrupt(at.clone(), expected, format_args!("{bytes} bytes")))
     }
 
     /// The CRC32C of a range that lies inside the file, none of which is kept.

@@ -34,9 +34,9 @@
 //!
 //! Properties and filter are in memory from the time the table is opened, the index from its first use. Filters can
 //! outgrow memory: [in partitions](TableOptions::with_partitioned_filter), of which a lookup reads one, and under a
-//! [budget](ReadOptions::with_filter_budget), which decides what of all filters is in memory. Each data block
+//! [budget](TableOptions::with_filter_budget), which decides what of all filters is in memory. Each data block
 //! that a lookup needs is read and checked, unless a [`BlockCache`] has it
-//! ([`ReadOptions::with_block_cache`]).
+//! ([`TableOptions::with_block_cache`]).
 //!
 //! # The path of a scan
 //!
@@ -81,18 +81,16 @@ mod format;
 mod headed;
 mod index;
 mod io;
-mod iter;
 mod options;
 mod parts;
 mod properties;
-mod salvage;
 mod scan;
 mod set;
 mod sidecar;
-mod source;
 mod stats;
 mod table;
 mod verify;
+mod walk;
 mod writer;
 
 pub use block::{Lookup, MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -100,11 +98,11 @@ pub use builder::{TableBuilder, TableSummary};
 pub use cache::{BlockCache, BlockKey, BoundedBlockCache, CachedBlock};
 pub use error::{TableError, TableLocation, TablePart};
 pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
-pub use iter::{Entry, TableIter};
-pub use options::{ReadOptions, TableOptions};
+pub use options::TableOptions;
 pub use properties::TableProperties;
 pub use set::{TableSet, TableSnapshot};
 pub use stats::TableStats;
 pub use table::Table;
 pub use verify::{FilterVerdict, VerifyReport};
+pub use walk::{Entry, TableIter};
 pub use writer::TableWriter;

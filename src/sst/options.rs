@@ -12,11 +12,15 @@ use crate::range::RangePolicy;
 use crate::store::PartitionOptions;
 use crate::store::{FilterBudget, FilterStore};
 
-/// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
-/// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
+/// How tables are written and read. A store keeps one value for what its tables share, and sets for each table that it
+/// writes what is its own: the [context](Self::with_context) and, if the engine gives ids, the
+/// [table id](Self::with_table_id).
 ///
-/// By default: data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of 10 bits
-/// per key, the default [`KeyHasher`], whole keys in the filter, and a random id for each table.
+/// By default, tables are written with data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of
+/// 10 bits per key, the default [`KeyHasher`], whole keys in the filter, and a random id for each. They are read with
+/// the hasher that their properties describe (a secret seed or an engine's own function cannot be described: give the
+/// hasher then); the filter (that of a [sidecar](super::Table::write_sidecar), where a table has one) is probed for
+/// whole keys, and data blocks are not cached. Tables are files of the system.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,17 +36,29 @@ use crate::store::{FilterBudget, FilterStore};
 ///             .with_expected_keys(1_000_000),
 ///     );
 /// assert!(options.clone().with_block_bytes(0).is_err());
+/// let unfiltered = options.without_filter();
+/// # let _ = unfiltered;
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct TableOptions {
     pub(super) block_bytes: u32,
     pub(super) restart_interval: u32,
-    /// How filters are built.
+    /// How filters are built and read.
     pub(super) store: FilterStore,
     pub(super) policy_name: Option<String>,
     pub(super) table_id: Option<[u8; 16]>,
+    /// What the policy is told, but for the hasher and the parts of keys, which are the store's.
     pub(super) context: BuildContext,
+    /// The store's hasher, if tables are read with it whatever hasher they describe.
+    pub(super) hasher: Option<KeyHasher>,
+    /// Refuses a filter that was built for another reader.
+    pub(super) is_hash_strict: bool,
+    /// Reads as if there were no filters.
+    pub(super) ignores_filters: bool,
+    /// Reads as if no table had a sidecar.
+    pub(super) ignores_sidecars: bool,
+    pub(super) cache: Option<Arc<dyn BlockCache>>,
     pub(super) files: Arc<dyn FileSystem>,
 }
 
@@ -58,6 +74,11 @@ impl Default for TableOptions {
             policy_name: Some(policy.name().to_owned()),
             store: store.with_policy(policy),
             table_id: None,
+            hasher: None,
+            is_hash_strict: false,
+            ignores_filters: false,
+            ignores_sidecars: false,
+            cache: None,
             files: Arc::new(LocalFileSystem),
         }
     }
@@ -98,11 +119,11 @@ impl TableOptions {
 
     /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and
     /// a lookup one partition, which then stays in memory, or is under the reader's
-    /// [filter budget](ReadOptions::with_filter_budget).
+    /// [filter budget](Self::with_filter_budget).
     ///
     /// ```
     /// use sstfilter::store::PartitionOptions;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     ///
     /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
     /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
@@ -112,7 +133,7 @@ impl TableOptions {
     /// let (bytes, summary) = builder.finish()?;
     /// assert!(summary.filter_bytes > 60_000);
     ///
-    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default())?;
     /// let opened = table.stats().bytes_read;
     /// table.get(&4_711_u32.to_be_bytes())?;
     /// assert!(table.stats().bytes_read - opened < 17 << 10, "one partition");
@@ -123,23 +144,25 @@ impl TableOptions {
         Self { store: self.store.with_partitions(partitions), ..self }
     }
 
-    /// Writes no filter for lookups. A [range filter](Self::with_range_filter) is written all the same.
+    /// Writes no filter for lookups; a [range filter](Self::with_range_filter) is written all the same. Reads as if
+    /// there were no filters, range filters included, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
-        Self { policy_name: None, store: self.store.without_filters(), ..self }
+        Self { policy_name: None, store: self.store.without_filters(), ignores_filters: true, ..self }
     }
 
     /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a
     /// block and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be
     /// right, the table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
     ///
-    /// A reader of a policy with an extractor needs [`ReadOptions::with_range_extractor`]. Sidecars have no range
+    /// A reader of a policy with an extractor needs this, or [`with_range_extractor`](Self::with_range_extractor).
+    /// Sidecars have no range
     /// filters.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
     /// use sstfilter::range::RangePolicy;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
@@ -149,7 +172,7 @@ impl TableOptions {
     /// let (bytes, summary) = builder.finish()?;
     /// assert!(summary.range_filter.is_some() && summary.range_filter_bytes > 0);
     ///
-    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default())?;
     /// let filters = table.filters();
     /// assert!(filters.may_contain_range(&5_500_u32.to_be_bytes()..&6_500_u32.to_be_bytes()));
     /// assert!(!filters.may_contain_range(&5_100_u32.to_be_bytes()..&5_900_u32.to_be_bytes()), "no multiple of 1,000");
@@ -160,53 +183,67 @@ impl TableOptions {
         Self { store: self.store.with_range_filters(policy), ..self }
     }
 
+    /// Sets the store's hasher, for writing and for reading. A filter built with another one is not used; see
+    /// [`with_strict_hash`](Self::with_strict_hash).
+    #[must_use]
+    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
+        Self { store: self.store.with_hasher(&hasher), hasher: Some(hasher), ..self }
+    }
+
     /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
     /// built as they arrive), and the memory that building may use. The context's file id has no effect: the checksums
     /// of a table bind its filter to the table's id. Parts of keys that were set before stay, unless the context names
     /// some.
     #[must_use]
     pub fn with_context(self, context: BuildContext) -> Self {
-        let parts = [&context.key_parts, &self.context.key_parts];
-        let key_parts = if parts[0].are_whole_keys() { parts[1].clone() } else { parts[0].clone() };
-        Self { context: BuildContext { file_id: None, key_parts, ..context }, ..self }
+        let options = self.with_hasher(context.hasher.clone());
+        let parts = &context.key_parts;
+        let options = if parts.are_whole_keys() { options } else { options.with_key_parts(parts.clone()) };
+        Self { context: BuildContext { file_id: None, ..context }, ..options }
     }
 
-    /// The hasher, and what the policy is told.
+    /// The hasher, the parts of keys, and what the policy is told.
     #[must_use]
-    pub fn context(&self) -> &BuildContext {
-        &self.context
+    pub fn context(&self) -> BuildContext {
+        let BuildContext { hasher, key_parts, .. } = self.store.build_context();
+        BuildContext { hasher, key_parts, ..self.context.clone() }
     }
 
-    /// Sets which part of a key goes into the filter, instead of the whole key.
+    /// Sets which part of a key goes into the filter, and is probed for, instead of the whole key.
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         self.with_key_parts(KeyParts::extracted(extractor))
     }
 
-    /// Sets what of a key goes into the filter: the whole key, any number of parts, or both.
+    /// Sets what of a key goes into the filter, and is probed for: the whole key, any number of parts, or both.
+    ///
+    /// Of each filter that is read, the parts are used that it has in common with these; a filter that has none of them
+    /// is not used. A store that changes its parts keeps the use of its earlier filters for as long as something is
+    /// shared.
     ///
     /// A filter of several parts is sized by the entries that arrive, and not by the context's expected keys, because a
     /// key then has more than one entry.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     /// use sstfilter::{DelimitedPrefix, KeyParts};
     ///
     /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
-    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_key_parts(parts.clone()))?;
+    /// let options = TableOptions::default().with_key_parts(parts);
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
     /// builder.add(b"t041:user:7", b"value")?;
     /// builder.add(b"t043:user:7", b"value")?;
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
-    /// let table = Table::open_source(bytes, &ReadOptions::default().with_key_parts(parts))?;
+    /// let table = Table::open_source(bytes, &options)?;
     /// assert!(!table.may_contain_key(b"t041:user:8"), "no such key");
     /// assert!(!table.filters().may_contain_prefix(b"t042:"), "no key with this prefix");
     /// # Ok::<(), sstfilter::sst::TableError>(())
     /// ```
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { context: self.context.with_key_parts(parts), ..self }
+        Self { store: self.store.with_key_parts(parts), ..self }
     }
 
     /// Sets the id of the next table. By default each table gets a random id. Give ids, for instance, to get the same
@@ -223,84 +260,16 @@ impl TableOptions {
         Self { table_id: Some(table_id), ..self }
     }
 
-    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables; by default, the system's.
+    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables, and of tables that are opened
+    /// by path; by default, the system's.
     #[must_use]
     pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
         Self { files, ..self }
     }
-}
 
-/// How a table is read.
-///
-/// By default the hasher is the one that the table's properties describe (a secret seed or an
-/// engine's own function cannot be described: give the hasher then), the filter (that of a
-/// [sidecar](super::Table::write_sidecar), where a table has one) is probed for whole keys, data blocks are not cached,
-/// and tables are files of the system.
-///
-/// ```
-/// use sstfilter::KeyHasher;
-/// use sstfilter::sst::ReadOptions;
-///
-/// let options = ReadOptions::default().with_hasher(KeyHasher::with_secret_seed(0x5eed));
-/// let unfiltered = options.clone().without_filter();
-/// # let _ = unfiltered;
-/// ```
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    pub(super) hasher: Option<KeyHasher>,
-    /// How filters are read.
-    pub(super) store: FilterStore,
-    /// Reads as if there were no filters.
-    pub(super) ignores_filters: bool,
-    /// Reads as if no table had a sidecar.
-    pub(super) ignores_sidecars: bool,
-    /// Refuses a filter that was built for another reader.
-    pub(super) is_hash_strict: bool,
-    pub(super) cache: Option<Arc<dyn BlockCache>>,
-    pub(super) files: Arc<dyn FileSystem>,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            hasher: None,
-            store: FilterStore::default(),
-            ignores_filters: false,
-            ignores_sidecars: false,
-            is_hash_strict: false,
-            cache: None,
-            files: Arc::new(LocalFileSystem),
-        }
-    }
-}
-
-impl ReadOptions {
-    /// Sets the store's hasher. A filter built with another one is not used; see
-    /// [`with_strict_hash`](Self::with_strict_hash).
-    #[must_use]
-    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
-        Self { store: self.store.with_hasher(&hasher), hasher: Some(hasher), ..self }
-    }
-
-    /// Sets the store's extractor, whose parts filters are probed for instead of whole keys. A filter without them is
-    /// not used.
-    #[must_use]
-    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
-        self.with_key_parts(KeyParts::extracted(extractor))
-    }
-
-    /// Sets what of a key filters are probed for. Of each filter, the parts are used that it has in common with these;
-    /// a filter that has none of them is not used.
-    ///
-    /// A store that changes its parts keeps the use of its earlier filters for as long as something is shared.
-    #[must_use]
-    pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { store: self.store.with_key_parts(parts), ..self }
-    }
-
-    /// Sets the extractor of the prefixes that [range filters](TableOptions::with_range_filter) were built with. A
+    /// Sets the extractor of the prefixes that [range filters](Self::with_range_filter) were built with. A
     /// range filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that
-    /// have none do not need it.
+    /// have none do not need it, nor do options that write such range filters.
     ///
     /// [`Table::range_filter_problem`]: super::Table::range_filter_problem
     ///
@@ -308,7 +277,7 @@ impl ReadOptions {
     /// use std::sync::Arc;
     ///
     /// use sstfilter::range::{RangePolicy, RangeUnits};
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     /// use sstfilter::{FalsePositiveRate, FixedPrefix};
     ///
     /// // A sensor's number, and a time in seconds.
@@ -322,11 +291,11 @@ impl ReadOptions {
     /// }
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
-    /// let options = ReadOptions::default().with_range_extractor(sensor);
+    /// let options = TableOptions::default().with_range_extractor(sensor);
     /// let table = Table::open_source(bytes.clone(), &options)?;
     /// assert!(!table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "no value in this minute");
     ///
-    /// let table = Table::open_source(bytes, &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes, &TableOptions::default())?;
     /// assert!(table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "the filter is not used");
     /// assert!(table.range_filter_problem().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -342,12 +311,6 @@ impl ReadOptions {
         Self { store: self.store.with_kinds(kinds), ..self }
     }
 
-    /// Sets the file system of tables that are opened by path; by default, the system's.
-    #[must_use]
-    pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
-        Self { files, ..self }
-    }
-
     /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
     /// of its parts of keys; or whose range filter was built with another hash, seed or extractor.
     ///
@@ -357,7 +320,7 @@ impl ReadOptions {
     /// not know, are no such mistake: their tables open all the same.
     ///
     /// ```
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     /// use sstfilter::{BuildContext, KeyHasher};
     ///
     /// let (hasher, _seed) = KeyHasher::random_secret()?;
@@ -367,7 +330,7 @@ impl ReadOptions {
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
     /// let (other, _) = KeyHasher::random_secret()?;
-    /// let options = ReadOptions::default().with_strict_hash();
+    /// let options = TableOptions::default().with_strict_hash();
     /// assert!(Table::open_source(bytes.clone(), &options.clone().with_hasher(other)).is_err());
     /// assert!(Table::open_source(bytes, &options.with_hasher(hasher)).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -375,12 +338,6 @@ impl ReadOptions {
     #[must_use]
     pub fn with_strict_hash(self) -> Self {
         Self { is_hash_strict: true, ..self }
-    }
-
-    /// Reads as if there were no filters, range filters included, for comparison.
-    #[must_use]
-    pub fn without_filter(self) -> Self {
-        Self { ignores_filters: true, ..self }
     }
 
     /// Reads as if no table had a sidecar: saves the attempt to open one, and uses the tables' own filters.
@@ -407,14 +364,14 @@ impl ReadOptions {
     ///
     /// ```
     /// use sstfilter::store::FilterBudget;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     ///
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
     /// (0..10_000_u32).try_for_each(|key| builder.add(&key.to_be_bytes(), b"value"))?;
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
     /// let budget = FilterBudget::new(8 << 10);
-    /// let table = Table::open_source(bytes, &ReadOptions::default().with_filter_budget(budget.clone()))?;
+    /// let table = Table::open_source(bytes, &TableOptions::default().with_filter_budget(budget.clone()))?;
     /// assert_eq!(budget.stats().used_bytes, 0);
     /// (0..10_000_u32).try_for_each(|key| table.get(&[&key.to_be_bytes()[..], b"absent"].concat()).map(drop))?;
     /// assert!((1..=8 << 10).contains(&budget.stats().used_bytes), "13 KB, shrunk");
@@ -436,7 +393,6 @@ impl ReadOptions {
         Self { cache: Some(cache), ..self }
     }
 
-    /// The reader of tables whose keys are hashed by `hasher`. All else is the same for all readers of these options.
     /// The store that reads the filters of a table written with this hash.
     pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
         match KeyHasher::from_identity(written) {
@@ -473,7 +429,7 @@ mod tests {
     fn what_is_known_of_the_file_reaches_the_policy_and_a_file_id_does_not() {
         let hasher = KeyHasher::with_seed(5);
         let context = BuildContext::new(&hasher).with_level(3).with_expected_keys(7).with_file_id([7; 16].into());
-        let context = TableOptions::default().with_context(context).context;
+        let context = TableOptions::default().with_context(context).context();
         assert_eq!((context.level, context.expected_keys, context.file_id), (Some(3), Some(7), None));
         assert_eq!(context.hasher.identity(), hasher.identity());
     }

@@ -9,7 +9,7 @@ use super::block::{Block, BlockBuilder};
 use crate::store::FilterMetadata;
 
 /// The properties of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableProperties {
     /// Entries, tombstones included.

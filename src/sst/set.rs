@@ -9,8 +9,7 @@ use bytes::Bytes;
 
 use super::cache::CachedBlock;
 use super::scan::RangeScan;
-use super::table::BlockPlace;
-use super::{BlockKey, Lookup, ReadOptions, Table, TableError, TableStats};
+use super::{Lookup, Table, TableError, TableOptions, TableStats};
 use crate::panics::lock;
 use crate::range::KeyRange;
 use crate::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
@@ -23,7 +22,7 @@ use crate::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, View
 ///
 /// ```
 /// use bytes::Bytes;
-/// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+/// use sstfilter::sst::{Table, TableBuilder, TableError, TableOptions, TableSet};
 ///
 /// let table = |entries: &[(&[u8], Option<&[u8]>)]| -> Result<Table, TableError> {
 ///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
@@ -33,7 +32,7 @@ use crate::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, View
 ///             None => builder.delete(key)?,
 ///         }
 ///     }
-///     Table::open_source(Bytes::from(builder.finish()?.0), &ReadOptions::default())
+///     Table::open_source(Bytes::from(builder.finish()?.0), &TableOptions::default())
 /// };
 /// let old = table(&[(b"a", Some(b"1")), (b"b", Some(b"2")), (b"c", Some(b"3"))])?;
 /// let new = table(&[(b"a", Some(b"4")), (b"b", None)])?;
@@ -75,16 +74,18 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::open`], for the first table that fails. With [`ReadOptions::with_strict_hash`] also a filter
+    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::with_strict_hash`] also a filter
     /// that the set does not use.
-    pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOptions) -> Result<Self, TableError> {
+    pub fn open<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &TableOptions,
+    ) -> Result<Self, TableError> {
         let mut options = options.clone();
         let mut tables: Vec<Table> = Vec::new();
         for path in paths {
             let table = Table::open(path, &options)?;
             if options.hasher.is_none() {
-                options.hasher = Some(table.store.hasher().clone());
-                options.store = table.store.clone();
+                (options.store, options.hasher) = (table.store.clone(), Some(table.store.hasher().clone()));
             }
             tables.push(table);
         }
@@ -112,13 +113,13 @@ impl TableSet {
     /// ```
     /// use std::sync::Arc;
     /// use bytes::Bytes;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
     /// use sstfilter::store::ViewEdit;
     ///
     /// let table = |key: &[u8], value: &[u8]| -> Result<Arc<Table>, sstfilter::sst::TableError> {
     ///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
     ///     builder.add(key, value)?;
-    ///     Ok(Arc::new(Table::open_source(Bytes::from(builder.finish()?.0), &ReadOptions::default())?))
+    ///     Ok(Arc::new(Table::open_source(Bytes::from(builder.finish()?.0), &TableOptions::default())?))
     /// };
     /// let (old, new) = (table(b"apple", b"1")?, table(b"apple", b"2")?);
     /// let set = TableSet::new(Vec::new());
@@ -246,7 +247,7 @@ impl TableSnapshot {
     /// use bytes::Bytes;
     /// use sstfilter::FalsePositiveRate;
     /// use sstfilter::range::RangePolicy;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+    /// use sstfilter::sst::{Table, TableBuilder, TableError, TableOptions, TableSet};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
     /// let options = TableOptions::default().with_range_filter(policy);
@@ -257,7 +258,7 @@ impl TableSnapshot {
     ///         builder.add(&(key * 10_000 + number * 1_000).to_be_bytes(), b"value")?;
     ///     }
     ///     let bytes = Bytes::from(builder.finish()?.0);
-    ///     tables.push(Table::open_source(bytes, &ReadOptions::default())?);
+    ///     tables.push(Table::open_source(bytes, &TableOptions::default())?);
     /// }
     /// let tables = TableSet::new(tables).snapshot();
     ///
@@ -280,13 +281,13 @@ impl TableSnapshot {
     /// skipped by the parts of keys that their filters hold, too.
     ///
     /// ```
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
     ///
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
     /// builder.add(b"t041:a", b"1")?;
     /// builder.add(b"t042:a", b"2")?;
     /// builder.add(b"t042:b", b"3")?;
-    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
     /// let tables = TableSet::new(vec![table]).snapshot();
     ///
     /// let found: Result<Vec<_>, _> = tables.scan_prefix(b"t042:").collect();
@@ -322,31 +323,45 @@ fn search_batch(
 ) {
     let mut searches: Vec<BlockSearch<'_>> = Vec::new();
     loop {
-        searches.clear();
         searches.extend(batch.next_files().iter().filter_map(|&(position, table)| {
             let key = *keys.get(position)?;
-            Some(BlockSearch { position, key, table, place: table.place_of(key), block: None })
+            Some(BlockSearch { position, key, table, block: table.block_position(key), cached: None })
         }));
         if searches.is_empty() {
             return;
         }
         for search in &mut searches {
-            search.block = search.place.as_ref().and_then(|place| search.table.prefetch_cached(place));
+            search.cached = search.block.and_then(|block| search.table.cached_block(block));
+            if let Some(CachedBlock(block)) = &search.cached {
+                block.prefetch();
+            }
         }
-        let mut read = Vec::new();
-        for search in &searches {
-            let found = match search.run(&mut read) {
+        let mut read: Vec<(&Table, usize)> = Vec::new();
+        for BlockSearch { position, key, table, block, cached } in searches.drain(..) {
+            let lookup = match block {
+                None => table.search(key),
+                Some(block) => {
+                    // Only blocks that searches of this step have read are sought in the cache again.
+                    let is_read = read.iter().any(|&(other, read)| core::ptr::eq(other, table) && read == block);
+                    let cached = cached.or_else(|| if is_read { table.cached_block(block) } else { None });
+                    if cached.is_none() {
+                        read.push((table, block));
+                    }
+                    table.search_block(block, cached, key)
+                }
+            };
+            let found = match lookup {
                 Ok(Lookup::Absent) => continue,
                 Ok(Lookup::Found(value)) => Ok(Some(value)),
                 Ok(Lookup::Deleted) => Ok(None),
                 Err(error) => Err(error),
             };
             if found.is_ok() {
-                batch.found(search.position);
+                batch.found(position);
             } else {
-                batch.failed(search.position);
+                batch.failed(position);
             }
-            if let Some(result) = results.get_mut(search.position) {
+            if let Some(result) = results.get_mut(position) {
                 *result = found;
             }
         }
@@ -358,22 +373,7 @@ struct BlockSearch<'a> {
     position: usize,
     key: &'a [u8],
     table: &'a Table,
-    /// `None` without a cache, or before the index is read.
-    place: Option<BlockPlace>,
-    /// From the cache.
-    block: Option<CachedBlock>,
-}
-
-impl BlockSearch<'_> {
-    /// `read` are the blocks that searches of the same step have read: only those are sought in the cache again.
-    fn run(&self, read: &mut Vec<BlockKey>) -> Result<Lookup, TableError> {
-        let Some(place) = &self.place else { return self.table.search(self.key) };
-        let later = || self.table.prefetch_cached(place);
-        let block = if self.block.is_none() && read.contains(&place.key) { later() } else { self.block.clone() };
-        if let Some(block) = block {
-            return self.table.search_cached(&block, self.key);
-        }
-        read.push(place.key);
-        self.table.search_read(place.position, self.key)
-    }
+    /// In the index; `None` before that is read.
+    block: Option<usize>,
+    cached: Option<CachedBlock>,
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
-use super::{FileSystem, Table, TableError, TableOptions, TablePart};
-use crate::store::TableIdentity;
-use crate::store::{BuiltFilters, FileFilterBuilder, FilterProblem, sidecar_path};
+use super::{FileSystem, Table, TableError, TableLocation, TableOptions, TablePart};
+use crate::store::{BuiltFilters, FilterProblem, TableIdentity, sidecar_path};
 
 impl Table {
     /// What identifies the table to its sidecar.
@@ -34,29 +33,23 @@ impl Table {
         let max_keys = properties.entries.min(properties.data_bytes / 3);
         let context = options.context.clone().with_expected_keys(max_keys).with_file_id(own.file_id());
         let mut builder = store.builder(&context);
-        let finish = |builder: FileFilterBuilder| {
-            let mut built = builder.finish();
-            built.table = Some(self.identity());
-            built
-        };
-        if builder.builds_nothing() {
-            return Ok(finish(builder));
+        if !builder.builds_nothing() {
+            let mut entries = 0;
+            for entry in self {
+                builder.add_key(&entry?.key);
+                entries += 1;
+            }
+            if entries != properties.entries {
+                let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
+                return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
+            }
         }
-        let mut entries = 0;
-        for entry in self {
-            builder.add_key(&entry?.key);
-            entries += 1;
-        }
-        if entries != properties.entries {
-            let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
-            return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
-        }
-        let built = finish(builder);
+        let mut built = builder.finish();
+        built.table = Some(self.identity());
         // Alone, it would take the place of the table's filter for lookups.
         match own.ranges().filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
             Some(section) => {
-                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own.clone());
-                let block = bytes.read_range(section.range())?;
+                let block = self.parts.filter_bytes(&self.file).read_range(section.range())?;
                 Ok(built.with_ranges_of(own, block))
             }
             None => Ok(built),
@@ -68,7 +61,7 @@ impl Table {
     ///
     /// Of `options`, the policy, the partitions, the context and the file system count. Keys are hashed, and parts of
     /// them extracted, as *this* table was opened to be probed: to move a store to another hash or extractor, open its
-    /// tables with the new [`ReadOptions`](super::ReadOptions), and write their sidecars.
+    /// tables with the new [`TableOptions`](super::TableOptions), and write their sidecars.
     ///
     /// All keys are read, and their blocks checked. The sidecar appears whole or not at all, as tables do, and replaces
     /// one that is there. Without a policy, or where the policy declines, nothing is written, and what is returned has
@@ -76,7 +69,7 @@ impl Table {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use sstfilter::sst::{ReadOptions, Table, TableOptions, TableWriter};
+    /// use sstfilter::sst::{Table, TableOptions, TableWriter};
     /// use sstfilter::{BitsPerKey, FilterKind, KindPolicy};
     ///
     /// let directory = tempfile::tempdir()?;
@@ -87,12 +80,12 @@ impl Table {
     /// }
     /// writer.finish()?;
     ///
-    /// let table = Table::open(&path, &ReadOptions::default())?;
+    /// let table = Table::open(&path, &TableOptions::default())?;
     /// assert!(table.filters().block().is_none());
     /// let ribbon = KindPolicy::ribbon(BitsPerKey::new(7.0)?)?;
     /// table.write_sidecar(&TableOptions::default().with_policy(Arc::new(ribbon)))?;
     ///
-    /// let table = Table::open(&path, &ReadOptions::default())?;
+    /// let table = Table::open(&path, &TableOptions::default())?;
     /// assert_eq!(table.filters().block().map(|filter| filter.info().kind), Some(FilterKind::RIBBON));
     /// assert!(table.uses_sidecar() && table.sidecar_problem().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -115,7 +108,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the filters
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Filter`] for the filters
     /// of another table, or of no table.
     pub fn place_sidecar(
         &self,
@@ -125,7 +118,8 @@ impl Table {
         let path = self.place_of_sidecar()?;
         let (expected, got) = (self.identity(), built.table.unwrap_or(TableIdentity::new([0; 16], 0, 0)));
         if expected != got {
-            return Err(TableError::Sidecar { path, source: FilterProblem::OtherTable { expected, got } });
+            let at = TableLocation { path: Some(path.into()), part: TablePart::Filter, offset: 0 };
+            return Err(TableError::Filter { at, source: FilterProblem::OtherTable { expected, got } });
         }
         if built.metadata().sections().is_empty() {
             return Ok(None);
@@ -145,7 +139,7 @@ impl Table {
     }
 
     fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
-        self.file.path().map(sidecar_path).ok_or_else(|| {
+        self.file.path.as_deref().map(sidecar_path).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
             TableError::Io { context: "finding the place of a sidecar", path: None, source }
         })
@@ -153,8 +147,8 @@ impl Table {
 
     /// An error if the table at the path is no longer this one: a sidecar of this one would take the place of its own.
     fn check_in_place(&self, files: &dyn FileSystem) -> Result<(), TableError> {
-        let Some(path) = self.file.path() else { return Ok(()) };
+        let Some(path) = self.file.path.as_deref() else { return Ok(()) };
         let source = files.open(path).map_err(io_error("opening", Some(path)))?;
-        self.check_parts_of(&TableFile::new(source, Some(path.into()))?).map(drop)
+        self.check_parts_of(&TableFile::new(source, Some(path.into()))?)
     }
 }

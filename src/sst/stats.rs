@@ -1,6 +1,6 @@
 //! What reads cost, and what the filters saved.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use crate::store::FileStats;
 
@@ -47,28 +47,14 @@ pub(crate) struct ReadCounters {
     pub(crate) bytes_read: AtomicU64,
 }
 
-impl ReadCounters {
-    pub(crate) fn snapshot(&self, filters: FileStats) -> TableStats {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        TableStats {
-            filters,
-            index_block_reads: count(&self.index_block_reads),
-            data_block_reads: count(&self.data_block_reads),
-            block_cache_hits: count(&self.block_cache_hits),
-            bytes_read: count(&self.bytes_read),
-            sidecar_problems: 0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn tables_add_up() {
-        let counters = ReadCounters { bytes_read: 10.into(), ..ReadCounters::default() };
-        let stats = counters.snapshot(FileStats { skipped_by_bounds: 1, searched: 2, ..FileStats::default() });
+        let filters = FileStats { skipped_by_bounds: 1, searched: 2, ..FileStats::default() };
+        let stats = TableStats { filters, bytes_read: 10, ..TableStats::default() };
         let both = stats.merged(&stats);
         assert_eq!((both.filters.skipped_by_bounds, both.filters.searched, both.bytes_read), (2, 4, 20));
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +12,13 @@ use super::error::shown;
 use super::headed::HeadedBlock;
 use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
-use super::parts::TableParts;
-use super::source::{FilterBytes, find_sidecar};
+use super::parts::{FilterBytes, TableParts, find_sidecar};
 use super::{
-    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TablePart, TableProperties, TableStats,
+    BlockCache, BlockKey, FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats,
 };
 use crate::block::LookupOutcome;
 use crate::range::KeyRange;
-use crate::store::{FileFilters, FilterProblem, FilterSource, FilterStore};
+use crate::store::{FileFilters, FilterStore};
 
 /// An open table. Threads share it by reference.
 ///
@@ -39,7 +38,7 @@ use crate::store::{FileFilters, FilterProblem, FilterSource, FilterStore};
 /// [`range_filter_problem`](Self::range_filter_problem) says why.
 ///
 /// ```
-/// use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+/// use sstfilter::sst::{Lookup, Table, TableBuilder, TableOptions};
 ///
 /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
 /// for key in 0..1_000_u32 {
@@ -47,7 +46,7 @@ use crate::store::{FileFilters, FilterProblem, FilterSource, FilterStore};
 /// }
 /// let bytes = bytes::Bytes::from(builder.finish()?.0);
 ///
-/// let table = Table::open_source(bytes, &ReadOptions::default())?;
+/// let table = Table::open_source(bytes, &TableOptions::default())?;
 /// assert!(matches!(table.get(&7_u32.to_be_bytes())?, Lookup::Found(_)));
 /// assert_eq!(table.get(&7_000_u32.to_be_bytes())?, Lookup::Absent);
 /// assert_eq!(table.properties().entries, 1_000);
@@ -58,19 +57,18 @@ pub struct Table {
     pub(super) parts: TableParts,
     /// Those of the sidecar, if it is used.
     filters: FileFilters,
+    /// Where they are read from.
+    filter_bytes: FilterBytes,
     pub(super) store: FilterStore,
     /// Where the table and its sidecar are.
     pub(super) files: Arc<dyn FileSystem>,
-    /// Boxed, because most tables have none.
-    sidecar: Option<Box<SidecarState>>,
+    /// Why the sidecar that was found is not used. Boxed, because most tables have none.
+    sidecar_problem: Option<Box<TableError>>,
     /// Boxed, because most tables of a large store have not been searched.
     index: OnceLock<Box<TableIndex>>,
     /// Boxed, so that a table without a cache pays one null pointer for both fields.
     cache: Option<Box<TableCache>>,
 }
-
-/// The sidecar that was found beside a table: its file, or why it is not used.
-type SidecarState = Result<Arc<TableFile>, TableError>;
 
 /// A block cache, and the table's number in the keys of its blocks.
 struct TableCache {
@@ -97,8 +95,8 @@ impl Table {
     ///
     /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
     /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error; one of another hash
-    /// or extractor is, if [`ReadOptions::with_strict_hash`] says so.
-    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TableError> {
+    /// or extractor is, if [`TableOptions::with_strict_hash`] says so.
+    pub fn open(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
         let file = options.files.open(path).map_err(io_error("opening", Some(path)))?;
         Self::open_file(TableFile::new(file, Some(path.into()))?, options)
@@ -109,58 +107,47 @@ impl Table {
     /// # Errors
     ///
     /// Those of [`open`](Self::open).
-    pub fn open_source(source: impl RandomAccess + 'static, options: &ReadOptions) -> Result<Self, TableError> {
+    pub fn open_source(source: impl RandomAccess + 'static, options: &TableOptions) -> Result<Self, TableError> {
         Self::open_file(TableFile::new(Box::new(source), None)?, options)
     }
 
-    fn open_file(file: TableFile, options: &ReadOptions) -> Result<Self, TableError> {
+    fn open_file(file: TableFile, options: &TableOptions) -> Result<Self, TableError> {
         let parts = TableParts::read(&file)?;
-        let (file, metadata) = (Arc::new(file), &parts.properties.filters);
-        let store = options.store_for(metadata.hash_identity());
-        let own = || open_from(&store, FilterBytes::new(&file, parts.filters_at(), metadata.clone()));
-        let path = file.path().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
+        let file = Arc::new(file);
+        let own = parts.filter_bytes(&file);
+        let store = options.store_for(own.metadata.hash_identity());
+        let path = file.path.as_deref().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
         let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
-        let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes)));
-        let (filters, sidecar) = match sidecar {
-            _ if options.ignores_filters => (store.open_unfiltered(bounds_of(&parts.properties)), None),
-            None => (own(), None),
-            Some(Ok((filters, file))) => (filters, Some(Box::new(Ok(file)))),
-            Some(Err(problem)) => (own(), Some(Box::new(Err(problem)))),
-        };
+        let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes))).transpose();
+        let (sidecar, sidecar_problem) =
+            sidecar.map_or_else(|problem| (None, Some(Box::new(problem))), |sidecar| (sidecar, None));
+        let (filter_bytes, filters) = sidecar.unwrap_or_else(|| {
+            let keys = own.metadata.key_bounds().map(|(smallest, largest)| KeyRange::from(smallest..=largest));
+            // Without a key, an empty range.
+            let keys = keys.unwrap_or(KeyRange::from(..b"".as_slice()));
+            let filters = if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) };
+            (own.clone(), filters)
+        });
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
-        let table =
-            Self { file, parts, filters, store, files: options.files.clone(), sidecar, index: OnceLock::new(), cache };
+        let (files, index) = (options.files.clone(), OnceLock::new());
+        let table = Self { file, parts, filters, filter_bytes, store, files, sidecar_problem, index, cache };
         if options.is_hash_strict { table.accepted() } else { Ok(table) }
     }
 
     /// The table, unless a filter of it was built for another reader.
-    pub(super) fn accepted(mut self) -> Result<Self, TableError> {
+    fn accepted(mut self) -> Result<Self, TableError> {
         // What is read when it is first probed is read now: only its keys show what it was built with.
         if let Some((smallest, _)) = self.parts.properties.filters.key_bounds() {
             while let Some(read) = self.filters.read_for(smallest) {
-                let bytes = self.filter_bytes().read(read.range());
+                let bytes = self.filter_bytes.read_range(read.range());
                 read.complete(bytes);
             }
         }
-        let problems = [self.filter_problem(), self.range_filter_problem()];
-        if let Some(problem) = problems.into_iter().flatten().find(TableError::is_foreign_filter) {
-            return Err(problem);
-        }
         // Without a filter of its own, the table is searched for every key because of the sidecar.
         let is_unserved = self.parts.properties.filters.sections().is_empty();
-        match self.sidecar.take().map(|sidecar| *sidecar) {
-            Some(Err(problem)) if is_unserved && problem.is_foreign_filter() => Err(problem),
-            sidecar => Ok(Self { sidecar: sidecar.map(Box::new), ..self }),
-        }
-    }
-
-    /// Where the filters that are used are read from.
-    pub(super) fn filter_bytes(&self) -> FilterBytes {
-        let metadata = self.filters.metadata().clone();
-        match self.sidecar.as_deref() {
-            Some(Ok(file)) => FilterBytes::new(file, 0, metadata),
-            _ => FilterBytes::new(&self.file, self.parts.filters_at(), metadata),
-        }
+        let sidecar = self.sidecar_problem.take_if(|problem| is_unserved && problem.is_foreign_filter());
+        let problems = [self.filter_problem(), self.range_filter_problem(), sidecar.map(|problem| *problem)];
+        problems.into_iter().flatten().find(TableError::is_foreign_filter).map_or(Ok(self), Err)
     }
 
     /// Looks `key` up: in range, filter, index and data block, as far as needed.
@@ -188,14 +175,14 @@ impl Table {
     /// ```
     /// use sstfilter::FalsePositiveRate;
     /// use sstfilter::range::RangePolicy;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
     /// for key in [&b"apple"[..], b"cherry", b"plum"] {
     ///     builder.add(key, b"value")?;
     /// }
-    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
     ///
     /// assert!(table.filters().may_contain_prefix(b"che"), "a key begins with it");
     /// assert!(!table.may_contain_key(b"che"), "none is equal to it");
@@ -211,18 +198,27 @@ impl Table {
 
     /// Searches index and data for a key in range.
     pub(super) fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
-        let index = self.index()?;
-        let position = index.position_of(key);
-        let Some(handle) = index.handle(position) else { return Ok(Lookup::Absent) };
-        let cached = self.cache.as_ref().and_then(|cache| cache.blocks.get(&cache.key_at(handle.offset)));
-        match cached {
-            Some(block) => self.search_cached(&block, key),
-            None => self.search_read(position, key),
-        }
+        let position = self.index()?.position_of(key);
+        self.search_block(position, self.cached_block(position), key)
     }
 
-    /// Reads the block at `position` of the index, offers it to the cache, and searches it.
-    pub(super) fn search_read(&self, position: usize, key: &[u8]) -> Result<Lookup, TableError> {
+    /// The block at `position` of the index, if the cache has it. Counts nothing.
+    pub(super) fn cached_block(&self, position: usize) -> Option<CachedBlock> {
+        let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
+        cache.blocks.get(&cache.key_at(index.handle(position)?.offset))
+    }
+
+    /// Searches the block at `position` of the index. One that is not `cached` is read, and offered to the cache.
+    pub(super) fn search_block(
+        &self,
+        position: usize,
+        cached: Option<CachedBlock>,
+        key: &[u8],
+    ) -> Result<Lookup, TableError> {
+        if let Some(CachedBlock(block)) = cached {
+            self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
+            return block.get(key);
+        }
         let Some(place) = self.index()?.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
         // A block that cannot be walked to the end is damaged: it stays out of the cache.
@@ -234,24 +230,9 @@ impl Table {
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }
 
-    pub(super) fn search_cached(&self, CachedBlock(block): &CachedBlock, key: &[u8]) -> Result<Lookup, TableError> {
-        self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
-        block.get(key)
-    }
-
-    /// Which block may hold the key; `None` without a cache, or before the index is read.
-    pub(super) fn place_of(&self, key: &[u8]) -> Option<BlockPlace> {
-        let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
-        let position = index.position_of(key);
-        let handle = index.handle(position)?;
-        Some(BlockPlace { position, key: cache.key_at(handle.offset) })
-    }
-
-    /// The block at `place`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
-    pub(super) fn prefetch_cached(&self, place: &BlockPlace) -> Option<CachedBlock> {
-        let block = self.cache.as_ref()?.blocks.get(&place.key)?;
-        block.0.prefetch();
-        Some(block)
+    /// Where in the index a lookup of `key` finds its block; `None` before the index is read.
+    pub(super) fn block_position(&self, key: &[u8]) -> Option<usize> {
+        Some(self.index.get()?.position_of(key))
     }
 
     /// Reads a data block, and checks that its first key is where the index and the properties place the block.
@@ -307,34 +288,25 @@ impl Table {
     /// Why the filter is not used, if it is not although there is one.
     #[must_use]
     pub fn filter_problem(&self) -> Option<TableError> {
-        self.filters.point_problem().map(|source| self.refused(TablePart::Filter, source))
+        self.filters.point_problem().map(|source| self.filter_bytes.refused(TablePart::Filter, source))
     }
 
     /// Why the range filter is not used, if it is not although there is one. Scans read the table without it.
     #[must_use]
     pub fn range_filter_problem(&self) -> Option<TableError> {
-        self.filters.range_problem().map(|source| self.refused(TablePart::RangeFilter, source))
-    }
-
-    /// A filter in use that is not used for this reason.
-    fn refused(&self, part: TablePart, source: FilterProblem) -> TableError {
-        let bytes = self.filter_bytes();
-        let metadata = &bytes.metadata;
-        let section = if part == TablePart::RangeFilter { metadata.ranges() } else { metadata.points() };
-        let offset = bytes.start.saturating_add(section.map_or(0, |section| section.offset));
-        TableError::Filter { at: bytes.file.location(part, offset), source }
+        self.filters.range_problem().map(|source| self.filter_bytes.refused(TablePart::RangeFilter, source))
     }
 
     /// Whether the filters in use are those of a sidecar.
     #[must_use]
     pub fn uses_sidecar(&self) -> bool {
-        matches!(self.sidecar.as_deref(), Some(Ok(_)))
+        !Arc::ptr_eq(&self.filter_bytes.file, &self.file)
     }
 
     /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
     #[must_use]
     pub fn sidecar_problem(&self) -> Option<&TableError> {
-        self.sidecar.as_deref()?.as_ref().err()
+        self.sidecar_problem.as_deref()
     }
 
     /// Bytes of the whole table.
@@ -346,8 +318,7 @@ impl Table {
     /// The parts of the table and their bytes, in their order, end to end; those of no bytes are left out.
     #[must_use]
     pub fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
-        let TableParts { footer, handles, properties } = &self.parts;
-        super::format::layout(handles, footer, properties)
+        self.parts.layout()
     }
 
     /// The bytes of `part`, if the table has it.
@@ -359,48 +330,29 @@ impl Table {
     /// What was looked up and read so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
-        let mut stats = self.file.counters.snapshot(self.filters.stats());
-        if let Some(Ok(file)) = self.sidecar.as_deref() {
-            stats.bytes_read += file.counters.bytes_read.load(Ordering::Relaxed);
+        let (counters, of_sidecar) = (&self.file.counters, &self.filter_bytes.file.counters.bytes_read);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TableStats {
+            filters: self.filters.stats(),
+            index_block_reads: count(&counters.index_block_reads),
+            data_block_reads: count(&counters.data_block_reads),
+            block_cache_hits: count(&counters.block_cache_hits),
+            bytes_read: count(&counters.bytes_read) + if self.uses_sidecar() { count(of_sidecar) } else { 0 },
+            sidecar_problems: u64::from(self.sidecar_problem.is_some()),
         }
-        stats.sidecar_problems = u64::from(self.sidecar_problem().is_some());
-        stats
     }
-}
-
-fn open_from(store: &FilterStore, bytes: FilterBytes) -> FileFilters {
-    store.open(bytes.metadata.clone(), Arc::new(bytes))
 }
 
 /// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want
 /// of its extractor: the table's own would be of no more use.
-fn open_sidecar(store: &FilterStore, bytes: FilterBytes) -> Result<(FileFilters, Arc<TableFile>), TableError> {
-    let file = bytes.file.clone();
-    let filters = open_from(store, bytes);
-    let of_ranges = || filters.range_problem().filter(|problem| !problem.is_foreign());
-    match filters.point_problem().or_else(of_ranges) {
-        None => Ok((filters, file)),
-        Some(source) => {
-            Err(TableError::Sidecar { path: file.path().map(Path::to_path_buf).unwrap_or_default(), source })
-        }
+fn open_sidecar(store: &FilterStore, bytes: FilterBytes) -> Result<(FilterBytes, FileFilters), TableError> {
+    let filters = bytes.open(store);
+    let of_ranges = filters.range_problem().filter(|problem| !problem.is_foreign());
+    let problems = [(TablePart::Filter, filters.point_problem()), (TablePart::RangeFilter, of_ranges)];
+    match problems.into_iter().find_map(|(part, problem)| Some(bytes.refused(part, problem?))) {
+        Some(problem) => Err(problem),
+        None => Ok((bytes, filters)),
     }
-}
-
-/// All keys that the table can have.
-fn bounds_of(properties: &TableProperties) -> KeyRange<'_> {
-    match properties.filters.key_bounds() {
-        Some((smallest, largest)) => KeyRange::from(smallest..=largest),
-        None => KeyRange::from(..b"".as_slice()),
-    }
-}
-
-/// Where the block is that may hold a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockPlace {
-    /// In the table's index.
-    pub(super) position: usize,
-    /// In the cache.
-    pub(super) key: BlockKey,
 }
 
 impl fmt::Debug for Table {

@@ -8,15 +8,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::io::{TableFile, io_error};
-use super::parts::TableParts;
-use super::salvage::Salvage;
-use super::source::{FilterBytes, find_sidecar};
+use super::parts::{FilterBytes, TableParts, find_sidecar, part_of};
 use super::{Entry, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::codec::LINE_BYTES;
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::panics::lock;
-use crate::store::{FileFilters, FileProbe, FilterBudget, FilterPart, FilterProblem, FilterSource, sidecar_path};
+use crate::store::{FileFilters, FileProbe, FilterBudget, FilterProblem, FilterSource, sidecar_path};
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +59,23 @@ pub enum FilterVerdict {
     Damaged,
 }
 
+impl FilterVerdict {
+    /// That of a filter that is not used for this reason: what the reader does not know is no damage.
+    fn of_unused(problem: TableError, damage: &mut Vec<TableError>) -> Self {
+        let is_readers = |source: &FilterProblem| {
+            let is_part_unknown = matches!(source, FilterProblem::Block(BlockError::PartNotHeld));
+            is_part_unknown || source.is_foreign() || source.is_unknown()
+        };
+        match problem {
+            TableError::Filter { source, .. } if is_readers(&source) => Self::NotProbed { reason: source.to_string() },
+            problem => {
+                damage.push(problem);
+                Self::Damaged
+            }
+        }
+    }
+}
+
 impl Table {
     /// Reads all of the table once more and checks all that it says against all that it holds.
     ///
@@ -83,7 +98,7 @@ impl Table {
     /// filter lacks, the first is named.
     ///
     /// ```
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{Table, TableBuilder, TableOptions};
     ///
     /// let options = TableOptions::default().with_block_bytes(64)?;
     /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
@@ -91,7 +106,7 @@ impl Table {
     /// let mut bytes = builder.finish()?.0;
     /// [2_000, 5_000, 8_000].into_iter().for_each(|at: usize| bytes[at] ^= 1);
     ///
-    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default())?;
     /// let (report, damage) = table.verify_all();
     /// assert!(report.entries > 970 && damage.len() == 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -99,34 +114,21 @@ impl Table {
     #[must_use]
     pub fn verify_all(&self) -> (VerifyReport, Vec<TableError>) {
         let mut damage = Vec::new();
-        let parts = self.check_parts_of(&self.file).unwrap_or_else(|problem| {
-            damage.push(problem);
-            self.parts.clone()
-        });
+        damage.extend(self.check_parts_of(&self.file).err());
+        let parts = &self.parts;
         let index = self.read_index().map_err(|problem| damage.push(problem)).ok();
-        let own = FilterBytes::new(&self.file, parts.filters_at(), parts.properties.filters.clone());
-        damage.extend(self.check_padding(&parts).err());
-        let mut filters = vec![Verified::new(self, own, &mut damage)];
+        damage.extend(self.check_padding(parts).err());
+        let mut filters = vec![Verified::new(self, parts.filter_bytes(&self.file), &mut damage)];
+        let mut sidecar = FilterVerdict::None;
         match self.sidecar_now() {
             Some(Ok(bytes)) => filters.push(Verified::new(self, bytes, &mut damage)),
-            Some(Err(problem)) => {
-                let is_not_probed = matches!(&problem, TableError::Sidecar { source, .. } if source.is_unknown() || source.is_foreign());
-                filters.push(Verified::refused(is_not_probed.then(|| problem.to_string())));
-                if !is_not_probed {
-                    damage.push(problem);
-                }
-            }
+            Some(Err(problem)) => sidecar = FilterVerdict::of_unused(problem, &mut damage),
             None => {}
         }
-        let mut counted = TableProperties {
-            entries: 0,
-            tombstones: 0,
-            raw_key_bytes: 0,
-            raw_value_bytes: 0,
-            ..parts.properties.clone()
-        };
-        let (mut walk, mut is_whole) = (Salvage::new(self, index.as_ref()), index.is_some());
-        for next in walk.by_ref() {
+        let mut counted = parts.properties.clone();
+        (counted.entries, counted.tombstones, counted.raw_key_bytes, counted.raw_value_bytes) = (0, 0, 0, 0);
+        let (mut walk, mut is_whole) = (self.iter_by(index.as_ref()), index.is_some());
+        while let Some(next) = walk.step().transpose() {
             match next {
                 Ok(Entry { key, value }) => {
                     counted.count(&key, value.as_deref());
@@ -138,51 +140,42 @@ impl Table {
                 }
             }
         }
-        let opened = filters.iter().filter_map(|verified| verified.filters.as_ref()?.0.partitions());
-        let filter_partitions = opened.map(|index| u64::from(index.partitions())).sum();
-        filters.iter_mut().for_each(|verified| verified.end(&mut damage));
+        filters.iter_mut().for_each(|filters| filters.end(&mut damage));
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
             damage.push(TableError::corrupt(at, expected, counts(&parts.properties)));
         }
-        let mut verdicts = filters.into_iter().map(|verified| verified.verdicts);
-        let [filter, range_filter] = verdicts.next().unwrap_or_default();
-        let [sidecar, _] = verdicts.next().unwrap_or_default();
+        let partitions = filters.iter().filter_map(|verified| verified.filters.partitions());
+        let verdict = |file, part| filters.get(file).and_then(|verified: &Verified| verified.verdict_of(part));
         let report = VerifyReport {
             entries: counted.entries,
             tombstones: counted.tombstones,
-            data_blocks: walk.blocks_read(),
+            data_blocks: walk.blocks_read,
             file_bytes: self.file.length,
-            filter,
-            filter_partitions,
-            range_filter,
-            sidecar,
+            filter: verdict(0, TablePart::Filter).unwrap_or_default(),
+            filter_partitions: partitions.map(|index| u64::from(index.partitions())).sum(),
+            range_filter: verdict(0, TablePart::RangeFilter).unwrap_or_default(),
+            sidecar: verdict(1, TablePart::Filter).unwrap_or(sidecar),
         };
         (report, damage)
     }
 
-    /// The parts of the table in `file`, which is expected to be this one.
-    pub(super) fn check_parts_of(&self, file: &TableFile) -> Result<TableParts, TableError> {
-        let parts = TableParts::read(file)?;
-        if parts != self.parts {
-            let at = file.location(TablePart::Footer, 0);
-            let got = "another one: the file has been replaced";
-            return Err(TableError::corrupt(at, "the table that was opened", got));
+    /// An error unless the table in `file` is this one.
+    pub(super) fn check_parts_of(&self, file: &TableFile) -> Result<(), TableError> {
+        if TableParts::read(file)? == self.parts {
+            return Ok(());
         }
-        Ok(parts)
+        let (at, got) = (file.location(TablePart::Footer, 0), "another one: the file has been replaced");
+        Err(TableError::corrupt(at, "the table that was opened", got))
     }
 
     /// The sidecar that is beside the table now, if there was one when the table was opened.
     fn sidecar_now(&self) -> Option<Result<FilterBytes, TableError>> {
-        if !self.uses_sidecar() && self.sidecar_problem().is_none() {
-            return None;
-        }
-        let path = self.file.path()?;
-        find_sidecar(path, &*self.files, &self.parts).or_else(|| {
-            let vanished = || io_error("opening", Some(&sidecar_path(path)))(io::ErrorKind::NotFound.into());
-            self.uses_sidecar().then(|| Err(vanished()))
-        })
+        let path = self.file.path.as_deref().filter(|_| self.uses_sidecar() || self.sidecar_problem().is_some())?;
+        let vanished = || io_error("opening", Some(&sidecar_path(path)))(io::ErrorKind::NotFound.into());
+        let found = find_sidecar(path, &*self.files, &self.parts);
+        found.or_else(|| self.uses_sidecar().then(|| Err(vanished())))
     }
 
     /// The bytes between data, filters and properties are zeros, and no more than they must be.
@@ -197,16 +190,13 @@ impl Table {
                 return Err(TableError::corrupt(at, "zeros", format!("{zeros:?}")));
             }
         }
-        let last = parts.properties.filters.sections().last();
-        let expected = last.map(|last| parts.filters_at().saturating_add(last.offset + last.bytes));
-        let got = parts.handles.properties.offset;
-        match expected {
-            Some(expected) if expected != got => {
-                let at = self.file.location(TablePart::Filter, parts.filters_at());
-                Err(TableError::corrupt(at, format!("filters up to offset {got}"), expected))
-            }
-            _ => Ok(()),
+        let Some(last) = parts.properties.filters.sections().last() else { return Ok(()) };
+        let (end, expected) = (parts.filters_at().saturating_add(last.range().end), parts.handles.properties.offset);
+        if end == expected {
+            return Ok(());
         }
+        let at = self.file.location(TablePart::Filter, parts.filters_at());
+        Err(TableError::corrupt(at, format!("filters up to offset {expected}"), end))
     }
 }
 
@@ -229,113 +219,92 @@ impl FilterSource for CheckedBytes {
 /// The filters of a table, or of its sidecar, every byte of which was checked.
 struct Verified {
     /// Opened anew, so that nothing that was read before counts.
-    filters: Option<(FileFilters, Arc<CheckedBytes>)>,
-    /// Where the point filter and the range filter are.
-    at: [Option<TableLocation>; 2],
-    /// Of the point filter and of the range filter.
-    verdicts: [FilterVerdict; 2],
+    filters: FileFilters,
+    source: Arc<CheckedBytes>,
+    /// Where each is, and what it was found to be.
+    verdicts: Vec<(TableLocation, FilterVerdict)>,
 }
 
 impl Verified {
-    /// A sidecar that is not opened: for this reason if it is not damaged.
-    fn refused(reason: Option<String>) -> Self {
-        let verdict = reason.map_or(FilterVerdict::Damaged, |reason| FilterVerdict::NotProbed { reason });
-        Self { filters: None, at: [None, None], verdicts: [verdict, FilterVerdict::None] }
-    }
-
     fn new(table: &Table, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
-        let mut verified = Self { filters: None, at: [None, None], verdicts: Default::default() };
         let source = Arc::new(CheckedBytes { bytes, failures: Mutex::default() });
-        let bytes = &source.bytes;
-        let found = table.store.verify(&bytes.metadata, &*source);
-        let filters = open_to_probe(table, &source);
-        for section in bytes.metadata.sections() {
-            let is_range = section.part == FilterPart::Ranges;
-            let (at, before, mut unknown) = (bytes.location(section), damage.len(), None);
+        let metadata = &source.bytes.metadata;
+        let found = table.store.verify(metadata, &*source);
+        // What the probes find out about the hasher holds for this store alone.
+        let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
+        let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), source.clone());
+        // Reads what must hold the known keys, and finds out whether it does.
+        if let Some((smallest, _)) = metadata.key_bounds() {
+            let _ = (filters.probe(smallest), filters.probe_range(smallest..=smallest));
+        }
+        let mut verified = Self { filters, source: source.clone(), verdicts: Vec::new() };
+        for section in metadata.sections() {
+            let part = part_of(section.part);
+            let (at, before) = (source.bytes.location(part, section.offset), damage.len());
+            let mut unused = verified.unused(part, table.properties().entries);
             for (offset, problem) in found.iter().filter(|(offset, _)| section.range().contains(offset)) {
-                let is_index = section.index_bytes > 0 && section.index_range().contains(offset);
-                let part = if is_index { TablePart::FilterIndex } else { at.part };
-                match problem {
-                    problem if problem.is_unknown() => unknown = Some(problem.clone()),
+                let part = if section.index_range().contains(offset) { TablePart::FilterIndex } else { part };
+                match problem.clone() {
                     // A read that has failed is reported as it came.
                     FilterProblem::Unreadable { .. } => damage.extend(lock(&source.failures).pop_front()),
+                    problem if problem.is_unknown() => unused = Some(problem),
                     problem => {
-                        let at = bytes.file.location(part, bytes.start.saturating_add(*offset));
-                        damage.push(TableError::Filter { at, source: problem.clone() });
+                        let at = source.bytes.location(part, *offset);
+                        damage.push(TableError::Filter { at, source: problem });
                     }
                 }
             }
-            let keys = filters.range_filter().filter(|_| is_range).map(|filter| filter.info().keys);
-            let entries = table.parts.properties.entries;
-            let counted =
-                keys.map_or(Ok(()), |keys| require(keys == entries, "keys", "as many as the table has", keys));
-            let of_reader = if is_range { filters.range_problem() } else { filters.point_problem() };
-            let is_readers = |problem: &FilterProblem| {
-                let is_part_unknown = matches!(problem, FilterProblem::Block(BlockError::PartNotHeld));
-                is_part_unknown || problem.is_foreign() || problem.is_unknown()
-            };
-            let verdict = match unknown.or(of_reader).or(counted.err().map(FilterProblem::from)) {
-                _ if damage.len() > before => FilterVerdict::Damaged,
-                None => FilterVerdict::ContainsAll { keys: 0 },
-                Some(problem) if is_readers(&problem) => FilterVerdict::NotProbed { reason: problem.to_string() },
+            let verdict = match unused {
+                // That it could not be read again is reported at the end.
                 Some(FilterProblem::Unreadable { .. }) => FilterVerdict::Damaged,
-                Some(problem) => {
-                    damage.push(TableError::Filter { at: at.clone(), source: problem });
-                    FilterVerdict::Damaged
-                }
+                _ if damage.len() > before => FilterVerdict::Damaged,
+                Some(source) => FilterVerdict::of_unused(TableError::Filter { at: at.clone(), source }, damage),
+                None => FilterVerdict::ContainsAll { keys: 0 },
             };
-            let place = usize::from(is_range);
-            if let (Some(slot), Some(place)) = (verified.verdicts.get_mut(place), verified.at.get_mut(place)) {
-                (*slot, *place) = (verdict, Some(at));
-            }
+            verified.verdicts.push((at, verdict));
         }
-        verified.filters = Some((filters, source));
         verified
     }
 
-    /// After the last key: a partition that could not be read again was not probed.
-    fn end(&mut self, damage: &mut Vec<TableError>) {
-        let failure = self.filters.take().and_then(|(_, source)| lock(&source.failures).pop_front());
-        if let Some(failure) = failure {
-            damage.push(failure);
-            for verdict in self.verdicts.iter_mut().filter(|verdict| **verdict != FilterVerdict::None) {
-                *verdict = FilterVerdict::Damaged;
-            }
+    /// Why a filter whose checksums hold is not used, or is not of the table's keys.
+    fn unused(&self, part: TablePart, entries: u64) -> Option<FilterProblem> {
+        if part == TablePart::Filter {
+            return self.filters.point_problem();
         }
+        let miscounted = self.filters.range_filter().and_then(|filter| {
+            let keys = filter.info().keys;
+            require(keys == entries, "keys", "as many as the table has", keys).err()
+        });
+        self.filters.range_problem().or(miscounted.map(FilterProblem::from))
     }
 
     /// Probes the filters for a key that the table has.
     fn probe(&mut self, key: &[u8], damage: &mut Vec<TableError>) {
-        let Some((filters, _)) = &self.filters else { return };
-        let probes = [
-            |filters: &FileFilters, key: &[u8]| filters.probe(key),
-            |filters: &FileFilters, key: &[u8]| filters.probe_range(key..=key),
-        ];
-        for ((probe, verdict), at) in probes.into_iter().zip(&mut self.verdicts).zip(&self.at) {
+        for (at, verdict) in &mut self.verdicts {
             let FilterVerdict::ContainsAll { keys } = verdict else { continue };
-            match probe(filters, key) {
+            let is_of_ranges = at.part == TablePart::RangeFilter;
+            match if is_of_ranges { self.filters.probe_range(key..=key) } else { self.filters.probe(key) } {
                 FileProbe::MaybePresent => *keys += 1,
                 FileProbe::Absent => {
                     *verdict = FilterVerdict::Damaged;
-                    damage.extend(at.clone().map(|at| TableError::FalseNegative { at, key: key.to_vec() }));
+                    damage.push(TableError::FalseNegative { at: at.clone(), key: key.to_vec() });
                 }
                 _ => {}
             }
         }
     }
-}
 
-/// The filters to be probed for every key. What that finds out about the hasher holds for it alone.
-fn open_to_probe(table: &Table, source: &Arc<CheckedBytes>) -> FileFilters {
-    let metadata = source.bytes.metadata.clone();
-    let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
-    let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), source.clone());
-    // Reads what must hold the known keys, and finds out whether it does.
-    if let Some((smallest, _)) = metadata.key_bounds() {
-        let _ = filters.probe(smallest);
-        let _ = filters.probe_range(smallest..=smallest);
+    /// After the last key: a partition that could not be read again was not probed.
+    fn end(&mut self, damage: &mut Vec<TableError>) {
+        if let Some(failure) = lock(&self.source.failures).pop_front() {
+            damage.push(failure);
+            self.verdicts.iter_mut().for_each(|(_, verdict)| *verdict = FilterVerdict::Damaged);
+        }
     }
-    filters
+
+    fn verdict_of(&self, part: TablePart) -> Option<FilterVerdict> {
+        self.verdicts.iter().find_map(|(at, verdict)| (at.part == part).then(|| verdict.clone()))
+    }
 }
 
 fn counts(properties: &TableProperties) -> String {
@@ -350,7 +319,7 @@ mod tests {
     use crate::policy::BuildContext;
     use crate::range::RangePolicy;
     use crate::sst::properties::metadata_between;
-    use crate::sst::{ReadOptions, TableBuilder, TableOptions};
+    use crate::sst::{TableBuilder, TableOptions};
     use crate::store::FilterMetadata;
     use crate::units::FalsePositiveRate;
 
@@ -361,7 +330,7 @@ mod tests {
         builder.delete(b"c").unwrap();
         builder.add(b"d", b"2").unwrap();
         let bytes = builder.finish_with(lie).unwrap().0;
-        Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
+        Table::open_source(Bytes::from(bytes), &TableOptions::default()).unwrap()
     }
 
     #[test]
@@ -402,7 +371,7 @@ mod tests {
             properties.filters = FilterMetadata { sections, ..own }.into();
         };
         let bytes = builder.finish_with(describe).unwrap().0;
-        Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
+        Table::open_source(Bytes::from(bytes), &TableOptions::default()).unwrap()
     }
 
     #[test]

@@ -22,7 +22,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// A sidecar of a table that is replaced stays. It is no longer used, because it names the table that it was made for.
 ///
 /// ```
-/// use sstfilter::sst::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
+/// use sstfilter::sst::{Lookup, Table, TableOptions, TableWriter};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("000007.sst");
@@ -32,7 +32,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// let summary = writer.finish()?;
 /// assert_eq!(summary.file_bytes, std::fs::metadata(&path)?.len());
 ///
-/// let table = Table::open(&path, &ReadOptions::default())?;
+/// let table = Table::open(&path, &TableOptions::default())?;
 /// assert_eq!(table.get(b"banana")?, Lookup::Absent);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,7 +54,8 @@ impl TableWriter {
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
         let (path, file) = create_beside(files.as_ref(), path)?;
-        let builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
+        let mut builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
+        builder.sink.path = Some(path.clone());
         Ok(Self { builder, files, path })
     }
 
@@ -64,7 +65,7 @@ impl TableWriter {
     ///
     /// Those of [`TableBuilder::add`].
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
-        self.builder.add(key, value).map_err(|error| error.of_file(&self.path))
+        self.builder.add(key, value)
     }
 
     /// Adds a tombstone for `key`.
@@ -73,7 +74,7 @@ impl TableWriter {
     ///
     /// Those of [`TableBuilder::add`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
-        self.builder.delete(key).map_err(|error| error.of_file(&self.path))
+        self.builder.delete(key)
     }
 
     /// Entries added so far.
@@ -97,9 +98,8 @@ impl TableWriter {
     /// may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
-        let (flushed, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
+        let (flushed, summary) = builder.finish()?;
         publish(files.as_ref(), flushed.into_parts().0, &path)?;
-        summary.path = Some(path);
         Ok(summary)
     }
 }

@@ -47,7 +47,7 @@ use bytes::BufMut;
 
 use super::error::FilterProblem;
 use crate::codec::{Cursor, Fields, checksum, checksum_append, checksum_without_last, put_item};
-use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, MAX_EXTRACTORS, named_parts};
+use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, MAX_EXTRACTORS, named_parts};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
 
@@ -253,6 +253,13 @@ pub(crate) fn check_of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) 
         Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
         None => checksum_append(sum, &[0]),
     })
+}
+
+/// That of a file without keys, whose keys are hashed by the default hasher.
+impl Default for FilterMetadata {
+    fn default() -> Self {
+        Self::without_filters(KeyHasher::default().identity(), KeyBounds::Empty)
+    }
 }
 
 impl FilterMetadata {

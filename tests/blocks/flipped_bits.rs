@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::common;
 use crate::common::cases::{self, BLOCKS, BlockCase, TABLES, TableCase};
 use bytes::Bytes;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableError};
+use sstfilter::sst::{Lookup, Table, TableError, TableOptions};
 use sstfilter::store::FilterProblem;
 use sstfilter::{BlockError, FilterBlock, FilterError, FilterReader, KeyHash, Probe};
 
@@ -113,7 +113,7 @@ fn bytes_lost_inside_a_block_are_caught() {
 }
 
 fn open(bytes: &[u8]) -> Result<Table, TableError> {
-    Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default())
+    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
 /// A read gives the right answer or an error; one outside the table gives "absent" or an error.

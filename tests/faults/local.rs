@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableError, TableWriter};
+use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableError, TableOptions, TableWriter};
 use tempfile::TempDir;
 
 use super::tables::{Entries, bytes_of, contents, entries, expect_io, options, write};
@@ -47,7 +47,7 @@ impl Place {
 }
 
 fn open(path: &Path) -> Result<Table, TableError> {
-    Table::open(path, &ReadOptions::default())
+    Table::open(path, &TableOptions::default())
 }
 
 /// Every key is found with its value, or the read of it fails.
@@ -102,7 +102,7 @@ fn a_table_cut_short_at_any_length_while_open_gives_errors_and_no_other_answers(
 fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     let place = Place::new();
     let kept =
-        Table::open(&place.path, &ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
+        Table::open(&place.path, &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
             .unwrap();
     assert_eq!(check_no_wrong_answer(&kept, &place.entries), 0);
     let table = place.open();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableError, TableOptions, TableSet};
 use sstfilter::store::{FilterBudget, FilterProblem, ResidencyReason};
 
 use super::disk::{Disk, EIO, Fault, Op};
@@ -42,7 +42,7 @@ fn asked(entries: &Entries) -> Vec<Vec<u8>> {
 }
 
 /// Opens a table and reads it in all ways.
-fn read_all(options: &ReadOptions, expected: &Entries, fault: Fault) {
+fn read_all(options: &TableOptions, expected: &Entries, fault: Fault) {
     let table = at_most_one_error(PATH, fault, || Table::open(PATH, options));
     let keys = asked(expected);
     for round in 0..2 {
@@ -77,10 +77,10 @@ fn check_counts(table: &Table) {
 fn whichever_read_of_a_table_fails_the_error_names_the_file_and_the_next_read_is_right() {
     let expected = entries(0, 60, 20);
     let bytes = bytes_of(&expected);
-    let variants: [fn(ReadOptions) -> ReadOptions; 5] = [
+    let variants: [fn(TableOptions) -> TableOptions; 5] = [
         |options| options,
         |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        ReadOptions::without_filter,
+        TableOptions::without_filter,
         |options| options.with_filter_budget(FilterBudget::unlimited()),
         |options| options,
     ];
@@ -217,7 +217,7 @@ fn at_most_one_error_of<T>(store: &Store, fault: Fault, mut step: impl FnMut() -
 }
 
 /// Asks a set for all keys, one by one and many at once.
-fn ask_set(store: &Store, options: &ReadOptions, fault: Fault) {
+fn ask_set(store: &Store, options: &TableOptions, fault: Fault) {
     let keys = store.keys();
     let set = at_most_one_error_of(store, fault, || TableSet::open(store.paths.map(Path::new), options));
     let mut lookups = 0;
@@ -252,7 +252,7 @@ fn ask_set(store: &Store, options: &ReadOptions, fault: Fault) {
 #[test]
 fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
     let store = Store::new();
-    let variants: [fn(ReadOptions) -> ReadOptions; 2] =
+    let variants: [fn(TableOptions) -> TableOptions; 2] =
         [|options| options, |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))];
     for (number, variant) in variants.into_iter().enumerate() {
         for fault in FAULTS {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sstfilter::sst::{ReadOptions, Table, TableError, TableOptions};
+use sstfilter::sst::{Table, TableError, TableOptions};
 use sstfilter::{BitsPerKey, KindPolicy};
 
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED};
@@ -156,7 +156,7 @@ fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_probl
 fn a_reader_without_sidecars_reads_none() {
     let disk = disk(true);
     disk.heal();
-    let options: ReadOptions = read_options(&disk).without_sidecars();
+    let options: TableOptions = read_options(&disk).without_sidecars();
     let table = Table::open(PATH, &options).unwrap();
     assert!(!table.uses_sidecar() && table.filters().block().is_some());
     assert_eq!(disk.asked_after(0).iter().filter(|op| **op == Op::Open).count(), 1);

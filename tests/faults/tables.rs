@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSummary, TableWriter};
+use sstfilter::sst::{Lookup, Table, TableBuilder, TableError, TableOptions, TableSummary, TableWriter};
 use sstfilter::store::PartitionOptions;
 
 use super::disk::Disk;
@@ -32,8 +32,8 @@ pub(crate) fn write_options(disk: &Disk) -> TableOptions {
     options().with_file_system(Arc::new(disk.clone()))
 }
 
-pub(crate) fn read_options(disk: &Disk) -> ReadOptions {
-    ReadOptions::default().with_file_system(Arc::new(disk.clone()))
+pub(crate) fn read_options(disk: &Disk) -> TableOptions {
+    TableOptions::default().with_file_system(Arc::new(disk.clone()))
 }
 
 pub(crate) fn fill(

@@ -13,7 +13,7 @@ use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, S
 use crate::common::{self, for_each_set};
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::sst::{Lookup, ReadOptions, Table, VerifyReport};
+use sstfilter::sst::{Lookup, Table, TableOptions, VerifyReport};
 use sstfilter::store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap, kind};
 
@@ -147,7 +147,7 @@ fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
 }
 
 fn open(bytes: &[u8]) -> Table {
-    Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default()).unwrap()
+    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default()).unwrap()
 }
 
 fn manifest() -> String {
@@ -329,7 +329,7 @@ fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
         return;
     }
     let case = TABLES.iter().find(|case| case.name == "table-500-entries-three-parts").unwrap();
-    let options = ReadOptions::default().with_key_parts(cases::three_parts());
+    let options = TableOptions::default().with_key_parts(cases::three_parts());
     let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
     let filter = table.filters().block().unwrap();
     assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");

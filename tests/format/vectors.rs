@@ -11,7 +11,7 @@ use crate::common::container::Container;
 use bytes::Bytes;
 use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::range::{RangePolicy, RangeUnits};
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+use sstfilter::sst::{Lookup, Table, TableBuilder, TableOptions};
 use sstfilter::store::{
     FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
 };
@@ -370,7 +370,7 @@ fn three_entries_make_the_documented_table() {
     let documented = dump_below("### A whole mini SST file");
     assert_eq!(hex(&written), hex(&documented));
 
-    let table = Table::open_source(Bytes::from(documented), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(Bytes::from(documented), &TableOptions::default()).unwrap();
     table.verify().unwrap();
     assert_eq!(table.get(b"cherry").unwrap(), Lookup::Found(Bytes::from_static(b"dark")));
     assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::allocator::{alone, measure};
 use crate::common;
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions};
+use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions};
 use sstfilter::{BuildContext, FileId, FilterBuilder, FilterKind, FilterPolicy, KeyHasher};
 
 const ID: [u8; 16] = [7; 16];
@@ -196,7 +196,7 @@ fn vast(sum: u32) -> u64 {
 const FEW: usize = 4 << 20;
 
 fn open(path: &Path) -> Result<Table, TableError> {
-    Table::open(path, &ReadOptions::default())
+    Table::open(path, &TableOptions::default())
 }
 
 /// The message of an error that came at little cost.
@@ -290,9 +290,10 @@ fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
         let index = forged.block(&index.seal());
         forged.finish(&index, &properties);
         let path = forged.write(directory.path());
-        for options in
-            [ReadOptions::default(), ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))]
-        {
+        for options in [
+            TableOptions::default(),
+            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ] {
             let table = Table::open(&path, &options).unwrap();
             refused_at_little_cost("data, read by get", || table.get(b"key"));
             refused_at_little_cost("data, read by a walk", || table.iter().collect::<Result<Vec<_>, _>>());
@@ -309,7 +310,7 @@ fn a_thousand_property_names_of_100_kb_that_share_their_bytes_are_not_copied() {
         entries.restart(&vec![b'u'; 100_000], b"");
         (1..names).for_each(|number| entries.add(100_000 - 4, &[b"uv", &ascending(number)[2..]].concat(), b""));
         let table = table_of(entries);
-        let (opened, peak) = measure(|| Table::open_source(table.clone(), &ReadOptions::default()));
+        let (opened, peak) = measure(|| Table::open_source(table.clone(), &TableOptions::default()));
         println!("{names} names: {peak} bytes held at the most");
         assert!(peak <= 1 << 20, "{peak} bytes held");
         opened.unwrap().verify().unwrap();
@@ -324,7 +325,7 @@ fn half_a_million_short_property_names_take_no_more_than_the_block() {
         entries.restart(&[b"u", &ascending(number)[..]].concat(), b"");
     }
     let table = table_of(entries);
-    let (opened, peak) = measure(|| Table::open_source(table.clone(), &ReadOptions::default()));
+    let (opened, peak) = measure(|| Table::open_source(table.clone(), &TableOptions::default()));
     println!("{} bytes of table, {peak} bytes held at the most", table.len());
     opened.unwrap().verify().unwrap();
     assert!(peak <= table.len() + (1 << 20), "{peak} bytes held");
@@ -396,8 +397,8 @@ fn keys_that_repeat_each_other_make_a_walk_at_most_1024_times_as_long_as_the_fil
         for restarts in [1, 3] {
             let (bytes, [first, last]) = bomb(size / usize::from(restarts), restarts, 1_023);
             for options in [
-                ReadOptions::default(),
-                ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+                TableOptions::default(),
+                TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
             ] {
                 let table = Table::open_source(bytes.clone(), &options).unwrap();
                 for present in [&first, &last] {
@@ -405,7 +406,7 @@ fn keys_that_repeat_each_other_make_a_walk_at_most_1024_times_as_long_as_the_fil
                 }
                 assert_eq!(table.get(&[&first[..], b"\0"].concat()).unwrap(), Lookup::Absent);
             }
-            let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+            let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
             let ((key_bytes, end), peak) = measure(|| walk(&table));
             end.unwrap();
             table.verify().unwrap();
@@ -422,9 +423,10 @@ fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_
     for &size in sizes() {
         let key_bytes = size / 2;
         let (bytes, [first, last]) = bomb(key_bytes, 1, 200_000);
-        for options in
-            [ReadOptions::default(), ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))]
-        {
+        for options in [
+            TableOptions::default(),
+            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ] {
             let table = Table::open_source(bytes.clone(), &options).unwrap();
             assert!(matches!(table.get(&first).unwrap(), Lookup::Found(_)));
             let refused = [
@@ -438,11 +440,11 @@ fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_
                 assert!(message.contains("at most 1024 entries"), "{message}");
             }
         }
-        let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+        let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
         assert_eq!(walk(&table).0, 1 + 1_024 * key_bytes as u64);
     }
     let (bytes, _) = bomb(100, 2, 1_024);
-    let table = Table::open_source(bytes, &ReadOptions::default()).unwrap();
+    let table = Table::open_source(bytes, &TableOptions::default()).unwrap();
     assert!(table.verify().is_err(), "one entry too many");
 }
 
@@ -474,6 +476,6 @@ fn properties_of_long_keys_and_a_long_name_are_read_as_they_were_written() {
     };
     for name_bytes in [1, 60 << 10, 70 << 10] {
         let bytes = Bytes::from(write(name_bytes).unwrap());
-        Table::open_source(bytes, &ReadOptions::default()).unwrap().verify().unwrap();
+        Table::open_source(bytes, &TableOptions::default()).unwrap().verify().unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::range::RangePolicy;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter::{AutoPolicy, BuildContext, FalsePositiveRate, FileId, FilterPolicy, KeyHasher, KindPolicy};
 
@@ -32,7 +32,7 @@ impl Settings {
 
     fn tables(&self, files: &[Vec<Key>]) -> (TableSet, Option<FilterBudget>) {
         let mut write = TableOptions::default().with_policy(self.policy.clone());
-        let mut read = ReadOptions::default();
+        let mut read = TableOptions::default();
         if let Some(partitions) = self.partitions {
             write = write.with_partitioned_filter(partitions);
         }

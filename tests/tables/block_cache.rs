@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::sst::{
-    BoundedBlockCache, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet,
+    BoundedBlockCache, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet,
 };
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -38,8 +38,8 @@ fn even_entries() -> Entries {
     (0..1_000).map(|number| (key(number * 2), (number % 10 != 9).then(|| format!("value {number}").into()))).collect()
 }
 
-fn unfiltered() -> ReadOptions {
-    ReadOptions::default().without_filter()
+fn unfiltered() -> TableOptions {
+    TableOptions::default().without_filter()
 }
 
 /// A source that counts its reads, and that can lie about one byte.
@@ -134,7 +134,7 @@ fn without_the_option_no_block_is_kept() {
 fn values_of_kept_blocks_share_their_memory() {
     let bytes = build(&even_entries(), &options(512, 16));
     let table =
-        Table::open_source(bytes, &ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
+        Table::open_source(bytes, &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
             .unwrap();
     let value = || match table.get(&key(8)).unwrap() {
         Lookup::Found(value) => value,
@@ -175,7 +175,7 @@ fn verify_and_walks_see_damage_behind_a_kept_block() {
     let source = Source::new(build(&even_entries(), &options(512, 16)));
     let table = Table::open_source(
         source.clone(),
-        &ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
     )
     .unwrap();
     table.get(&key(0)).unwrap();
@@ -220,7 +220,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
             build(&numbers.map(|number| (key(number * 2), value(number))).collect(), &options(512, 4))
         })
         .collect();
-    let set = |options: &ReadOptions| {
+    let set = |options: &TableOptions| {
         let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
         TableSet::new(tables.iter().map(open).collect())
     };

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableWriter};
+use sstfilter::sst::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash,
@@ -212,7 +212,7 @@ fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
     let mut builder = TableBuilder::new(&mut sink, &options(Call::Finish, 0)).unwrap();
     builder.add(b"key", b"value").unwrap();
     assert!(caught(|| builder.finish().map(drop)).is_none());
-    assert!(Table::open_source(bytes::Bytes::from(sink), &sstfilter::sst::ReadOptions::default()).is_err());
+    assert!(Table::open_source(bytes::Bytes::from(sink), &sstfilter::sst::TableOptions::default()).is_err());
 }
 
 /// Panics in its second write.
@@ -286,7 +286,7 @@ fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64,
     (0..3_000).for_each(|number| builder.add(&key(number), b"value").unwrap());
     let estimate = builder.estimated_bytes();
     let (bytes, summary) = builder.finish().unwrap();
-    let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default()).unwrap();
     assert!((0..3_000).all(|number| table.get(&key(number)).unwrap() == Lookup::Found(b"value"[..].into())));
     (estimate, summary.filter.unwrap(), summary.filter_bytes > 0)
 }

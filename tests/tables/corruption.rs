@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter::sst::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
 use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
@@ -52,7 +52,7 @@ fn expected(table: &str, number: u32) -> Lookup {
 }
 
 fn open(bytes: &[u8]) -> Result<Table, TableError> {
-    Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default())
+    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
 /// Every lookup and every walk is right or an error; `true` when there was no error.
@@ -379,7 +379,8 @@ fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix(
         let at = lying.windows(14).position(|window| window == b"fixed-prefix:4").unwrap();
         lying[at + 13] = b'5';
         reseal(&mut lying, properties, &[metaindex]);
-        for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
+        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
+        {
             let options = options.with_key_parts(parts(5));
             let table = Table::open_source(Bytes::copy_from_slice(&lying), &options).unwrap();
             assert!(
@@ -466,7 +467,7 @@ impl RandomAccess for Modest {
 }
 
 fn open_modest(bytes: Vec<u8>) -> Result<Table, TableError> {
-    Table::open_source(Modest(bytes.into()), &ReadOptions::default())
+    Table::open_source(Modest(bytes.into()), &TableOptions::default())
 }
 
 #[test]
@@ -561,7 +562,7 @@ fn errors_say_which_block_of_which_file() {
     let data = region(&bytes, "data");
     bytes[data.start + 3] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     let message = table.get(&key("a", 0)).unwrap_err().to_string();
     for part in ["data at offset 0", "000042.sst", "expected checksum", "got"] {
         assert!(message.contains(part), "{message}");
@@ -636,7 +637,7 @@ fn a_filter_that_denies_the_first_key_of_its_table_is_not_used_and_is_no_mistake
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     (0..50).for_each(|number| builder.add(&key("a", number), b"").unwrap());
     let bytes = Bytes::from(builder.finish().unwrap().0);
-    let table = Table::open_source(bytes, &ReadOptions::default().with_strict_hash()).unwrap();
+    let table = Table::open_source(bytes, &TableOptions::default().with_strict_hash()).unwrap();
     let problem = table.filter_problem().unwrap();
     assert!(!problem.is_foreign_filter() && problem.to_string().contains("built wrong"), "{problem}");
     assert!(matches!(table.get(&first).unwrap(), Lookup::Found(_)));

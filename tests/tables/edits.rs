@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, TableSnapshot};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot};
 use sstfilter::store::{ViewEdit, ViewError};
 
 use crate::common::random::Random;
@@ -26,7 +26,7 @@ pub(crate) fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) 
 }
 
 pub(crate) fn open(bytes: Bytes) -> Arc<Table> {
-    Arc::new(Table::open_source(bytes, &ReadOptions::default()).unwrap())
+    Arc::new(Table::open_source(bytes, &TableOptions::default()).unwrap())
 }
 
 pub(crate) fn table_of(number: u128, entries: &Entries) -> Arc<Table> {

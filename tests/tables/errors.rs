@@ -5,7 +5,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart};
+use sstfilter::sst::{Table, TableBuilder, TableError, TableOptions, TablePart};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId,
     FilterBlock, FilterError, FilterReader, FixedPrefix, HashIdentity, KeyHash, KeyHasher, KindPolicy, LoadContext,
@@ -136,7 +136,7 @@ fn refused_tables_say_where_and_what() {
     builder.add(b"bb", b"1").unwrap();
     assert_says(builder.add(b"aa", b"2").unwrap_err(), &["ascend", "\"bb\"", "\"aa\""]);
     let bytes = builder.finish().unwrap().0;
-    let opened = |bytes: &[u8]| Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default());
+    let opened = |bytes: &[u8]| Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default());
     let table = opened(&bytes).unwrap();
     assert_says(table.filter_problem().unwrap(), &["extractor", "expected one of whole keys", "got 'fixed-prefix:2'"]);
     assert!(table.filter_problem().unwrap().is_foreign_filter());
@@ -147,7 +147,7 @@ fn refused_tables_say_where_and_what() {
     let properties = table.region(TablePart::Properties).unwrap().start;
     damaged[usize::try_from(properties).unwrap()] ^= 1;
     assert_says(opened(&damaged).unwrap_err(), &["properties at offset", "checksum"]);
-    let missing = Table::open("no such table", &ReadOptions::default()).unwrap_err();
+    let missing = Table::open("no such table", &TableOptions::default()).unwrap_err();
     assert!(missing.to_string().starts_with("opening no such table: ") && missing.source().is_some(), "{missing}");
     assert!(matches!(missing, TableError::Io { path: Some(_), .. }));
 }

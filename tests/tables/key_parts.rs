@@ -10,9 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sstfilter::sst::{
-    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary,
-};
+use sstfilter::sst::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary};
 use sstfilter::store::FilterProblem;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPrefix, KeyExtractor, KeyHasher,
@@ -67,7 +65,7 @@ fn exact() -> TableOptions {
 }
 
 fn open(bytes: &Bytes, parts: Parts) -> Table {
-    Table::open_source(bytes.clone(), &ReadOptions::default().with_key_parts(parts.key_parts())).unwrap()
+    Table::open_source(bytes.clone(), &TableOptions::default().with_key_parts(parts.key_parts())).unwrap()
 }
 
 fn tenants(tenants: impl IntoIterator<Item = u32>, users: u32) -> Model {
@@ -161,7 +159,7 @@ fn more_extractors_than_a_table_can_name_are_refused_before_anything_is_written(
     let mut builder = built(63).unwrap();
     builder.add(&[b'x'; 70], b"").unwrap();
     let bytes = Bytes::from(builder.finish().unwrap().0);
-    let options = ReadOptions::default().with_key_parts(parts(65));
+    let options = TableOptions::default().with_key_parts(parts(65));
     let table = Table::open_source(bytes, &options).unwrap();
     assert!(table.filter_problem().is_none() && table.may_contain_key(&[b'x'; 70]));
     assert_eq!(table.filters().block().unwrap().info().keys, 64);
@@ -189,7 +187,7 @@ fn written_with(parts: &KeyParts, keys: impl IntoIterator<Item = String>) -> (Ta
     let mut builder = TableBuilder::new(Vec::new(), &exact().with_key_parts(parts.clone())).unwrap();
     keys.into_iter().for_each(|key| builder.add(key.as_bytes(), b"value").unwrap());
     let (bytes, summary) = builder.finish().unwrap();
-    let options = ReadOptions::default().with_key_parts(parts.clone());
+    let options = TableOptions::default().with_key_parts(parts.clone());
     (summary, Table::open_source(Bytes::from(bytes), &options).unwrap())
 }
 

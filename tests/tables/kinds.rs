@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::kind::{EncodedShape, UserKind};
-use sstfilter::sst::{FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{BlockError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry};
 
 /// The hashes themselves, 8 bytes each.
@@ -57,9 +57,9 @@ fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
     let bytes = Bytes::from(builder.finish().unwrap().0);
 
     let kinds = KindRegistry::default().with_kind(Hashes).unwrap();
-    let open = |options: &ReadOptions| Table::open_source(bytes.clone(), options).unwrap();
-    let known = open(&ReadOptions::default().with_kinds(kinds));
-    let unknown = open(&ReadOptions::default());
+    let open = |options: &TableOptions| Table::open_source(bytes.clone(), options).unwrap();
+    let known = open(&TableOptions::default().with_kinds(kinds));
+    let unknown = open(&TableOptions::default());
     assert!(known.filter_problem().is_none() && unknown.filter_problem().is_some());
     for key in 0..999_u32 {
         let found = known.get(&bytes_of(key)).unwrap();

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    FilterVerdict, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart,
-    TableSet,
+    FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
 };
 use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter::{BitsPerKey, BuildContext, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
@@ -39,7 +38,7 @@ fn bytes_of(options: &TableOptions) -> Bytes {
     builder.finish().unwrap().0.into()
 }
 
-fn open(bytes: &Bytes, options: &ReadOptions) -> Table {
+fn open(bytes: &Bytes, options: &TableOptions) -> Table {
     Table::open_source(bytes.clone(), options).unwrap()
 }
 
@@ -71,7 +70,7 @@ impl RandomAccess for Counting {
     }
 }
 
-fn counted(bytes: &Bytes, options: &ReadOptions) -> (Table, Arc<Counting>) {
+fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
     let source = Arc::new(Counting { bytes: bytes.clone(), reads: 0.into(), last: 0.into() });
     (Table::open_source(source.clone(), options).unwrap(), source)
 }
@@ -87,7 +86,7 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             ("parts", options(cut).with_key_parts(parts.clone())),
         ] {
             let bytes = bytes_of(&write);
-            let table = open(&bytes, &ReadOptions::default().with_key_parts(write_parts(what, &parts)));
+            let table = open(&bytes, &TableOptions::default().with_key_parts(write_parts(what, &parts)));
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
             assert!(table.filters().residency().units >= 11, "{what}");
             assert_has_all(&table, what);
@@ -111,7 +110,7 @@ fn prefixes_are_found_in_whichever_partitions_their_keys_are() {
         let parts = KeyParts::whole_keys().with_extractor(extractor.clone());
         let bytes = bytes_of(&options(cut).with_key_parts(parts.clone()));
         for budget in [None, Some(0), Some(3_000), Some(u64::MAX)] {
-            let read = ReadOptions::default().with_key_parts(parts.clone());
+            let read = TableOptions::default().with_key_parts(parts.clone());
             let read = budget.map_or(read.clone(), |bytes| read.with_filter_budget(FilterBudget::new(bytes)));
             let table = open(&bytes, &read);
             for number in (0..ENTRIES).step_by(50) {
@@ -136,7 +135,7 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
         for budget in [None, Some(FilterBudget::unlimited())] {
-            let read = ReadOptions::default();
+            let read = TableOptions::default();
             let read = budget.map_or(read.clone(), |budget| read.with_filter_budget(budget));
             let absent: Vec<Vec<u8>> = {
                 let table = open(&bytes, &read);
@@ -160,7 +159,7 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
 fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     let bytes = bytes_of(&TableOptions::default());
     let budget = FilterBudget::unlimited();
-    let (table, source) = counted(&bytes, &ReadOptions::default().with_filter_budget(budget.clone()));
+    let (table, source) = counted(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
     assert_eq!(source.reads.load(Ordering::Relaxed), 3, "footer, metaindex, properties");
     assert_eq!(table.filters().residency().bytes, 0);
     let absent = key(1);
@@ -179,7 +178,7 @@ fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
         let bytes = bytes_of(&write);
         for limit in [0, 1, 3_000, 10_000, u64::MAX] {
             let budget = FilterBudget::new(limit);
-            let table = open(&bytes, &ReadOptions::default().with_filter_budget(budget.clone()));
+            let table = open(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
             assert_has_all(&table, &format!("{limit} bytes"));
             let (stats, used) = (table.stats().filters.filter, budget.stats().used_bytes);
             assert!(used <= limit, "{used} of {limit}");
@@ -199,13 +198,13 @@ fn searched_for_nothing(table: &Table) -> Vec<u32> {
 fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
-        let sound = searched_for_nothing(&open(&bytes, &ReadOptions::default())).len();
-        let filter = open(&bytes, &ReadOptions::default()).region(TablePart::Filter).unwrap();
-        let partitions = open(&bytes, &ReadOptions::default()).filters().residency().units as usize;
+        let sound = searched_for_nothing(&open(&bytes, &TableOptions::default())).len();
+        let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
+        let partitions = open(&bytes, &TableOptions::default()).filters().residency().units as usize;
         for byte in (0..filter.end - filter.start).step_by(331 * effort::stride(3)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
-            let table = open(&damaged.into(), &ReadOptions::default());
+            let table = open(&damaged.into(), &TableOptions::default());
             assert!(table.filter_problem().is_none(), "opening does not read partitions");
             let searched = searched_for_nothing(&table).len();
             let most = sound + 2 * ENTRIES as usize / partitions;
@@ -227,11 +226,11 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
 fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_no_more() {
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
-        let index = open(&bytes, &ReadOptions::default()).region(TablePart::FilterIndex).unwrap();
+        let index = open(&bytes, &TableOptions::default()).region(TablePart::FilterIndex).unwrap();
         for byte in index.step_by(effort::stride(7)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(byte).unwrap()] ^= 1 << (byte % 8);
-            let table = open(&damaged.into(), &ReadOptions::default());
+            let table = open(&damaged.into(), &TableOptions::default());
             assert!(table.filter_problem().unwrap().to_string().contains("filter at offset"), "byte {byte}");
             for number in (0..ENTRIES).step_by(4_001) {
                 assert!(matches!(table.get(&key(number * 2)), Ok(Lookup::Found(_))), "byte {byte}");
@@ -245,13 +244,13 @@ fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_n
 #[test]
 fn partitions_of_another_table_or_of_another_place_are_damage() {
     let bytes = bytes_of(&options(PartitionCut::KeyRange));
-    let filter = open(&bytes, &ReadOptions::default()).region(TablePart::Filter).unwrap();
+    let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
     let (start, step) = (usize::try_from(filter.start).unwrap(), 2_048);
     // The first two partitions change places: both are as long as a partition can be.
     let mut swapped = bytes.to_vec();
     swapped[start..start + step].copy_from_slice(&bytes[start + step..start + 2 * step]);
     swapped[start + step..start + 2 * step].copy_from_slice(&bytes[start..start + step]);
-    let table = open(&swapped.into(), &ReadOptions::default());
+    let table = open(&swapped.into(), &TableOptions::default());
     assert_has_all(&table, "swapped partitions");
     assert!(table.stats().filters.filter.unusable > 0);
     assert!(table.verify().is_err());
@@ -263,7 +262,7 @@ fn another_hash_or_secret_seed_is_found_when_the_table_is_opened() {
     for (write, is_partitioned) in [(options(PartitionCut::HashRange), true), (TableOptions::default(), false)] {
         let bytes = bytes_of(&write.with_context(BuildContext::new(&one)));
         for budget in [FilterBudget::unlimited(), FilterBudget::new(0)] {
-            let read = ReadOptions::default().with_filter_budget(budget);
+            let read = TableOptions::default().with_filter_budget(budget);
             let table = open(&bytes, &read.clone().with_hasher(one.clone()));
             assert!(table.filter_problem().is_none());
             assert_has_all(&table, "secret seed");
@@ -286,7 +285,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
     };
     for write in [options(PartitionCut::KeyRange), options(PartitionCut::HashRange), TableOptions::default()] {
         let bytes = bytes_of(&write.with_context(BuildContext::new(&hasher(1))));
-        let read = ReadOptions::default().with_filter_budget(FilterBudget::unlimited()).with_hasher(hasher(2));
+        let read = TableOptions::default().with_filter_budget(FilterBudget::unlimited()).with_hasher(hasher(2));
         let table = open(&bytes, &read);
         assert_has_all(&table, "changed hash");
         assert_eq!(table.stats().filters.filter.negatives, 0);
@@ -300,7 +299,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
 fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use() {
     let (one, other) = (KeyHasher::with_secret_seed(1), KeyHasher::custom(9, |_| sstfilter::KeyHash::mix(0)));
     let bytes = bytes_of(&options(PartitionCut::KeyRange).with_context(BuildContext::new(&one)));
-    let read = ReadOptions::default().with_hasher(one);
+    let read = TableOptions::default().with_hasher(one);
     let table = open(&bytes, &read);
     let filter = table.region(TablePart::Filter).unwrap();
     let (first, last) = (filter.start + 1_000, filter.end - 200);
@@ -317,7 +316,7 @@ fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use(
     assert!(matches!(foreign.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
     let mut damaged = bytes.to_vec();
     damaged[usize::try_from(filter.start.midpoint(filter.end)).unwrap()] ^= 1;
-    let foreign = open(&damaged.into(), &ReadOptions::default());
+    let foreign = open(&damaged.into(), &TableOptions::default());
     assert!(foreign.filter_problem().is_some() && foreign.verify().is_err(), "checksums need no hash");
 }
 
@@ -335,7 +334,7 @@ fn mixed_tables(budget: &FilterBudget) -> Vec<Table> {
         for entry in (number..4_000).step_by(7) {
             builder.add(&key(entry), &number.to_le_bytes()).unwrap();
         }
-        let read = ReadOptions::default();
+        let read = TableOptions::default();
         let read = if *is_budgeted { read.with_filter_budget(budget.clone()) } else { read };
         open(&builder.finish().unwrap().0.into(), &read)
     };
@@ -402,7 +401,7 @@ fn threads_share_tables_with_partitions_under_a_budget_and_lose_no_key() {
     let bytes = [bytes_of(&options(PartitionCut::KeyRange)), bytes_of(&TableOptions::default())];
     for limit in [2_000, 20_000, u64::MAX] {
         let budget = FilterBudget::new(limit).with_probes_per_plan(100);
-        let read = ReadOptions::default().with_filter_budget(budget.clone());
+        let read = TableOptions::default().with_filter_budget(budget.clone());
         let tables: Vec<Table> = bytes.iter().map(|bytes| open(bytes, &read)).collect();
         common::on_all_cores(8, |thread| {
             for number in (0..ENTRIES).skip(thread).step_by(8) {
@@ -425,9 +424,9 @@ fn threads_share_tables_with_partitions_under_a_budget_and_lose_no_key() {
 #[test]
 fn a_policy_that_declines_or_gives_up_leaves_a_table_without_filter_or_says_why() {
     let bytes = bytes_of(&options(PartitionCut::KeyRange).without_filter());
-    assert!(open(&bytes, &ReadOptions::default()).filters().metadata().sections().is_empty());
+    assert!(open(&bytes, &TableOptions::default()).filters().metadata().sections().is_empty());
     let empty = TableBuilder::new(Vec::new(), &options(PartitionCut::HashRange)).unwrap().finish().unwrap();
-    let table = open(&empty.0.into(), &ReadOptions::default());
+    let table = open(&empty.0.into(), &TableOptions::default());
     assert_eq!(table.get(b"anything").unwrap(), Lookup::Absent);
     table.verify().unwrap();
 }
@@ -443,7 +442,7 @@ fn the_layout_and_the_summary_count_every_byte_of_the_filter() {
         }
         let estimate = builder.estimated_bytes();
         let (bytes, summary) = builder.finish().unwrap();
-        let table = open(&bytes.into(), &ReadOptions::default());
+        let table = open(&bytes.into(), &TableOptions::default());
         let region = |part| table.region(part).unwrap();
         let (filter, index) = (region(TablePart::Filter), region(TablePart::FilterIndex));
         let bytes = |region: &Range<u64>| region.end - region.start;

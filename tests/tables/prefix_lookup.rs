@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{BitsPerKey, DelimitedPrefix, FixedPrefix, KeyExtractor, KindPolicy};
 
 type Keys = BTreeSet<Vec<u8>>;
@@ -63,8 +63,8 @@ fn bytes_of(keys: &Keys, parts: Parts) -> Bytes {
 
 fn open(bytes: &Bytes, parts: Parts) -> Table {
     let options = match parts.extractor() {
-        Some(extractor) => ReadOptions::default().with_extractor(extractor),
-        None => ReadOptions::default(),
+        Some(extractor) => TableOptions::default().with_extractor(extractor),
+        None => TableOptions::default(),
     };
     Table::open_source(bytes.clone(), &options).unwrap()
 }

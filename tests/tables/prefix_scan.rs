@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::sst::{
-    RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot,
-};
+use sstfilter::sst::{RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot};
 use sstfilter::{DelimitedPrefix, KeyParts};
 
 fn parts() -> KeyParts {
@@ -32,7 +30,7 @@ fn bytes_of(entries: &[(&str, &str)]) -> Bytes {
 }
 
 fn open(source: impl RandomAccess + 'static) -> Table {
-    Table::open_source(source, &ReadOptions::default().with_key_parts(parts())).unwrap()
+    Table::open_source(source, &TableOptions::default().with_key_parts(parts())).unwrap()
 }
 
 fn texts(scan: impl Iterator<Item = Result<(Bytes, Bytes), TableError>>) -> Vec<(String, String)> {

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::sst::{
-    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot,
-    TableSummary,
+    FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
 };
 use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
@@ -40,8 +39,8 @@ fn prefix() -> Arc<dyn KeyExtractor> {
     Arc::new(FixedPrefix::new(4))
 }
 
-fn reading() -> ReadOptions {
-    ReadOptions::default().with_range_extractor(prefix())
+fn reading() -> TableOptions {
+    TableOptions::default().with_range_extractor(prefix())
 }
 
 fn options(policy: impl Into<Option<RangePolicy>>) -> TableOptions {
@@ -350,7 +349,7 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         assert_eq!(named.properties().filters.range_extractor(), Some("fixed-prefix:4"));
         assert!(table.stats().bytes_read > 0 && held.keys().all(|key| table.may_contain_key(key)));
         // A reader of lookups alone is not disturbed.
-        let plain = Table::open_source(bytes, &ReadOptions::default().without_filter()).unwrap();
+        let plain = Table::open_source(bytes, &TableOptions::default().without_filter()).unwrap();
         assert!(plain.filters().range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
     }
 }
@@ -426,7 +425,7 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     let held = spread(0..1_000_000, 9_973);
     let seeded = options(bounded()).with_context(BuildContext::new(&KeyHasher::with_seed(5)));
     let wrong = [
-        (build(&held, &options(bounded())).0, ReadOptions::default()),
+        (build(&held, &options(bounded())).0, TableOptions::default()),
         (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(FixedPrefix::new(3)))),
         (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(DelimitedPrefix::new(0)))),
         (build(&held, &options(bounded())).0, reading().with_hasher(KeyHasher::with_seed(6))),
@@ -445,7 +444,7 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     let table = Table::open_source(build(&held, &seeded).0, &reading().with_strict_hash()).unwrap();
     assert!(table.range_filter_problem().is_none());
     // Ordered codes know no hash and no extractor.
-    let options = ReadOptions::default().with_hasher(KeyHasher::with_seed(6));
+    let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
     let table = Table::open_source(build(&held, &self::options(ordered())).0, &options).unwrap();
     assert!(table.range_filter_problem().is_none() && table.filter_problem().is_some());
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::kind::{KindEntry, RibbonKind};
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet, TableWriter};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter,
     FallbackReason, FalsePositiveRate, FilterBlock, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, HashIdentity,
@@ -154,7 +154,7 @@ fn a_table_says_which_level_it_was_written_for() {
         let mut context = BuildContext::new(&KeyHasher::default());
         context.level = level;
         let bytes = table(0..10, &TableOptions::default().with_context(context));
-        assert_eq!(Table::open_source(bytes, &ReadOptions::default()).unwrap().properties().level, level);
+        assert_eq!(Table::open_source(bytes, &TableOptions::default()).unwrap().properties().level, level);
     }
 }
 
@@ -175,8 +175,8 @@ fn the_size_of_a_table_in_the_making_is_estimated_at_every_number_of_entries() {
 #[test]
 fn a_reader_without_filters_asks_none_and_finds_the_same() {
     let bytes = table((0..1_000).map(|key| key * 2), &TableOptions::default());
-    let with = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
-    let without = Table::open_source(bytes, &ReadOptions::default().without_filter()).unwrap();
+    let with = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
+    let without = Table::open_source(bytes, &TableOptions::default().without_filter()).unwrap();
     for key in 0..2_000 {
         let key = format!("key{key:06}");
         assert_eq!(with.get(key.as_bytes()).unwrap(), without.get(key.as_bytes()).unwrap());
@@ -190,7 +190,7 @@ fn a_reader_without_filters_asks_none_and_finds_the_same() {
 #[test]
 fn the_counts_of_a_set_are_the_sums_of_those_of_its_tables() {
     let open = |keys: std::ops::Range<u32>| {
-        Table::open_source(table(keys.map(|key| key * 2), &TableOptions::default()), &ReadOptions::default()).unwrap()
+        Table::open_source(table(keys.map(|key| key * 2), &TableOptions::default()), &TableOptions::default()).unwrap()
     };
     let set = TableSet::new(vec![open(0..500), open(400..900), open(1_000..1_500)]);
     for key in 0..3_200 {
@@ -211,7 +211,10 @@ fn the_counts_of_a_set_are_the_sums_of_those_of_its_tables() {
 #[test]
 fn the_candidates_of_many_keys_are_those_of_each_in_sets_of_more_than_64_tables() {
     let open = |first: u32| {
-        Table::open_source(table((0..50).map(|key| first + key * 3), &TableOptions::default()), &ReadOptions::default())
+        Table::open_source(
+            table((0..50).map(|key| first + key * 3), &TableOptions::default()),
+            &TableOptions::default(),
+        )
     };
     let set = TableSet::new((0..70).map(|first| open(first * 2).unwrap()).collect());
     let keys: Vec<String> = (0..320).map(|key| format!("key{key:06}")).collect();
@@ -252,7 +255,7 @@ fn building_with_more_than_2_to_the_32_cells_is_expected_to_take_four_bytes_a_ke
 fn a_reader_with_another_extractor_is_told_what_both_have() {
     let options = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(4)));
     let bytes = table(0..100, &options);
-    let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let error = table.filter_problem().unwrap();
     assert!(error.is_foreign_filter());
     let message = error.to_string();
@@ -302,8 +305,8 @@ fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
 #[test]
 fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for_itself() {
     let bytes = table((0..1_000).map(|key| key * 2), &TableOptions::default());
-    let open = |options: &ReadOptions| Table::open_source(bytes.clone(), options).unwrap();
-    let table = open(&ReadOptions::default());
+    let open = |options: &TableOptions| Table::open_source(bytes.clone(), options).unwrap();
+    let table = open(&TableOptions::default());
     (0..999).for_each(|key| drop(table.get(format!("key{:06}", key * 2 + 1).as_bytes()).unwrap()));
     let before = table.stats();
     assert!(before.filters.filter.negatives > 900, "{before:?}");
@@ -314,8 +317,8 @@ fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for
     let hasher = KeyHasher::with_seed(7);
     let options = TableOptions::default().with_context(BuildContext::new(&hasher));
     let other = self::table((0..1_000).map(|key| key * 2 + 1), &options);
-    let other = Table::open_source(other, &ReadOptions::default().with_hasher(hasher)).unwrap();
-    let set = TableSet::new(vec![open(&ReadOptions::default()), other]);
+    let other = Table::open_source(other, &TableOptions::default().with_hasher(hasher)).unwrap();
+    let set = TableSet::new(vec![open(&TableOptions::default()), other]);
     for key in 0..2_000 {
         assert!(set.get(format!("key{key:06}").as_bytes()).unwrap().is_some(), "key {key}");
     }

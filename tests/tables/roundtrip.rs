@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::sst::{
-    FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
+    FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };
 use sstfilter::store::FilterProblem;
 use sstfilter::{
@@ -33,7 +33,7 @@ fn write(model: &Model, options: &TableOptions) -> Bytes {
 }
 
 fn open(model: &Model, options: &TableOptions) -> Table {
-    Table::open_source(write(model, options), &ReadOptions::default()).unwrap()
+    Table::open_source(write(model, options), &TableOptions::default()).unwrap()
 }
 
 fn expected(model: &Model, key: &[u8]) -> Lookup {
@@ -115,7 +115,7 @@ fn the_largest_value_and_the_largest_key_fit_and_one_byte_more_is_refused() {
     assert!(matches!(builder.add(b"c", &too_long), Err(TableError::TooLong { what: "value", .. })));
     assert!(matches!(builder.add(&too_long, b""), Err(TableError::TooLong { what: "key", .. })));
     builder.add(b"c", b"small").unwrap();
-    let table = Table::open_source(Bytes::from(builder.finish().unwrap().0), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(Bytes::from(builder.finish().unwrap().0), &TableOptions::default()).unwrap();
     assert_eq!(table.get(b"b").unwrap(), Lookup::Found(largest.clone().into()));
     let before = table.stats().bytes_read;
     assert_eq!(table.get(b"c").unwrap(), Lookup::Found(Bytes::from_static(b"small")));
@@ -169,7 +169,7 @@ fn a_table_without_a_filter_or_read_without_one_answers_the_same() {
     assert_eq!(table.verify().unwrap().filter, FilterVerdict::None);
     assert_same(&table, &model);
 
-    let options = ReadOptions::default().without_filter();
+    let options = TableOptions::default().without_filter();
     let table = Table::open_source(write(&model, &small_blocks()), &options).unwrap();
     assert!(table.filters().block().is_none() && table.filter_problem().is_none());
     assert_same(&table, &model);
@@ -202,7 +202,7 @@ fn a_filter_of_prefixes_is_asked_with_prefixes_and_not_for_keys_outside_its_doma
     model.insert(b"zz".to_vec(), None);
     let extractor = Arc::new(DelimitedPrefix::new(b':'));
     let bytes = write(&model, &small_blocks().with_extractor(extractor.clone()));
-    let table = Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap();
+    let table = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
     assert!(table.filter_problem().is_none());
     assert_same(&table, &model);
     assert_eq!(table.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 300 });
@@ -223,7 +223,7 @@ fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
         if let Some(extractor) = &written[write_with] {
             options = options.with_extractor(Arc::new(extractor.clone()));
         }
-        let mut read = ReadOptions::default();
+        let mut read = TableOptions::default();
         if let Some(extractor) = &written[read_with] {
             read = read.with_extractor(Arc::new(extractor.clone()));
         }
@@ -245,12 +245,12 @@ fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_l
     let custom = KeyHasher::custom(1, |key| KeyHash::mix(key.iter().map(|&byte| u64::from(byte)).sum()));
     for hasher in [secret, custom] {
         let bytes = write(&model, &small_blocks().with_context(BuildContext::new(&hasher)));
-        let blind = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+        let blind = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
         assert!(matches!(blind.filter_problem(), Some(TableError::Filter { .. })));
         assert_same(&blind, &model);
         assert!(blind.stats().filters.filter.unusable > 0 && blind.stats().filters.filter.negatives == 0);
 
-        let seeing = Table::open_source(bytes, &ReadOptions::default().with_hasher(hasher)).unwrap();
+        let seeing = Table::open_source(bytes, &TableOptions::default().with_hasher(hasher)).unwrap();
         assert!(seeing.filter_problem().is_none());
         assert_same(&seeing, &model);
         assert!(seeing.stats().filters.filter.negatives > 0);
@@ -273,7 +273,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     let oldest = numbered(0..700);
     let tables = [(&newest, 1), (&middle, 2), (&oldest, 1)].map(|(model, seed)| {
         let options = small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(seed)));
-        let read = ReadOptions::default().with_hasher(KeyHasher::with_seed(1));
+        let read = TableOptions::default().with_hasher(KeyHasher::with_seed(1));
         Table::open_source(write(model, &options), &read).unwrap()
     });
     let set = TableSet::new(tables.into());
@@ -302,9 +302,9 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
 
     let secret = KeyHasher::with_secret_seed(3);
     let bytes = write(&newest, &small_blocks().with_context(BuildContext::new(&secret)));
-    let open = |read: ReadOptions| Table::open_source(bytes.clone(), &read).unwrap();
-    assert!(open(ReadOptions::default()).filter_problem().is_some());
-    let with_seed = TableSet::new(vec![open(ReadOptions::default().with_hasher(secret))]);
+    let open = |read: TableOptions| Table::open_source(bytes.clone(), &read).unwrap();
+    assert!(open(TableOptions::default()).filter_problem().is_some());
+    let with_seed = TableSet::new(vec![open(TableOptions::default().with_hasher(secret))]);
     assert_eq!(crate::matches_of(&with_seed, b"user:00000001"), [0; 0], "a set that knows the seed uses the filter");
 }
 
@@ -317,7 +317,7 @@ fn files_read_back_and_replace_what_was_there_only_when_finished() {
         writer.add(b"key", &[round]).unwrap();
         let summary = writer.finish().unwrap();
         assert_eq!(summary.path.as_deref(), Some(path.as_path()));
-        let set = TableSet::open([&path], &ReadOptions::default()).unwrap();
+        let set = TableSet::open([&path], &TableOptions::default()).unwrap();
         assert_eq!(set.get(b"key").unwrap(), Some(Bytes::copy_from_slice(&[round])));
         assert_eq!(summary.file_bytes, std::fs::metadata(&path).unwrap().len());
     }

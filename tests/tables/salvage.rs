@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
-use sstfilter::sst::{
-    FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, VerifyReport,
-};
+use sstfilter::sst::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, VerifyReport};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 
 use crate::common::random::Random;
@@ -35,7 +33,7 @@ fn build(entries: &Entries, options: &TableOptions) -> Vec<u8> {
 }
 
 fn open(bytes: &[u8]) -> Table {
-    Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default()).unwrap()
+    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default()).unwrap()
 }
 
 /// Where a part of the table lies.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
+    FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };
 use sstfilter::store::{FilterBudget, FilterProblem};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, SecretSeed};
@@ -28,12 +28,12 @@ fn table(hasher: &KeyHasher) -> Bytes {
     Bytes::from(builder.finish().unwrap().0)
 }
 
-fn open(bytes: &Bytes, options: &ReadOptions) -> Result<Table, TableError> {
+fn open(bytes: &Bytes, options: &TableOptions) -> Result<Table, TableError> {
     Table::open_source(bytes.clone(), options)
 }
 
-fn reading(hasher: &KeyHasher) -> ReadOptions {
-    ReadOptions::default().with_hasher(hasher.clone())
+fn reading(hasher: &KeyHasher) -> TableOptions {
+    TableOptions::default().with_hasher(hasher.clone())
 }
 
 fn assert_all_found(table: &Table) {
@@ -69,7 +69,7 @@ fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
     let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
     assert!(reason.contains(&expected), "{reason}");
 
-    let seedless = open(&bytes, &ReadOptions::default()).unwrap();
+    let seedless = open(&bytes, &TableOptions::default()).unwrap();
     let problem = seedless.filter_problem().unwrap().to_string();
     assert!(problem.contains("built with a secret seed (fingerprint 0xca1a2710), which the reader was not given"));
     assert_all_found(&seedless);
@@ -80,7 +80,7 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
     let (hasher, seed) = KeyHasher::random_secret().unwrap();
     let (other, _) = KeyHasher::random_secret().unwrap();
     let bytes = table(&hasher);
-    for wrong in [reading(&other), ReadOptions::default(), reading(&KeyHasher::with_seed(7))] {
+    for wrong in [reading(&other), TableOptions::default(), reading(&KeyHasher::with_seed(7))] {
         let refused = open(&bytes, &wrong.with_strict_hash()).unwrap_err();
         assert!(
             matches!(
@@ -117,13 +117,13 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
         std::fs::write(&path, table(&KeyHasher::with_seed(seed))).unwrap();
         path
     });
-    assert!(TableSet::open(&paths, &ReadOptions::default()).is_ok());
-    let refused = TableSet::open(&paths, &ReadOptions::default().with_strict_hash()).unwrap_err();
+    assert!(TableSet::open(&paths, &TableOptions::default()).is_ok());
+    let refused = TableSet::open(&paths, &TableOptions::default().with_strict_hash()).unwrap_err();
     assert!(
         matches!(refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }),
         "{refused}"
     );
-    assert!(TableSet::open(&paths[..1], &ReadOptions::default().with_strict_hash()).is_ok());
+    assert!(TableSet::open(&paths[..1], &TableOptions::default().with_strict_hash()).is_ok());
 }
 
 /// One wrong secret in 2^32 has the fingerprint of the right one.
@@ -217,7 +217,7 @@ fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
     let (before, after, ends) = (function(1), function(2), [name(0), name(399)]);
     let wrong =
         KeyHasher::custom(1, move |key| if ends.iter().any(|end| end == key) { &before } else { &after }.hash(key));
-    let tables = |options: &ReadOptions| bytes.iter().map(|bytes| open(bytes, options).unwrap()).collect::<Vec<_>>();
+    let tables = |options: &TableOptions| bytes.iter().map(|bytes| open(bytes, options).unwrap()).collect::<Vec<_>>();
     let alone = open(&bytes[0], &reading(&wrong)).unwrap();
     assert!(alone.filter_problem().is_none() && !alone.may_contain_key(&name(7)), "it cannot tell");
 
@@ -248,7 +248,7 @@ fn a_set_probes_filters_with_their_own_extractors_even_if_the_names_are_the_same
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
         let bytes = Bytes::from(builder.finish().unwrap().0);
-        Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap()
+        Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap()
     });
     let set = TableSet::new(tables.into());
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
@@ -271,7 +271,7 @@ impl KeyExtractor for Marked {
 #[test]
 fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
-    let reader = ReadOptions::default().with_extractor(Arc::new(Marked(b'x')));
+    let reader = TableOptions::default().with_extractor(Arc::new(Marked(b'x')));
     let table = |keys: &[&[u8]]| {
         let mut builder = TableBuilder::new(Vec::new(), &writer).unwrap();
         keys.iter().for_each(|key| builder.add(key, b"value").unwrap());
@@ -295,10 +295,10 @@ fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extract
         table.finish().unwrap();
         path
     };
-    let [right, wrong] = [b'?', b'x'].map(|mark| ReadOptions::default().with_extractor(Arc::new(Marked(mark))));
+    let [right, wrong] = [b'?', b'x'].map(|mark| TableOptions::default().with_extractor(Arc::new(Marked(mark))));
     let keys: [[&[u8]; 3]; 2] = [[b"aa", b"ax", b"az"], [b"bx", b"by", b"bz"]];
     let budgeted = wrong.clone().with_filter_budget(FilterBudget::unlimited());
-    let finds_all = |paths: [PathBuf; 2], options: &ReadOptions| {
+    let finds_all = |paths: [PathBuf; 2], options: &TableOptions| {
         let set = TableSet::open(paths, options).unwrap();
         keys.iter().flatten().all(|key| set.get(key).unwrap().is_some())
     };

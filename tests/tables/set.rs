@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::sst::{BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{BlockCache, BlockKey, CachedBlock, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::store::ViewEdit;
 use sstfilter::{
     BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
@@ -28,15 +28,15 @@ enum Filter {
 }
 
 /// Tables that are opened with the same options are probed together, others one by one.
-fn reading(extractor: Option<&Arc<FixedPrefix>>) -> ReadOptions {
-    let read = ReadOptions::default().with_hasher(KeyHasher::default());
+fn reading(extractor: Option<&Arc<FixedPrefix>>) -> TableOptions {
+    let read = TableOptions::default().with_hasher(KeyHasher::default());
     match extractor {
         Some(extractor) => read.with_extractor(extractor.clone()),
         None => read,
     }
 }
 
-fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, read: &ReadOptions) -> Table {
+fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, read: &TableOptions) -> Table {
     let mut options = TableOptions::default();
     options = match filter {
         Filter::Bloom(bits) => {
@@ -132,7 +132,7 @@ impl Naive {
 /// together and in those that are not.
 fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extractor: Option<&Arc<FixedPrefix>>) {
     let shared = reading(extractor);
-    let open = |read: &dyn Fn() -> ReadOptions| {
+    let open = |read: &dyn Fn() -> TableOptions| {
         let tables = models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor, &read()));
         TableSet::new(tables.collect())
     };
@@ -363,7 +363,7 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         keys.iter().for_each(|key| builder.add(key, &[7; 64]).unwrap());
         let bytes = Bytes::from(builder.finish().unwrap().0);
-        let table = Table::open_source(bytes, &ReadOptions::default().with_block_cache(cache.clone())).unwrap();
+        let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(cache.clone())).unwrap();
         assert_eq!(table.properties().data_blocks, 32);
         table.get(&keys[0]).unwrap();
         cache.blocks.lock().unwrap().clear();

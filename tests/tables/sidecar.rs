@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::range::RangePolicy;
 use sstfilter::sst::{
-    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError,
-    TableOptions, TableSet, TableWriter, WritableFile,
+    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions,
+    TableSet, TableWriter, WritableFile,
 };
 use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
@@ -83,11 +83,11 @@ pub(crate) fn ribbon() -> TableOptions {
 
 /// A Ribbon filter for the table.
 pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
-    built(table, &ReadOptions::default(), &ribbon())
+    built(table, &TableOptions::default(), &ribbon())
 }
 
 /// A sidecar for the table, as a reader of these options builds it.
-pub(crate) fn built(table: &Bytes, reading: &ReadOptions, options: &TableOptions) -> Bytes {
+pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().seal_as_sidecar(&table.identity()).unwrap()
 }
@@ -128,7 +128,7 @@ pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
     Arc::new(Files { contents: contents.into(), ..Files::default() })
 }
 
-pub(crate) fn open(files: &Arc<Files>, options: ReadOptions) -> Table {
+pub(crate) fn open(files: &Arc<Files>, options: TableOptions) -> Table {
     Table::open(TABLE, &options.with_file_system(Arc::clone(files) as Arc<dyn FileSystem>)).unwrap()
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
 #[test]
 fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor_tombstone() {
     let bytes = table(1, 3_000, b"value");
-    let table = open(&files(&bytes, sidecar_of(&bytes)), ReadOptions::default());
+    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
     assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
     assert!(table.sidecar_problem().is_none() && table.stats().sidecar_problems == 0);
     assert!(table.uses_sidecar());
@@ -174,15 +174,15 @@ fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor
 fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     let bytes = table(1, 100, b"value");
     let files = Arc::new(Files { contents: [(TABLE.into(), bytes.clone())].into(), ..Files::default() });
-    let table = open(&files, ReadOptions::default());
+    let table = open(&files, TableOptions::default());
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, SIDECAR].map(PathBuf::from));
-    let alone = Table::open_source(bytes, &ReadOptions::default()).unwrap();
+    let alone = Table::open_source(bytes, &TableOptions::default()).unwrap();
     assert_eq!(table.stats().bytes_read, alone.stats().bytes_read);
     assert!(!table.uses_sidecar() && table.sidecar_problem().is_none());
     assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::None);
     files.opened.lock().unwrap().clear();
-    open(&files, ReadOptions::default().without_sidecars());
-    open(&files, ReadOptions::default().without_filter());
+    open(&files, TableOptions::default().without_sidecars());
+    open(&files, TableOptions::default().without_filter());
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
@@ -198,7 +198,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecar_leaves_the_answers_to_the_tables
     let cut = (0..sidecar.len()).map(|length| (format!("cut to {length}"), sidecar[..length].to_vec()));
     let longer = [(String::from("a byte more"), [&sidecar[..], &[0]].concat())];
     for (story, damaged) in flipped.chain(cut).chain(longer) {
-        let table = open(&files(&bytes, damaged), ReadOptions::default());
+        let table = open(&files(&bytes, damaged), TableOptions::default());
         assert_unused(&table, 30, &story);
         assert_is_found(&table, &story);
     }
@@ -220,11 +220,11 @@ fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() 
     ];
     for (story, other) in others {
         assert_eq!(other.len() == bytes.len(), !story.contains("another length"));
-        let table = open(&files(&bytes, sidecar_of(&other)), ReadOptions::default());
+        let table = open(&files(&bytes, sidecar_of(&other)), TableOptions::default());
         assert_unused(&table, 50, story);
         assert!(matches!(
             table.sidecar_problem(),
-            Some(TableError::Sidecar { source: FilterProblem::OtherTable { .. }, .. })
+            Some(TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
         ));
         assert!(table.verify().is_err(), "{story}");
     }
@@ -246,7 +246,7 @@ fn a_sidecar_that_is_something_else_is_not_used() {
         ("zeros", Bytes::from(vec![0; 1_000])),
         ("nothing", Bytes::new()),
     ] {
-        assert_unused(&open(&files(&bytes, other), ReadOptions::default()), 50, story);
+        assert_unused(&open(&files(&bytes, other), TableOptions::default()), 50, story);
     }
 }
 
@@ -257,7 +257,7 @@ fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_
         let sidecar = sidecar_of(&bytes);
         let contents = [(TABLE.into(), bytes.clone()), (SIDECAR.into(), sidecar)].into();
         let files = Arc::new(Files { contents, refusal: Some(refusal), ..Files::default() });
-        let table = open(&files, ReadOptions::default());
+        let table = open(&files, TableOptions::default());
         assert_unused(&table, 50, &refusal.to_string());
         assert!(matches!(table.sidecar_problem(), Some(TableError::Io { .. })));
     }
@@ -265,7 +265,7 @@ fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_
     let path = directory.path().join("1.sst");
     std::fs::write(&path, &bytes).unwrap();
     std::fs::create_dir(sidecar_path(&path)).unwrap();
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     assert!(table.sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
     assert_no_key_is_lost(&table, 50, "a directory");
 }
@@ -277,7 +277,7 @@ pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
 
 /// The sidecar of `bytes` whose filters hold these keys, as they are built in `store`.
 pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
-    let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let store = store.clone().with_policy(Arc::new(KindPolicy::default()));
     let file = table.properties().filters.file_id();
     let mut builder = store.builder(&store.build_context().with_file_id(file));
@@ -288,11 +288,11 @@ pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Ite
 #[test]
 fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_another_by_verify() {
     let bytes = table(1, 50, b"value");
-    let table = open(&files(&bytes, sidecar_lacking_keys(&bytes, 40)), ReadOptions::default());
+    let table = open(&files(&bytes, sidecar_lacking_keys(&bytes, 40)), TableOptions::default());
     assert_unused(&table, 50, "known keys");
     // What only a forger makes: the known keys are there, and the others are not.
     let forged = sidecar_of_keys(&bytes, &FilterStore::default(), [0, 49].into_iter());
-    let table = open(&files(&bytes, forged), ReadOptions::default());
+    let table = open(&files(&bytes, forged), TableOptions::default());
     match table.verify().unwrap_err() {
         TableError::FalseNegative { at, .. } => assert_eq!(at.path.as_deref(), Some(Path::new(SIDECAR))),
         other => panic!("{other}"),
@@ -309,7 +309,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     let stale = sidecar_of(&table(1, 1_000, b"value"));
     let open = || {
         std::fs::write(&sidecar_path, sidecar_of(&bytes)).unwrap();
-        let table = Table::open(&path, &ReadOptions::default()).unwrap();
+        let table = Table::open(&path, &TableOptions::default()).unwrap();
         assert!(table.uses_sidecar());
         table
     };
@@ -322,7 +322,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     let table = open();
     std::fs::write(&sidecar_path, &stale).unwrap();
     assert_no_key_is_lost(&table, 2_000, "replaced by a stale one");
-    assert!(matches!(table.verify(), Err(TableError::Sidecar { .. })));
+    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
 
     let table = open();
     table.write_sidecar(&TableOptions::default()).unwrap();
@@ -336,7 +336,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
 fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_the_old_one() {
     let bytes = table(1, 500, b"value");
     for hasher in [KeyHasher::with_seed(7), KeyHasher::with_secret_seed(7)] {
-        let options = ReadOptions::default().with_hasher(hasher);
+        let options = TableOptions::default().with_hasher(hasher);
         let moved = Table::open_source(bytes.clone(), &options).unwrap();
         assert!(moved.filter_problem().is_some(), "its own filter is of the old hash");
         let files = files(&bytes, built(&bytes, &options, &ribbon()));
@@ -348,7 +348,7 @@ fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_
         assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 500 });
         assert!(matches!(report.filter, FilterVerdict::NotProbed { .. }));
 
-        let table = open(&files, ReadOptions::default().with_strict_hash());
+        let table = open(&files, TableOptions::default().with_strict_hash());
         assert_unused(&table, 500, "the old hash");
         assert!(table.sidecar_problem().unwrap().is_foreign_filter());
         assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
@@ -359,12 +359,12 @@ fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_
 fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_hash() {
     let options = TableOptions::default().without_filter();
     let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 50, b"value").into();
-    let other = ReadOptions::default().with_hasher(KeyHasher::with_seed(7));
+    let other = TableOptions::default().with_hasher(KeyHasher::with_seed(7));
     let files = files(&bytes, built(&bytes, &other, &ribbon()));
-    let table = open(&files, ReadOptions::default());
+    let table = open(&files, TableOptions::default());
     assert!(table.filters().block().is_none() && table.sidecar_problem().is_some());
     assert_no_key_is_lost(&table, 50, "no filter at all");
-    let options = ReadOptions::default().with_file_system(files);
+    let options = TableOptions::default().with_file_system(files);
     assert!(Table::open(TABLE, &options.clone().with_strict_hash()).unwrap_err().is_foreign_filter());
     Table::open(TABLE, &options.with_strict_hash().without_sidecars()).unwrap();
 }
@@ -372,9 +372,9 @@ fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_has
 #[test]
 fn a_sidecar_of_other_parts_of_keys_is_not_used() {
     let bytes = table(1, 500, b"value");
-    let prefixes = || ReadOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
+    let prefixes = || TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
     let files = files(&bytes, built(&bytes, &prefixes(), &ribbon()));
-    let table = open(&files, ReadOptions::default());
+    let table = open(&files, TableOptions::default());
     assert_unused(&table, 500, "whole keys");
 
     let table = open(&files, prefixes());
@@ -382,7 +382,7 @@ fn a_sidecar_of_other_parts_of_keys_is_not_used() {
     assert_no_key_is_lost(&table, 500, "prefixes");
     assert!(table.filters().may_contain_prefix(b"user:0003"));
 
-    let others = open(&files, ReadOptions::default().with_extractor(Arc::new(FixedPrefix::new(9))));
+    let others = open(&files, TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(9))));
     assert!(!others.uses_sidecar() && others.filter_problem().is_some());
     assert_no_key_is_lost(&others, 500, "prefixes of another length");
 }
@@ -396,10 +396,10 @@ fn changed_function(tag: u64) -> KeyHasher {
 fn a_custom_hash_that_changed_under_its_tag_is_found_out_in_a_sidecar_too() {
     let bytes = table(1, 500, b"value");
     let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
-    let options = ReadOptions::default().with_hasher(hasher);
+    let options = TableOptions::default().with_hasher(hasher);
     let files = files(&bytes, built(&bytes, &options, &ribbon()));
     assert!(open(&files, options).uses_sidecar());
-    let changed = open(&files, ReadOptions::default().with_hasher(changed_function(5)));
+    let changed = open(&files, TableOptions::default().with_hasher(changed_function(5)));
     assert!(changed.sidecar_problem().unwrap().is_foreign_filter());
     assert_no_key_is_lost(&changed, 500, "a changed function");
 }
@@ -409,11 +409,11 @@ fn a_set_whose_newest_table_has_another_function_probes_the_sidecars_of_others_b
     let options = TableOptions::default().without_filter();
     let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 500, b"value").into();
     let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
-    let reading = ReadOptions::default().with_hasher(hasher);
+    let reading = TableOptions::default().with_hasher(hasher);
     let older = open(&files(&bytes, built(&bytes, &reading, &ribbon())), reading);
     assert!(older.uses_sidecar());
     let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
-    let newest = ReadOptions::default().with_hasher(changed_function(5));
+    let newest = TableOptions::default().with_hasher(changed_function(5));
     let newest = Table::open_source(Bytes::from(empty), &newest).unwrap();
     let set = TableSet::new(vec![newest, older]);
     assert!(set.snapshot().filter_problem().is_none());
@@ -432,9 +432,9 @@ fn a_set_of_tables_probes_their_sidecars() {
         let mut writer = TableWriter::create(path, &TableOptions::default().without_filter()).unwrap();
         (0..1_000).for_each(|key| writer.add(&name(key * 2), b"value").unwrap());
         writer.finish().unwrap();
-        Table::open(path, &ReadOptions::default()).unwrap().write_sidecar(&TableOptions::default()).unwrap();
+        Table::open(path, &TableOptions::default()).unwrap().write_sidecar(&TableOptions::default()).unwrap();
     }
-    let set = TableSet::open(&paths, &ReadOptions::default()).unwrap();
+    let set = TableSet::open(&paths, &TableOptions::default()).unwrap();
     for key in 0..1_000 {
         assert!(set.get(&name(key * 2)).unwrap().is_some());
         assert!(set.get(&name(key * 2 + 1)).unwrap().is_none());
@@ -446,7 +446,7 @@ fn a_set_of_tables_probes_their_sidecars() {
 #[test]
 fn a_table_of_no_entries_has_a_sidecar_of_no_keys() {
     let bytes = table(1, 0, b"");
-    let table = open(&files(&bytes, sidecar_of(&bytes)), ReadOptions::default());
+    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
     assert!(table.uses_sidecar());
     assert_eq!(table.get(b"key").unwrap(), Lookup::Absent);
     table.verify().unwrap();
@@ -463,7 +463,7 @@ fn damaged_data_ends_a_rebuild_and_the_sidecar_that_is_there_stays() {
     let mut damaged = bytes.to_vec();
     damaged[5_000] ^= 1;
     std::fs::write(&path, damaged).unwrap();
-    let refused = Table::open(&path, &ReadOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
+    let refused = Table::open(&path, &TableOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
     assert!(matches!(refused, TableError::Checksum { .. }), "{refused}");
     assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), good);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no temporary file is left");
@@ -474,7 +474,7 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     std::fs::write(&path, table(1, 100, b"value")).unwrap();
-    let open = Table::open(&path, &ReadOptions::default()).unwrap();
+    let open = Table::open(&path, &TableOptions::default()).unwrap();
     let next = directory.path().join("next");
     std::fs::write(&next, table(1, 100, b"VALUE")).unwrap();
     std::fs::rename(&next, &path).unwrap();
@@ -483,7 +483,7 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
     assert!(matches!(open.write_sidecar(&ribbon()), Err(TableError::Io { .. })));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 
-    let pathless = Table::open_source(table(1, 10, b""), &ReadOptions::default()).unwrap();
+    let pathless = Table::open_source(table(1, 10, b""), &TableOptions::default()).unwrap();
     let refused = pathless.write_sidecar(&ribbon()).unwrap_err().to_string();
     assert!(refused.contains("expected a table that was opened by path"), "{refused}");
 }
@@ -496,12 +496,12 @@ fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     std::fs::write(&path, &bytes).unwrap();
     let sound = sidecar_of(&bytes);
     std::fs::write(sidecar_path(&path), &sound).unwrap();
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
-        let other = Table::open_source(other, &ReadOptions::default()).unwrap();
+        let other = Table::open_source(other, &TableOptions::default()).unwrap();
         let refused = table.place_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
         let expected = FilterProblem::OtherTable { expected: table.identity(), got: other.identity() };
-        assert!(matches!(&refused, TableError::Sidecar { source, .. } if *source == expected), "{refused}");
+        assert!(matches!(&refused, TableError::Filter { source, .. } if *source == expected), "{refused}");
         assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
     }
     table.place_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
@@ -527,7 +527,7 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     std::fs::write(&path, table(1, 100, b"value")).unwrap();
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     let declining = TableOptions::default().with_policy(Arc::new(Unhelpful(None)));
     let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(KindPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
@@ -554,7 +554,7 @@ fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damag
     let mut section = description[SECTION].to_vec();
     section[SECTION_CHECKSUM_AT..].copy_from_slice(&crc32c::crc32c(&filter[..end]).to_le_bytes());
     let unknown = forged(&sidecar, &filter, &section);
-    let table = open(&files(&bytes, unknown), ReadOptions::default().with_kinds(KindRegistry::default()));
+    let table = open(&files(&bytes, unknown), TableOptions::default().with_kinds(KindRegistry::default()));
     assert_unused(&table, 50, "kind 200");
     assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
 }
@@ -565,7 +565,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let path = directory.path().join("000001.sst");
     std::fs::write(&path, table(1, 100, b"value")).unwrap();
     let options = TableOptions::default().with_file_system(Arc::new(LocalFileSystem));
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     let built = table.write_sidecar(&options).unwrap();
     let (sidecar, bytes) = table.place_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
@@ -588,7 +588,8 @@ fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefi
         let of_parts = sidecar_of_keys(&table, &store.with_key_parts(parts.clone()), 0..3_000);
         let [filter, description, _] = parts_of(&whole_keys);
         let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
-        for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
+        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
+        {
             let table = open(&files, options.with_key_parts(parts.clone()));
             for key in (0..3_000).step_by(50) {
                 assert!(
@@ -609,7 +610,7 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
     let options = TableOptions::default().with_table_id([1; 16]).with_range_filter(policy);
     let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 60, b"value").into();
     let sidecar = sidecar_of(&bytes);
-    let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
+    let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
     assert!(table.uses_sidecar() && table.filters().range_filter().is_some());
     assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
     assert!(!table.filters().may_contain_range(&b"user:0000001"[..]..&b"user:0000002"[..]));
@@ -618,7 +619,7 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
     for bit in 0..sidecar.len() * 8 {
         let mut damaged = sidecar.to_vec();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let table = open(&files(&bytes, damaged), ReadOptions::default());
+        let table = open(&files(&bytes, damaged), TableOptions::default());
         assert_eq!(table.range(&from[..]..).count(), 40, "bit {bit}");
         assert_no_key_is_lost(&table, 60, "damage");
         assert_is_found(&table, &format!("bit {bit}"));

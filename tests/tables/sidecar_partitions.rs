@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, ReadOptions, Table, TableError, TableOptions,
-    WritableFile,
+    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableError, TableOptions, WritableFile,
 };
 use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
@@ -62,7 +61,7 @@ fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
 }
 
 fn built(table: &Bytes, options: &TableOptions) -> Bytes {
-    super::sidecar::built(table, &ReadOptions::default(), options)
+    super::sidecar::built(table, &TableOptions::default(), options)
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
     let bytes = table(1, 5_000, b"value");
     for options in partitioned() {
         let files = files(&bytes, built(&bytes, &options));
-        let table = open(&files, ReadOptions::default());
+        let table = open(&files, TableOptions::default());
         assert!(table.sidecar_problem().is_none(), "{:?}", table.sidecar_problem());
         assert!(table.uses_sidecar() && table.filters().partitions().is_some());
         let opened = table.stats().bytes_read;
@@ -90,7 +89,7 @@ fn verify_finds_a_key_that_a_partition_of_a_sidecar_lacks() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let store = FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
         let lacking = sidecar_of_keys(&bytes, &store, (0..5_000).filter(|key| !(2_500..2_600).contains(key)));
-        let table = open(&files(&bytes, lacking), ReadOptions::default());
+        let table = open(&files(&bytes, lacking), TableOptions::default());
         assert!(table.filters().partitions().unwrap().partitions() > 3);
         match table.verify().unwrap_err() {
             TableError::FalseNegative { at, key, .. } => {
@@ -122,7 +121,7 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     let options = PartitionOptions::new(PartitionCut::KeyRange, 1_024).unwrap();
     let options = TableOptions::default().with_policy(Arc::new(Moody::default())).with_partitioned_filter(options);
     let sidecar = built(&bytes, &options);
-    let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
+    let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
     let ranges = ranges(table.filters().partitions().unwrap());
     let without_filter = ranges.iter().position(Range::is_empty).expect("one was declined");
     assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::ContainsAll { keys: 5_000 });
@@ -130,7 +129,7 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
 
     let mut damaged = sidecar.to_vec();
     damaged[ranges[without_filter + 1].start] ^= 1;
-    match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
+    match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
         TableError::Filter { at, source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }) } => {
             assert_eq!((number as usize, at.path.as_deref()), (without_filter + 1, Some(Path::new(SIDECAR))));
         }
@@ -143,11 +142,11 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
     let bytes = table(1, 5_000, b"value");
     for options in partitioned() {
         let sidecar = built(&bytes, &options);
-        let sound = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
+        let sound = open(&files(&bytes, sidecar.clone()), TableOptions::default());
         for (damaged_number, range) in (0..).zip(ranges(sound.filters().partitions().unwrap())) {
             let mut damaged = sidecar.to_vec();
             damaged[range.start.midpoint(range.end)] ^= 1;
-            match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
+            match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
                 TableError::Filter {
                     source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }),
                     ..
@@ -169,14 +168,14 @@ fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
         for bit in bits.step_by(effort::stride(7)) {
             let mut damaged = sidecar.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let table = open(&files(&bytes, damaged), ReadOptions::default());
+            let table = open(&files(&bytes, damaged), TableOptions::default());
             for key in (0..1_500).step_by(3) {
                 assert!(table.get(&name(key)).unwrap() != Lookup::Absent, "bit {bit}: key {key} is lost");
             }
             assert_is_found(&table, &format!("bit {bit}"));
         }
         for length in (0..sidecar.len()).step_by(97) {
-            let table = open(&files(&bytes, sidecar.slice(..length)), ReadOptions::default());
+            let table = open(&files(&bytes, sidecar.slice(..length)), TableOptions::default());
             assert_unused(&table, 1_500, &format!("cut to {length}"));
         }
     }
@@ -185,7 +184,7 @@ fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
 #[test]
 fn under_a_budget_a_sidecar_comes_in_with_the_first_probe_and_a_damaged_one_loses_no_key() {
     let bytes = table(1, 2_000, b"value");
-    let under_budget = || ReadOptions::default().with_filter_budget(FilterBudget::new(1 << 20));
+    let under_budget = || TableOptions::default().with_filter_budget(FilterBudget::new(1 << 20));
     for options in [ribbon(), partitioned()[0].clone(), partitioned()[1].clone()] {
         let sidecar = built(&bytes, &options);
         let table = open(&files(&bytes, sidecar.clone()), under_budget());
@@ -246,7 +245,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
     let path = directory.path().join("1.sst");
     let bytes = table(1, 2_000, b"value");
     std::fs::write(&path, &bytes).unwrap();
-    let prefixes = ReadOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
+    let prefixes = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
     let of_prefixes = super::sidecar::built(&bytes, &prefixes, &ribbon());
     let replacements = [
         None,
@@ -258,7 +257,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
     for (number, replacement) in replacements.into_iter().enumerate() {
         for options in [ribbon(), partitioned()[0].clone(), partitioned()[1].clone()] {
             std::fs::write(sidecar_path(&path), built(&bytes, &options)).unwrap();
-            let reading = ReadOptions::default().with_file_system(Arc::new(FilesByName));
+            let reading = TableOptions::default().with_file_system(Arc::new(FilesByName));
             let table = Table::open(&path, &reading.with_filter_budget(FilterBudget::new(1 << 20))).unwrap();
             assert!(table.uses_sidecar());
             match &replacement {

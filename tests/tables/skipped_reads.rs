@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sstfilter::sst::{Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{BuildContext, KeyHash, KeyHasher};
 
 struct Counting {
@@ -36,7 +36,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 /// A table of the even numbers below 2,000.
-fn counted_table(options: &TableOptions, read: &ReadOptions) -> (Table, Arc<Counting>) {
+fn counted_table(options: &TableOptions, read: &TableOptions) -> (Table, Arc<Counting>) {
     let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
     for number in (0..2_000).step_by(2) {
         builder.add(&key(number), b"value").unwrap();
@@ -47,14 +47,14 @@ fn counted_table(options: &TableOptions, read: &ReadOptions) -> (Table, Arc<Coun
 
 #[test]
 fn opening_reads_footer_metaindex_properties_and_filter_and_no_more() {
-    let (table, source) = counted_table(&TableOptions::default(), &ReadOptions::default());
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
     assert_eq!(source.reads(), 4);
     assert_eq!((table.stats().index_block_reads, table.stats().data_block_reads), (0, 0));
 }
 
 #[test]
 fn a_key_that_the_filter_denies_costs_no_read_of_index_or_data() {
-    let (table, source) = counted_table(&TableOptions::default(), &ReadOptions::default());
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
     let opened = source.reads();
     let denied: Vec<u32> = (1..1_998).step_by(2).filter(|&number| !table.may_contain_key(&key(number))).collect();
     assert!(denied.len() > 900);
@@ -71,7 +71,7 @@ fn a_key_that_the_filter_denies_costs_no_read_of_index_or_data() {
 
 #[test]
 fn a_key_that_is_there_costs_the_index_once_and_one_data_block_each() {
-    let (table, source) = counted_table(&TableOptions::default(), &ReadOptions::default());
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
     let opened = source.reads();
     for number in (0..2_000).step_by(2) {
         assert!(matches!(table.get(&key(number)).unwrap(), Lookup::Found(_)));
@@ -87,7 +87,7 @@ fn a_key_that_is_there_costs_the_index_once_and_one_data_block_each() {
 #[test]
 fn a_key_outside_the_range_asks_no_filter_and_is_not_hashed() {
     let (hasher, hashed) = counting_hasher();
-    let read = ReadOptions::default().with_hasher(hasher.clone());
+    let read = TableOptions::default().with_hasher(hasher.clone());
     let (table, source) = counted_table(&TableOptions::default().with_context(BuildContext::new(&hasher)), &read);
     let (opened, built) = (source.reads(), hashed.load(Ordering::Relaxed));
     for outside in [&b""[..], b"a", b"key 001998\0", b"zebra"] {
@@ -99,7 +99,7 @@ fn a_key_outside_the_range_asks_no_filter_and_is_not_hashed() {
 
 #[test]
 fn without_the_filter_the_same_keys_cost_a_read_each() {
-    let (table, source) = counted_table(&TableOptions::default(), &ReadOptions::default().without_filter());
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default().without_filter());
     let opened = source.reads();
     for number in (1..1_998).step_by(2) {
         assert_eq!(table.get(&key(number)).unwrap(), Lookup::Absent);
@@ -122,7 +122,7 @@ fn counting_hasher() -> (KeyHasher, Arc<AtomicU64>) {
 fn a_set_hashes_each_key_once_for_all_its_tables() {
     let (hasher, hashed) = counting_hasher();
     let options = TableOptions::default().with_context(BuildContext::new(&hasher));
-    let read = ReadOptions::default().with_hasher(hasher.clone());
+    let read = TableOptions::default().with_hasher(hasher.clone());
     let (tables, sources): (Vec<_>, Vec<_>) = (0..20).map(|_| counted_table(&options, &read)).unzip();
     let set = TableSet::new(tables);
     let opened: u64 = sources.iter().map(|source| source.reads()).sum();

@@ -8,9 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::sst::{
-    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableError, TableOptions, TablePart, TableSet,
-};
+use sstfilter::sst::{BoundedBlockCache, RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
 use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy};
 
@@ -38,7 +36,7 @@ fn closing(number: u128, keys: &[&str]) -> (Arc<Table>, Weak<()>) {
     let open = Arc::new(());
     let is_open = Arc::downgrade(&open);
     let source = Closing { bytes: bytes_of(number, &entries, &TableOptions::default()), _open: open };
-    (Arc::new(Table::open_source(source, &ReadOptions::default()).unwrap()), is_open)
+    (Arc::new(Table::open_source(source, &TableOptions::default()).unwrap()), is_open)
 }
 
 #[test]
@@ -67,7 +65,7 @@ fn batches_read_and_count_what_single_lookups_do() {
     for level in [0, 1] {
         for cached in [false, true] {
             let run = |is_batch: bool| {
-                let mut read = ReadOptions::default();
+                let mut read = TableOptions::default();
                 if cached {
                     read = read.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
                 }
@@ -144,7 +142,7 @@ fn table_with(
     (probes, parts): (Probes, &KeyParts),
     number: u128,
     entries: &Entries,
-    read: &ReadOptions,
+    read: &TableOptions,
 ) -> Arc<Table> {
     let hasher = match probes {
         Probes::WholeKeysByCustomHash => KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key)),
@@ -193,7 +191,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
             Probes::PrefixesAndWholeKeys => KeyParts::whole_keys().with_extractor(extractor),
         };
         let run = |is_batch: bool| {
-            let read = ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            let read = TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
             let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
             // The oldest first: side by side at the levels above 0, and there one over the other, in several chunks.
             for number in 0..170_u32 {
@@ -251,7 +249,7 @@ fn tables_whose_hashers_share_a_tag_are_each_probed_with_their_own() {
         let options = TableOptions::default().with_context(BuildContext::new(&hasher));
         let keys = (0..200_u32).filter(|key| key % 7 == number % 7);
         let entries = keys.map(|key| (format!("{key:03}").into_bytes(), Some(key.to_le_bytes().to_vec()))).collect();
-        let read = ReadOptions::default().with_hasher(hasher);
+        let read = TableOptions::default().with_hasher(hasher);
         Arc::new(Table::open_source(bytes_of(number.into(), &entries, &options), &read).unwrap())
     };
     let edit = (0..7).fold(ViewEdit::new(), |edit, number| edit.add(0, table(number)));
@@ -320,7 +318,7 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
     };
     let extractor = Arc::new(FixedPrefix::new(2));
     let bytes = bytes_of(2, &keys(2), &TableOptions::default().with_extractor(extractor.clone()));
-    let extracted = Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap();
+    let extracted = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
     let tables = [seeded(0), seeded(1), Arc::new(extracted), table_of(3, &keys(3))];
     for first in 0..4 {
         for levels in [[0; 4], [1, 2, 3, 4]] {
@@ -347,7 +345,7 @@ fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
     let options = TableOptions::default().with_context(BuildContext::new(&written));
     // Tables of level 0 are probed together.
     for level in [0, 1] {
-        let read = ReadOptions::default().with_hasher(changed.clone());
+        let read = TableOptions::default().with_hasher(changed.clone());
         let of = |number, keys: [&str; 3]| {
             let entries = keys.map(|key| (key.as_bytes().to_vec(), Some(b"value".to_vec()))).into();
             Arc::new(Table::open_source(bytes_of(number, &entries, &options), &read).unwrap())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
+    BoundedBlockCache, RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
 };
 use sstfilter::store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
@@ -58,12 +58,13 @@ fn table_bytes() -> Bytes {
 #[test]
 fn a_read_that_takes_long_holds_up_no_other_thread() {
     let bytes = table_bytes();
-    let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+    let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let index_offset = table.region(TablePart::Index).unwrap().start;
     for (what, slow_from) in [("first data block", 0), ("index", index_offset)] {
-        for options in
-            [ReadOptions::default(), ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))]
-        {
+        for options in [
+            TableOptions::default(),
+            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ] {
             let (began, has_begun) = channel();
             let (end, may_end) = channel();
             let slow_from = AtomicU64::new(slow_from);

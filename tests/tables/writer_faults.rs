@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use sstfilter::FixedPrefix;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableWriter};
+use sstfilter::sst::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 
 /// A disk with room for so many bytes.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ fn a_disk_that_fills_up_at_any_byte_is_an_error_and_no_table() {
             | (Ok(()), Err(TableError::Io { source, .. })) => assert_eq!(source.kind(), io::ErrorKind::StorageFull),
             other => panic!("room for {room} of {size}, poisoned {is_poisoned}: {other:?}"),
         }
-        assert!(Table::open_source(Bytes::from(disk.written), &ReadOptions::default()).is_err(), "room for {room}");
+        assert!(Table::open_source(Bytes::from(disk.written), &TableOptions::default()).is_err(), "room for {room}");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_missing_directory_is_an_error_that_names_the_path() {
     let error = TableWriter::create(&path, &options()).unwrap_err();
     assert!(matches!(&error, TableError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound), "{error}");
     assert!(error.to_string().contains("missing"), "{error}");
-    assert!(matches!(Table::open(&path, &ReadOptions::default()), Err(TableError::Io { path: Some(_), .. })));
+    assert!(matches!(Table::open(&path, &TableOptions::default()), Err(TableError::Io { path: Some(_), .. })));
 }
 
 #[cfg(unix)]
@@ -175,7 +175,7 @@ fn an_unfinished_writer_does_not_touch_the_table_that_is_there() {
     let mut second = TableWriter::create(&path, &options()).unwrap();
     second.add(b"key", b"new").unwrap();
     drop(second);
-    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
     assert_eq!(table.get(b"key").unwrap(), Lookup::Found(Bytes::from_static(b"old")));
 }
 

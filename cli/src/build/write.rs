@@ -56,7 +56,7 @@ impl<'a> Writer<'a> {
 
     /// Writes one table of `count` entries.
     fn write_known(&mut self, indices: impl Iterator<Item = u64>, count: u64) -> anyhow::Result<u64> {
-        let context = self.options.context().clone().with_expected_keys(count);
+        let context = self.options.context().with_expected_keys(count);
         self.write_table(indices, &self.options.clone().with_context(context), None)
     }
 

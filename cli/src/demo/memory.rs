@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::sst::{ReadOptions, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{TableOptions, TableSet, TableWriter};
 use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
 
@@ -113,7 +113,7 @@ fn measure_design(
     files: &Files,
     budget: &FilterBudget,
 ) -> anyhow::Result<DesignFigures> {
-    let set = TableSet::open(&files.paths, &ReadOptions::default().with_filter_budget(budget.clone()))?;
+    let set = TableSet::open(&files.paths, &TableOptions::default().with_filter_budget(budget.clone()))?;
     for &name in names {
         let (key, _) = keys.absent.entry(name);
         ensure!(set.get(key)?.is_none(), "{}: found, and was never written", key.escape_ascii());

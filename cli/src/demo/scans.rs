@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
-use sstfilter::sst::{ReadOptions, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
+use sstfilter::sst::{Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts};
 
 use super::keys::BundledKeys;
@@ -70,10 +70,10 @@ impl Method {
 }
 
 impl Method {
-    fn read_options(self) -> ReadOptions {
+    fn read_options(self) -> TableOptions {
         match self {
-            Self::PrefixBloom => ReadOptions::default().with_key_parts(prefixes()),
-            _ => ReadOptions::default(),
+            Self::PrefixBloom => TableOptions::default().with_key_parts(prefixes()),
+            _ => TableOptions::default(),
         }
     }
 }

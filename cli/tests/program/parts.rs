@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sstfilter::sst::{ReadOptions, Table, TableOptions, TableWriter};
+use sstfilter::sst::{Table, TableOptions, TableWriter};
 use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter::{BuildContext, Domain, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy};
 
@@ -107,7 +107,7 @@ fn inspect_names_the_extractors_that_a_table_and_a_sidecar_name() {
         let mut builder = TableWriter::create(&path, &options).unwrap();
         keys().for_each(|key| builder.add(key.as_bytes(), b"value").unwrap());
         builder.finish().unwrap();
-        let table = Table::open(&path, &ReadOptions::default().with_key_parts(whole_and_parts())).unwrap();
+        let table = Table::open(&path, &TableOptions::default().with_key_parts(whole_and_parts())).unwrap();
         table.write_sidecar(&options).unwrap();
 
         let shown = inspected(&[&path]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::FilterPolicy;
-use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart};
+use sstfilter::sst::{Lookup, Table, TableBuilder, TableError, TableOptions, TablePart};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -93,7 +93,7 @@ pub(crate) fn data_blocks(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
 }
 
 fn open(bytes: Vec<u8>) -> Result<Table, sstfilter::sst::TableError> {
-    Table::open_source(Bytes::from(bytes), &ReadOptions::default())
+    Table::open_source(Bytes::from(bytes), &TableOptions::default())
 }
 
 /// The table that is damaged, those that had its name, and those that never had.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, FilterVerdict, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{BoundedBlockCache, FilterVerdict, Lookup, Table, TableError, TableOptions, TableSet};
 use sstfilter::store::{FilterBudget, FilterPart};
 
 use super::counts::Counts;
@@ -157,7 +157,7 @@ impl Store {
         let budget = random.one_in(2).then(|| *random.pick(&[0, 1, 300, 3_000, u64::MAX]));
         // Plans follow few probes, so that filters come, shrink and go in the middle of a sequence.
         let budget = budget.map(|bytes| FilterBudget::new(bytes).with_probes_per_plan(8));
-        let mut options = ReadOptions::default().with_key_parts(self.probing.parts.clone());
+        let mut options = TableOptions::default().with_key_parts(self.probing.parts.clone());
         options = options.with_hasher(self.probing.hasher.clone());
         if is_keeping {
             options = options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
@@ -251,7 +251,7 @@ impl Store {
         }
         let position = random.below(self.files.len());
         let (file, table) = (&self.files[position], &self.tables()[position]);
-        let unfiltered = file.open(&ReadOptions::default().without_filter());
+        let unfiltered = file.open(&TableOptions::default().without_filter());
         for _ in 0..10 {
             let key = self.any_key(random);
             let expected = match file.entries.get(&key) {

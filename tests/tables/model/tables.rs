@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSummary, TableWriter};
+use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSummary, TableWriter};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
@@ -132,7 +132,7 @@ impl File {
         Self { place, entries, probing }
     }
 
-    pub(crate) fn open(&self, options: &ReadOptions) -> Table {
+    pub(crate) fn open(&self, options: &TableOptions) -> Table {
         match &self.place {
             Place::Memory(bytes) => Table::open_source(bytes.clone(), options).unwrap(),
             Place::Disk(path) => Table::open(path, options).unwrap(),

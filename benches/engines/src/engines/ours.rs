@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
-use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
 
 use super::{Engine, OURS, RIBBON};
@@ -27,7 +27,7 @@ impl Ours {
         name: &'static str,
         filter: &'static str,
     ) -> Result<Box<dyn Engine>> {
-        let reading = ReadOptions::default();
+        let reading = TableOptions::default();
         let reading =
             if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
