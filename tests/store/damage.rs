@@ -482,7 +482,7 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
         ("the index alone", [&[0; 64], &bytes[index_at..]].concat()),
     ] {
         let lying = described_as(container.len() as u64);
-        let source = Watched([&container[..], &[7; 1 << 16]].concat().into(), AtomicU64::new(0));
+        let source = Watched([&container[..], &vec![7; 1 << 16]].concat().into(), AtomicU64::new(0));
         let found = store.verify(&lying, &source);
         assert!(matches!(found[..], [(_, FilterProblem::Length { .. })]), "{what}: {found:?}");
         assert_eq!(source.1.load(Ordering::Relaxed), container.len() as u64, "{what}");

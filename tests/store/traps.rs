@@ -221,7 +221,7 @@ fn a_read_that_is_dropped_after_the_limit_was_lowered_leaves_nothing_above_it() 
     let use_it = || (0..3_000).for_each(|_| assert!(file.filters.probe(&absent) != FileProbe::Unusable));
     use_it();
     budget.set_bytes(4_000);
-    complete(file.filters.read_for(&absent).unwrap(), &file.disk.bytes());
+    complete(file.filters.read_for(&absent).unwrap(), file.disk.bytes());
     use_it();
     budget.set_bytes(1 << 20);
     let larger = file.filters.read_for(&absent).unwrap();
@@ -532,7 +532,7 @@ fn the_reads_for_a_key_are_those_of_all_its_parts() {
     let file = file_to_be_read(&store, keys);
     let probed_after_reads = |key: &[u8]| {
         while let Some(read) = file.filters.read_for(key) {
-            complete(read, &file.disk.bytes());
+            complete(read, file.disk.bytes());
         }
         file.filters.probe(key)
     };
