@@ -347,8 +347,8 @@ impl TableOptions {
     }
 
     /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
-    /// Opening then reads no filter: of one with partitions the top index, of another the last 608 bytes. A lookup
-    /// reads the filter, or the partition it needs, if there is room for it.
+    /// Opening then reads no filter, and of one with partitions the top index. A lookup reads the filter, or the
+    /// partition that it needs, if there is room for it; a scan reads the range filter.
     ///
     /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the
     /// load is tried again, rarely ([`FilterStats::unusable`](crate::FilterStats::unusable) counts it). That holds for
@@ -356,11 +356,7 @@ impl TableOptions {
     /// [`Table::verify`](super::Table::verify) finds it beforehand.
     ///
     /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
-    /// lookups need them, and stay. Range filters are under no budget yet: they are always read when their tables are
-    /// opened.
-    ///
-    /// Opening reads more where the hash is secret or the engine's own, or an extractor is used: the table's first and
-    /// last key are probed for then, in the filter or in their partitions.
+    /// lookups need them, and stay.
     ///
     /// ```
     /// use sstfilter::store::FilterBudget;

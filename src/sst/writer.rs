@@ -1,6 +1,6 @@
 //! Writing a table file: all of it, or nothing that looks like one.
 
-use std::io::BufWriter;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct TableWriter {
-    builder: TableBuilder<BufWriter<Box<dyn WritableFile>>>,
+    builder: TableBuilder<Buffered>,
     files: Arc<dyn FileSystem>,
     path: PathBuf,
 }
@@ -54,7 +54,7 @@ impl TableWriter {
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
         let (path, file) = create_beside(files.as_ref(), path)?;
-        let mut builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
+        let mut builder = TableBuilder::new(Buffered { file, buffer: Vec::new() }, options)?;
         builder.sink.path = Some(path.clone());
         Ok(Self { builder, files, path })
     }
@@ -99,8 +99,35 @@ impl TableWriter {
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
         let (flushed, summary) = builder.finish()?;
-        publish(files.as_ref(), flushed.into_parts().0, &path)?;
+        publish(files.as_ref(), flushed.file, &path)?;
         Ok(summary)
+    }
+}
+
+/// Collects small writes. Unlike std's `BufWriter` it writes nothing when it is dropped: what is left of an unfinished
+/// table is of no use, and the caller's code may be panicking.
+#[derive(Debug)]
+struct Buffered {
+    file: Box<dyn WritableFile>,
+    buffer: Vec<u8>,
+}
+
+impl Write for Buffered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > WRITE_BUFFER_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() > WRITE_BUFFER_BYTES {
+            return self.file.write(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        written.and_then(|()| self.file.flush())
     }
 }
 
@@ -131,7 +158,51 @@ fn directory_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::panics::lock;
+
+    /// The lengths of writes.
+    #[derive(Clone, Debug, Default)]
+    struct Log(Arc<Mutex<Vec<usize>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl WritableFile for Log {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn persist(self: Box<Self>, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn small_writes_are_collected_and_dropped_with_the_writer() {
+        let log = Log::default();
+        let mut file = Buffered { file: Box::new(log.clone()), buffer: Vec::new() };
+        for bytes in [100_000, 162_144, 1, 262_145, 50] {
+            file.write_all(&vec![7; bytes]).unwrap();
+        }
+        assert_eq!(*lock(&log.0), [262_144, 1, 262_145]);
+        drop(file);
+        assert_eq!(lock(&log.0).len(), 3);
+        let mut file = Buffered { file: Box::new(log.clone()), buffer: Vec::new() };
+        file.write_all(&[7; 50]).unwrap();
+        file.flush().unwrap();
+        assert_eq!(lock(&log.0)[3..], [50]);
+    }
 
     #[test]
     fn a_bare_file_name_lies_in_the_current_directory() {
