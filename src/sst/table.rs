@@ -57,13 +57,11 @@ pub struct Table {
     pub(super) parts: TableParts,
     /// Those of the sidecar, if it is used.
     filters: FileFilters,
-    /// Where they are read from.
-    filter_bytes: FilterBytes,
     pub(super) store: FilterStore,
     /// Where the table and its sidecar are.
     pub(super) files: Arc<dyn FileSystem>,
-    /// Why the sidecar that was found is not used. Boxed, because most tables have none.
-    sidecar_problem: Option<Box<TableError>>,
+    /// The sidecar that was found, or why it is not used. Boxed, because most tables have none.
+    sidecar: Option<Box<Result<FilterBytes, TableError>>>,
     /// Boxed, because most tables of a large store have not been searched.
     index: OnceLock<Box<TableIndex>>,
     /// Boxed, so that a table without a cache pays one null pointer for both fields.
@@ -119,18 +117,21 @@ impl Table {
         let path = file.path.as_deref().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
         let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
         let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes))).transpose();
-        let (sidecar, sidecar_problem) =
-            sidecar.map_or_else(|problem| (None, Some(Box::new(problem))), |sidecar| (sidecar, None));
-        let (filter_bytes, filters) = sidecar.unwrap_or_else(|| {
+        let (sidecar, filters) = match sidecar {
+            Ok(Some((bytes, filters))) => (Some(Ok(bytes)), Some(filters)),
+            Ok(None) => (None, None),
+            Err(problem) => (Some(Err(problem)), None),
+        };
+        let filters = filters.unwrap_or_else(|| {
             let keys = own.metadata.key_bounds().map(|(smallest, largest)| KeyRange::from(smallest..=largest));
             // Without a key, an empty range.
             let keys = keys.unwrap_or(KeyRange::from(..b"".as_slice()));
-            let filters = if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) };
-            (own.clone(), filters)
+            if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) }
         });
+        let sidecar = sidecar.map(Box::new);
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
         let (files, index) = (options.files.clone(), OnceLock::new());
-        let table = Self { file, parts, filters, filter_bytes, store, files, sidecar_problem, index, cache };
+        let table = Self { file, parts, filters, store, files, sidecar, index, cache };
         if options.is_hash_strict { table.accepted() } else { Ok(table) }
     }
 
@@ -139,15 +140,24 @@ impl Table {
         // What is read when it is first probed is read now: only its keys show what it was built with.
         if let Some((smallest, _)) = self.parts.properties.filters.key_bounds() {
             while let Some(read) = self.filters.read_for(smallest) {
-                let bytes = self.filter_bytes.read_range(read.range());
+                let bytes = self.filter_bytes().read_range(read.range());
                 read.complete(bytes);
             }
         }
         // Without a filter of its own, the table is searched for every key because of the sidecar.
         let is_unserved = self.parts.properties.filters.sections().is_empty();
-        let sidecar = self.sidecar_problem.take_if(|problem| is_unserved && problem.is_foreign_filter());
-        let problems = [self.filter_problem(), self.range_filter_problem(), sidecar.map(|problem| *problem)];
+        let is_foreign = self.sidecar_problem().is_some_and(TableError::is_foreign_filter);
+        let sidecar = self.sidecar.take_if(|_| is_unserved && is_foreign).and_then(|sidecar| sidecar.err());
+        let problems = [self.filter_problem(), self.range_filter_problem(), sidecar];
         problems.into_iter().flatten().find(TableError::is_foreign_filter).map_or(Ok(self), Err)
+    }
+
+    /// Where the filters that are used are read from.
+    fn filter_bytes(&self) -> FilterBytes {
+        match self.sidecar.as_deref() {
+            Some(Ok(bytes)) => bytes.clone(),
+            _ => self.parts.filter_bytes(&self.file),
+        }
     }
 
     /// Looks `key` up: in range, filter, index and data block, as far as needed.
@@ -288,25 +298,25 @@ impl Table {
     /// Why the filter is not used, if it is not although there is one.
     #[must_use]
     pub fn filter_problem(&self) -> Option<TableError> {
-        self.filters.point_problem().map(|source| self.filter_bytes.refused(TablePart::Filter, source))
+        self.filters.point_problem().map(|source| self.filter_bytes().refused(TablePart::Filter, source))
     }
 
     /// Why the range filter is not used, if it is not although there is one. Scans read the table without it.
     #[must_use]
     pub fn range_filter_problem(&self) -> Option<TableError> {
-        self.filters.range_problem().map(|source| self.filter_bytes.refused(TablePart::RangeFilter, source))
+        self.filters.range_problem().map(|source| self.filter_bytes().refused(TablePart::RangeFilter, source))
     }
 
     /// Whether the filters in use are those of a sidecar.
     #[must_use]
     pub fn uses_sidecar(&self) -> bool {
-        !Arc::ptr_eq(&self.filter_bytes.file, &self.file)
+        matches!(self.sidecar.as_deref(), Some(Ok(_)))
     }
 
     /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
     #[must_use]
     pub fn sidecar_problem(&self) -> Option<&TableError> {
-        self.sidecar_problem.as_deref()
+        self.sidecar.as_deref()?.as_ref().err()
     }
 
     /// Bytes of the whole table.
@@ -330,15 +340,16 @@ impl Table {
     /// What was looked up and read so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
-        let (counters, of_sidecar) = (&self.file.counters, &self.filter_bytes.file.counters.bytes_read);
+        let (counters, bytes) = (&self.file.counters, self.filter_bytes());
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
             filters: self.filters.stats(),
             index_block_reads: count(&counters.index_block_reads),
             data_block_reads: count(&counters.data_block_reads),
             block_cache_hits: count(&counters.block_cache_hits),
-            bytes_read: count(&counters.bytes_read) + if self.uses_sidecar() { count(of_sidecar) } else { 0 },
-            sidecar_problems: u64::from(self.sidecar_problem.is_some()),
+            bytes_read: count(&counters.bytes_read)
+                + if self.uses_sidecar() { count(&bytes.file.counters.bytes_read) } else { 0 },
+            sidecar_problems: u64::from(self.sidecar_problem().is_some()),
         }
     }
 }
