@@ -15,8 +15,8 @@ use crate::range::RangeInfo;
 
 impl FilterStore {
     /// Reads all filters of a file, for scrubbing, and compares every checksum in them: what is wrong, and with the
-    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound. Sections of
-    /// a type of a later release are not in the description, and not read.
+    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound. Sections
+    /// of a type of a later release are not in the description, and not read.
     ///
     /// Filters of a kind or version that this release does not know are among it
     /// ([`is_unknown`](FilterProblem::is_unknown)); those of another hash or other extractors than the store's are not:
