@@ -256,12 +256,16 @@ impl Verified {
             }
             let verdict = match unused {
                 // That it could not be read again is reported at the end.
-                Some(FilterProblem::Unreadable { .. }) => FilterVerdict::Damaged,
+                Some(problem) if is_unreadable(&problem) => FilterVerdict::Damaged,
                 _ if damage.len() > before => FilterVerdict::Damaged,
                 Some(source) => FilterVerdict::of_unused(TableError::Filter { at: at.clone(), source }, damage),
                 None => FilterVerdict::ContainsAll { keys: 0 },
             };
             verified.verdicts.push((at, verdict));
+        }
+        if found.iter().any(|(_, problem)| is_unreadable(problem)) {
+            // What could not be read again was reported already.
+            lock(&source.failures).clear();
         }
         verified
     }
@@ -294,17 +298,26 @@ impl Verified {
         }
     }
 
-    /// After the last key: a partition that could not be read again was not probed.
+    /// After the last key: a partition that could not be read again was not probed for all of its keys.
     fn end(&mut self, damage: &mut Vec<TableError>) {
         if let Some(failure) = lock(&self.source.failures).pop_front() {
             damage.push(failure);
-            self.verdicts.iter_mut().for_each(|(_, verdict)| *verdict = FilterVerdict::Damaged);
+            let is_sound = self.filters.range_problem().is_none_or(|problem| !is_unreadable(&problem));
+            for (at, verdict) in &mut self.verdicts {
+                if at.part != TablePart::RangeFilter || !is_sound {
+                    *verdict = FilterVerdict::Damaged;
+                }
+            }
         }
     }
 
     fn verdict_of(&self, part: TablePart) -> Option<FilterVerdict> {
         self.verdicts.iter().find_map(|(at, verdict)| (at.part == part).then(|| verdict.clone()))
     }
+}
+
+const fn is_unreadable(problem: &FilterProblem) -> bool {
+    matches!(problem, FilterProblem::Unreadable { .. })
 }
 
 fn counts(properties: &TableProperties) -> String {
@@ -319,7 +332,7 @@ mod tests {
     use crate::policy::BuildContext;
     use crate::range::RangePolicy;
     use crate::sst::properties::metadata_between;
-    use crate::sst::{TableBuilder, TableOptions};
+    use crate::sst::{RandomAccess, TableBuilder, TableOptions};
     use crate::store::FilterMetadata;
     use crate::units::FalsePositiveRate;
 
@@ -372,6 +385,51 @@ mod tests {
         };
         let bytes = builder.finish_with(describe).unwrap().0;
         Table::open_source(Bytes::from(bytes), &TableOptions::default()).unwrap()
+    }
+
+    /// A table in memory, of which some bytes cannot be read.
+    #[derive(Debug)]
+    struct Failing {
+        bytes: Bytes,
+        lost: Arc<Mutex<Range<u64>>>,
+    }
+
+    impl RandomAccess for Failing {
+        fn len(&self) -> io::Result<u64> {
+            RandomAccess::len(&self.bytes)
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            let lost = lock(&self.lost).clone();
+            if offset < lost.end && offset + buf.len() as u64 > lost.start {
+                return Err(io::Error::other("a bad sector"));
+            }
+            self.bytes.read_exact_at(buf, offset)
+        }
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_reported_once_and_alone() {
+        let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+        let options = TableOptions::default().with_range_filter(policy).with_filter_budget(FilterBudget::unlimited());
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        (0..3_000).for_each(|key| builder.add(format!("{key:05}").as_bytes(), b"").unwrap());
+        let (bytes, lost) = (Bytes::from(builder.finish().unwrap().0), Arc::new(Mutex::new(0..0)));
+        let table = Table::open_source(Failing { bytes, lost: lost.clone() }, &options).unwrap();
+        for part in [TablePart::Filter, TablePart::RangeFilter] {
+            *lock(&lost) = table.region(part).unwrap();
+            let (report, damage) = table.verify_all();
+            assert!(matches!(damage[..], [TableError::Io { .. }]), "{damage:?}");
+            let all = FilterVerdict::ContainsAll { keys: 3_000 };
+            let verdicts = [(TablePart::Filter, report.filter), (TablePart::RangeFilter, report.range_filter)];
+            for (of, verdict) in verdicts {
+                assert_eq!(
+                    verdict,
+                    if of == part { FilterVerdict::Damaged } else { all.clone() },
+                    "{of} without {part}"
+                );
+            }
+        }
     }
 
     #[test]
