@@ -1,8 +1,11 @@
 //! What a budget knows of one file: the units of its filters, and how they are used.
 
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::unit::{Counted, Failure, Held, Unit};
+use arc_swap::ArcSwapOption;
+
+use super::unit::{Counted, Failure, Unit};
 use crate::stats::FilterCounters;
 use crate::store::error::FilterProblem;
 
@@ -19,8 +22,10 @@ pub(in crate::store) struct File {
     ranges: Unit,
     /// Known once the top index of a partitioned filter was read.
     points: OnceLock<Box<[Unit]>>,
-    /// The top index of a partitioned filter: a thread's turn to read it, or why that failed. It is under no plan.
-    index: Unit,
+    /// Why no unit of the point filter can be loaded: its top index was not sound when it was last read.
+    failure: ArcSwapOption<Failure>,
+    /// Whether a thread is reading one of these.
+    is_preparing: AtomicU8,
     pub(in crate::store) counters: FilterCounters,
     /// `None` without a range filter.
     pub(in crate::store) range_counters: Option<Box<FilterCounters>>,
@@ -59,26 +64,29 @@ impl File {
         self.units().fold(0, |sum, (_, unit)| sum.saturating_add(unit.whole_bytes))
     }
 
-    /// Takes the turn to read the top index. `false` if another thread has it, or what was read was not sound and it is
-    /// too early to try again: counts a probe then.
+    /// Takes the right to read what comes before all units of the point filter. `None` if another thread has it, or
+    /// what was read was not sound and it is too early to try again: counts a probe then.
     pub(in crate::store) fn begin_index(&self) -> bool {
-        let is_due = self.index.held().as_deref().and_then(Held::failure).is_none_or(Failure::is_due);
-        is_due && self.index.begin().map(core::mem::forget).is_some()
+        let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
+        is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0
     }
 
-    /// Ends the turn, after what was read, if anything was.
+    /// Gives it back, after what was read, if anything was.
     pub(in crate::store) fn end_index(&self, read: Option<Result<(), FilterProblem>>) {
-        let turn = self.index.begun_turn();
         match read {
-            Some(Ok(())) => turn.release(),
-            Some(Err(reason)) => turn.fail(reason),
+            Some(Ok(())) => self.failure.store(None),
+            Some(Err(reason)) => {
+                let before = self.failure.load();
+                self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason))));
+            }
             None => {}
         }
+        self.is_preparing.store(0, Ordering::Release);
     }
 
-    /// Why no unit of the point filter can be loaded: its top index was not sound when it was last read.
+    /// Why no unit of the point filter can be loaded, if none can.
     pub(in crate::store) fn failure(&self) -> Option<Arc<FilterProblem>> {
-        Some(self.index.held().as_deref()?.failure()?.reason.clone())
+        self.failure.load().as_ref().map(|failure| failure.reason.clone())
     }
 
     /// The counters of what the unit belongs to.
