@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// A lookup that does not wait for filters, in tables opened by [`FilterStore::open_to_be_read`]: it gathers what
-    /// they want, which an asynchronous engine reads at once. `Candidates::reads` gives the same, but not whose it is.
+    /// they want, which an asynchronous engine reads at once. `Candidates::reads` gives the same for one lookup.
     fn get_without_waiting(&self, key: &[u8]) -> io::Result<Option<u64>> {
         let has_key = |table: &&Arc<Table>| {
             table.filters.metadata().key_bounds().is_none_or(|(first, last)| (first..=last).contains(&key))

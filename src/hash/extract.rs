@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// The filters of a store that looks up by prefix hold prefixes. The name is stored in each table and
 /// compared when the table is opened, so it must say everything that affects the result: two
 /// extractors with one name must be the same function. A table written with another extractor stays
-/// readable; its filter is not used.
+/// readable; parts by it are not probed for.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, KeyExtractor};

@@ -89,7 +89,8 @@ impl FilterStore {
     }
 
     /// The parts of keys that filters hold, and that lookups and scans probe for. An extractor can be added to a store
-    /// at any time: older files, whose filters do not hold its parts, are then not skipped by them.
+    /// at any time, and counts for files that are opened from then on: older ones, whose filters do not hold its parts,
+    /// are not skipped by them.
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
         self.with_reader(|reader| reader.parts = parts)
@@ -196,8 +197,11 @@ impl FilterStore {
     /// Opens a file's filters, whose bytes `source` reads. Nothing fails: a filter that is damaged, or another file's,
     /// answers "may be present", and [`FileFilters::problem`] says why.
     ///
-    /// Without a [budget](Self::with_budget), filters in one block are read now and stay. Otherwise the top index of a
-    /// partitioned filter is read now, and everything else when it is probed.
+    /// Without a [budget](Self::with_budget), filters in one block are read now. Otherwise the top index of a
+    /// partitioned filter is read now, and everything else when it is probed. Without a budget, what was read stays.
+    ///
+    /// The description must be the file's own: its key bounds are used whatever its filters say, and those of another
+    /// file hide keys. Keep the [file id](FilterMetadata::file_id) in the file itself, too, and compare it before.
     ///
     /// # Panics
     ///

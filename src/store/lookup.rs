@@ -304,7 +304,7 @@ impl<'a, F> Candidates<'a, F> {
     /// What is still to be read for the filters of the files that have the key within their bounds and were not given
     /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
     /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in
-    /// one block, after three for most in partitions, later where a budget is so full that filters have to be shrunk.
+    /// one block, after two or three for those in partitions, later where a budget is so full that they are shrunk.
     /// Then the files are those that filters in memory leave, and those whose reads another lookup has in hand: there
     /// is nothing to wait for. These reads include those of files that were opened with a source. A lookup can also go
     /// on at once, and let the reads serve later ones.

@@ -27,7 +27,10 @@
 //!
 //! # What is trusted
 //!
-//! Filters are bound to their files by an id that is drawn at random, and compared with the description. A
+//! That the description which the engine gives is the file's own: the file's key bounds are in it. Keep its
+//! [file id](FilterMetadata::file_id) in the file, too, where descriptions are kept elsewhere, and compare both.
+//!
+//! Filters are bound to their files by that id, which is drawn at random, and compared with the description. A
 //! description also has checksums of what the hash and each extractor made of the file's smallest and largest key. They
 //! are computed again when the file is opened: nothing else shows that a function changed and its name did not. If one
 //! differs, no filter of the store is used any more ([`FilterStore::problem`]).

@@ -9,12 +9,13 @@ use crate::stats::{FilterCounters, FilterStats};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileStats {
-    /// The answers of point filters, and their outcomes.
+    /// The answers of point filters, and their outcomes. Where a filter holds parts of keys alone, a key that is not
+    /// there says nothing about its parts: there are no false positives then, and the rate is not known.
     pub filter: FilterStats,
     /// The answers of range filters, and their outcomes.
     pub ranges: FilterStats,
     /// Lookups of keys outside the bounds of a file. Files of a level whose files do not overlap are found by their
-    /// bounds, and not counted here.
+    /// bounds, and not counted here, but for those with range tombstones.
     pub skipped_by_bounds: u64,
     /// Files that lookups had to search.
     pub searched: u64,

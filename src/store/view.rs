@@ -99,7 +99,8 @@ pub enum ViewError {
     },
     /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
     /// Files with range tombstones, and those of unknown bounds, are not compared: they are candidates beside the
-    /// others of their level, in no order of age. An engine with range tombstones cuts them where its files end.
+    /// others of their level, in no order of age, and each lookup looks at every one of them. An engine with range
+    /// tombstones cuts them where its files end.
     Overlap {
         /// The level.
         level: u32,
@@ -191,7 +192,8 @@ struct Leaving<F> {
 }
 
 impl<F> FilterView<F> {
-    /// A view without files.
+    /// A view without files. Lookups make their probes as `store` says; those for files that a store of another
+    /// configuration has opened, as that one says, one file at a time.
     #[must_use]
     pub fn new(store: &FilterStore) -> Self {
         Self { config: store.config.clone(), levels: Arc::new([]), lookups: Arc::new(StripedCounters::new(1)) }
@@ -233,7 +235,8 @@ impl<F> FilterView<F> {
 }
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// The view after an edit, in time that is proportional to the edit. This one stays as it is.
+    /// The view after an edit. It takes time for the files that the edit touches and their neighbours, and to copy a
+    /// pointer for every 32 files of their levels. This one stays as it is.
     ///
     /// # Errors
     ///

@@ -239,3 +239,16 @@ fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
         assert_keeps_all(&view_of(&reader, &[(0, &file)]), &file, "half of its keys have other hashes");
     }
 }
+
+/// What the page of misuse says, and what finds it.
+#[test]
+fn a_description_of_another_file_hides_the_keys_outside_of_its_bounds() {
+    let store = FilterStore::default();
+    let (bytes, own) = build(&store, &numbered(0..1_000).into_iter().collect());
+    let (_, other) = build(&store, &numbered(500..1_500).into_iter().collect());
+    let key = |number: u32| number.to_be_bytes();
+    assert_ne!(own.file_id(), other.file_id(), "the file's own id tells");
+    let file = store.open(other, Arc::new(bytes));
+    assert!(matches!(file.problem(), Some(FilterProblem::Block(BlockError::FileMismatch { .. }))));
+    assert_eq!((file.probe(&key(7)), file.probe(&key(700))), (FileProbe::Absent, FileProbe::Unusable));
+}
