@@ -323,7 +323,9 @@ fn search_batch(
 ) {
     let mut searches: Vec<BlockSearch<'_>> = Vec::new();
     loop {
-        searches.extend(batch.next_files().iter().filter_map(|&(position, table)| {
+        let files = batch.next_files();
+        files.iter().for_each(|(_, table)| table.prefetch());
+        searches.extend(files.iter().filter_map(|&(position, table)| {
             let key = *keys.get(position)?;
             Some(BlockSearch { position, key, table, block: table.block_position(key), cached: None })
         }));

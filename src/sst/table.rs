@@ -17,6 +17,7 @@ use super::{
     BlockCache, BlockKey, FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats,
 };
 use crate::block::LookupOutcome;
+use crate::kernel::prefetch::prefetch;
 use crate::range::KeyRange;
 use crate::store::{FileFilters, FilterStore};
 
@@ -238,6 +239,12 @@ impl Table {
             cache.blocks.insert(cache.key_at(place.handle.offset), CachedBlock(Arc::new(headed)));
         }
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
+    }
+
+    /// Prefetches what leads a search to the index.
+    pub(super) fn prefetch(&self) {
+        prefetch(&raw const self.index);
+        prefetch(&raw const self.cache);
     }
 
     /// Where in the index a lookup of `key` finds its block; `None` before the index is read.

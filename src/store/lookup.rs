@@ -91,6 +91,9 @@ impl<'a, F> Cursor<'a, F> {
         self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
         if let Some(Chunk { core, .. }) = self.chunk {
             let key = self.key;
+            if overlapping.is_none() {
+                core.prefetch_files();
+            }
             let mut in_bounds = core.bounds.holding(key, &mut self.head, |files| core.covering(files, key));
             if core.special != 0 {
                 in_bounds |= core.covering(core.special, key);
