@@ -195,9 +195,9 @@ impl Trailer {
     }
 }
 
-/// What the last 32 bytes of a block and of a container have in common, but for the hash.
+/// The fields that the last 32 bytes of a block and of a container have in common, except the hash.
 pub(crate) struct Ending {
-    /// Of the payload, in words, or of the top index.
+    /// The payload's length in words, or the top index's in bytes.
     pub(crate) length: u32,
     pub(crate) checksum: u32,
     pub(crate) keys: u64,

@@ -36,9 +36,11 @@ impl BuiltFilter {
             Some(block) => Trailer::decode(block)
                 .is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held),
         };
-        if is_as_requested {
-            return self;
-        }
+        if is_as_requested { self } else { self.refused() }
+    }
+
+    /// No filter, because this one is not what was asked for.
+    pub(crate) fn refused(self) -> Self {
         let reason = FallbackReason::ConstructionFailed;
         let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
         Self { block: None, report }

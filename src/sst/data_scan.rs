@@ -55,7 +55,7 @@ impl<'a> DataScan<'a> {
         Self { table, at: 0, window: Bytes::new(), window_start: 0, last_key: None, found: None, steps_left }
     }
 
-    /// What is missing before the next sound block, then that block; `None` at the end of the data.
+    /// The next sound block, after an error for what is missing before it; `None` at the end of the data.
     pub(super) fn next(&mut self) -> Result<Option<FoundBlock>, TableError> {
         if let Some(found) = self.found.take() {
             return Ok(Some(found));

@@ -14,8 +14,8 @@ use crate::sst::{Lookup, TableError};
 /// restart points lead to one.
 const WALKED: usize = 16;
 
-/// A block that was walked to its end, and found to be in order. What every search reads comes first; the rest is
-/// touched only where heads are equal.
+/// A block all of whose entries were read and are in order. Every search reads the first fields; it reads the rest only
+/// where heads are equal.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct HeadedBlock {

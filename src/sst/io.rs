@@ -424,7 +424,7 @@ impl TableFile {
         Ok(contents)
     }
 
-    /// An error unless so many bytes `at` a place are inside the file.
+    /// Returns an error unless the `bytes` bytes that begin `at` a place are inside the file.
     pub(crate) fn check_inside(&self, at: &TableLocation, bytes: u64) -> Result<(), TableError> {
         if at.offset.checked_add(bytes).is_some_and(|end| end <= self.length) {
             return Ok(());

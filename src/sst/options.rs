@@ -48,7 +48,7 @@ pub struct TableOptions {
     pub(super) store: FilterStore,
     pub(super) policy_name: Option<String>,
     pub(super) table_id: Option<[u8; 16]>,
-    /// What the policy is told, but for the hasher and the parts of keys, which are the store's.
+    /// What the policy is told. Its hasher and parts of keys do not count: the store has them.
     pub(super) context: BuildContext,
     /// The store's hasher, if tables are read with it whatever hasher they describe.
     pub(super) hasher: Option<KeyHasher>,
@@ -156,8 +156,7 @@ impl TableOptions {
     /// right, the table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
     ///
     /// A reader of a policy with an extractor needs this, or [`with_range_extractor`](Self::with_range_extractor).
-    /// Sidecars have no range
-    /// filters.
+    /// Sidecars have no range filters.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -217,9 +216,8 @@ impl TableOptions {
 
     /// Sets what of a key goes into the filter, and is probed for: the whole key, any number of parts, or both.
     ///
-    /// Of each filter that is read, the parts are used that it has in common with these; a filter that has none of them
-    /// is not used. A store that changes its parts keeps the use of its earlier filters for as long as something is
-    /// shared.
+    /// A filter is probed for the parts that it has in common with these; one that has none of them is not used. A
+    /// store that changes its parts keeps the use of its earlier filters for as long as something is shared.
     ///
     /// A filter of several parts is sized by the entries that arrive, and not by the context's expected keys, because a
     /// key then has more than one entry.
@@ -347,8 +345,8 @@ impl TableOptions {
     }
 
     /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
-    /// Opening then reads no filter, and of one with partitions the top index. A lookup reads the filter, or the
-    /// partition that it needs, if there is room for it; a scan reads the range filter.
+    /// Opening then reads no filter; of one with partitions it reads the top index. A lookup loads the filter or the
+    /// partition that it needs if that fits the budget, and a scan loads the range filter.
     ///
     /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the
     /// load is tried again, rarely ([`FilterStats::unusable`](crate::FilterStats::unusable) counts it). That holds for

@@ -211,7 +211,7 @@ mod tests {
     use crate::sst::properties::metadata_between;
     use crate::store::FilterSection;
 
-    /// A table of so many data bytes, with filters at these places, each with so many bytes of a top index.
+    /// The layout of a table with `data_bytes` bytes of data. A section has its place and the length of its top index.
     fn layout(data_bytes: u64, sections: &[(FilterPart, Range<u64>, u32)]) -> Vec<(&'static str, u64, u64)> {
         let section = |(part, place, index_bytes): &(FilterPart, Range<u64>, u32)| FilterSection {
             part: *part,

@@ -344,9 +344,9 @@ fn search_batch(
                 None => table.search(key),
                 Some(block) => {
                     // Only blocks that searches of this step have read are sought in the cache again.
-                    let is_read = read.iter().any(|&(other, read)| core::ptr::eq(other, table) && read == block);
-                    let cached = cached.or_else(|| if is_read { table.cached_block(block) } else { None });
-                    if cached.is_none() {
+                    let is_read = || read.iter().any(|&(other, read)| core::ptr::eq(other, table) && read == block);
+                    let cached = cached.or_else(|| if is_read() { table.cached_block(block) } else { None });
+                    if cached.is_none() && table.has_cache() {
                         read.push((table, block));
                     }
                     table.search_block(block, cached, key)

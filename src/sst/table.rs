@@ -241,6 +241,10 @@ impl Table {
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }
 
+    pub(super) const fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
     /// Prefetches what leads a search to the index.
     pub(super) fn prefetch(&self) {
         prefetch(&raw const self.index);
@@ -347,15 +351,16 @@ impl Table {
     /// What was looked up and read so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
-        let (counters, bytes) = (&self.file.counters, self.filter_bytes());
+        let counters = &self.file.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let of_sidecar = self.sidecar.as_deref().and_then(|sidecar| sidecar.as_ref().ok());
         TableStats {
             filters: self.filters.stats(),
             index_block_reads: count(&counters.index_block_reads),
             data_block_reads: count(&counters.data_block_reads),
             block_cache_hits: count(&counters.block_cache_hits),
             bytes_read: count(&counters.bytes_read)
-                + if self.uses_sidecar() { count(&bytes.file.counters.bytes_read) } else { 0 },
+                + of_sidecar.map_or(0, |bytes| count(&bytes.file.counters.bytes_read)),
             sidecar_problems: u64::from(self.sidecar_problem().is_some()),
         }
     }

@@ -208,9 +208,9 @@ impl FileFilterBuilder {
         (check_of_hashes(hashes), extractors.collect())
     }
 
-    /// Whether the partitions that must hold known keys do, by the hash and the extractors as they are now, which the
-    /// checks describe: keys were added with what they were then, and a store that finds the checks right probes each
-    /// partition.
+    /// Whether every partition that must hold a known key does, by the hash and the extractors as they are now. The
+    /// description's checks are made with these, and keys were added with what they were then: a store that finds the
+    /// checks right would probe partitions that lack its keys.
     fn holds_known_keys(&self, container: &Bytes) -> bool {
         let known = self.metadata.known_keys();
         let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.metadata.file);
@@ -256,8 +256,8 @@ impl FileFilterBuilder {
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
         let Self { metadata, parts, ranges, .. } = self;
         let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new(), table: None };
-        if let Some((part, mut filter)) = points {
-            filter.block = filter.block.filter(|_| holds_known_keys);
+        if let Some((part, filter)) = points {
+            let filter = if holds_known_keys { filter } else { filter.refused() };
             let held = parts.without(&filter.report.unstable_extractors);
             built.points = Some(built.add(part, filter, is_sound));
             if built.metadata.points().is_some() {

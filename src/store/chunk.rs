@@ -222,10 +222,18 @@ impl HeadsOfBounds {
         let is_one_by_one = heads.len() == files.len() * 2 && heads.is_sorted_by(|one, next| one < next);
         heads.sort_unstable();
         heads.dedup();
+        let around = if is_one_by_one { Vec::new() } else { Self::around(&heads, files) };
+        let ends = files.iter().flatten();
+        let common = ends.fold((0, u64::MAX), |(low, high), ends| (low.max(ends.0), high.min(ends.1)));
+        let all = (0..).zip(files).fold(0, |all, (place, ends)| all | u64::from(ends.is_some()) << place);
+        Self { prefix, files: around, heads, common, all }
+    }
+
+    fn around(heads: &[u64], files: &[Option<(u64, u64)>]) -> Vec<Around> {
         let mut around = vec![Around { below: 0, at: 0 }; heads.len()];
         let ends = files.iter().enumerate().filter_map(|(place, ends)| Some((1 << place, (*ends)?)));
         for (file, (smallest, largest)) in ends {
-            let holding = lower_bound(&heads, smallest)..=lower_bound(&heads, largest);
+            let holding = lower_bound(heads, smallest)..=lower_bound(heads, largest);
             for (position, around) in around.get_mut(holding).unwrap_or_default().iter_mut().enumerate() {
                 around.at |= file;
                 if position > 0 {
@@ -233,13 +241,7 @@ impl HeadsOfBounds {
                 }
             }
         }
-        let ends = files.iter().flatten();
-        let common = ends.fold((0, u64::MAX), |(low, high), ends| (low.max(ends.0), high.min(ends.1)));
-        let all = (0..).zip(files).fold(0, |all, (place, ends)| all | u64::from(ends.is_some()) << place);
-        if is_one_by_one {
-            around = Vec::new();
-        }
-        Self { prefix, files: around, heads, common, all }
+        around
     }
 
     /// The files that have the key within their bounds. `head` is that behind the prefix of the chunk before. `decide`

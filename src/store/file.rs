@@ -97,7 +97,7 @@ impl FileFilters {
     /// that is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
         self.state.units.counters.add_beside_answers(0, 1);
-        let unit = Some(key).filter(|_| probe == FileProbe::NotLoaded).and_then(|key| self.state.units_of(key).next());
+        let unit = if probe == FileProbe::NotLoaded { self.state.units_of(key).next() } else { None };
         self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
     }
 

@@ -27,8 +27,8 @@
 //!
 //! # What is trusted
 //!
-//! That the description which the engine gives is the file's own: the file's key bounds are in it. Keep its
-//! [file id](FilterMetadata::file_id) in the file, too, where descriptions are kept elsewhere, and compare both.
+//! The engine is trusted to give a file its own description: the file's key bounds are in it. Where descriptions are
+//! kept elsewhere, keep the [file id](FilterMetadata::file_id) in the file, too, and compare both.
 //!
 //! Filters are bound to their files by that id, which is drawn at random, and compared with the description. A
 //! description also has checksums of what the hash and each extractor made of the file's smallest and largest key. They
