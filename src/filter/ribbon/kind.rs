@@ -1,6 +1,6 @@
 //! Ribbon as a kind, with the rules by which a file gets a blocked Bloom filter instead.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::band::Section;
 use super::build;
@@ -50,15 +50,23 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 pub struct RibbonKind {
     /// The size of a block; `None` where the rate is given.
     size: Option<BitsPerKey>,
-    /// The columns at the rate; for a size, those of the rate that Bloom has at that size.
-    columns: Columns,
+    /// The columns at the rate; for a size, those of the rate that Bloom has at that size. At small sizes Bloom's rate is
+    /// higher than any that Ribbon offers: then there are none, and no size to compare.
+    equal: Option<Columns>,
     fallback_size: BitsPerKey,
-    /// From here on Ribbon is smaller than Bloom.
-    pub(super) smaller_from: u64,
     max_attempts: u32,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What a kind has in common with its clones.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// From here on Ribbon is smaller than Bloom. Found when a small file first asks: it takes milliseconds, and a kind
+    /// may be configured for every table that is opened.
+    smaller_from: OnceLock<u64>,
     /// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
     /// file.
-    pub(super) idle_sections: Arc<Mutex<Vec<Section>>>,
+    pub(super) idle_sections: Mutex<Vec<Section>>,
 }
 
 /// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
@@ -103,17 +111,8 @@ impl RibbonKind {
         Ok(Self::of(None, Some(Columns::for_rate(rate)?), smallest_size_for(RATE_KEYS, rate)))
     }
 
-    /// `equal` are the columns that give the rate of the fallback. At small sizes Bloom's rate is higher than any that
-    /// Ribbon offers: then there are none, and no size to compare.
     fn of(size: Option<BitsPerKey>, equal: Option<Columns>, fallback_size: BitsPerKey) -> Self {
-        Self {
-            size,
-            columns: equal.unwrap_or(Columns::ONE),
-            fallback_size,
-            smaller_from: equal.map_or(0, |columns| smaller_from(columns, fallback_size)),
-            max_attempts: DEFAULT_MAX_ATTEMPTS,
-            idle_sections: Arc::default(),
-        }
+        Self { size, equal, fallback_size, max_attempts: DEFAULT_MAX_ATTEMPTS, shared: Arc::default() }
     }
 
     /// Limits the attempts at each filter. The default is 64; usually 1 or 2 are needed.
@@ -130,7 +129,13 @@ impl RibbonKind {
     }
 
     fn columns_for(&self, keys: u64) -> Columns {
-        self.size.and_then(|size| columns_for_size(keys, size)).unwrap_or(self.columns)
+        self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE)
+    }
+
+    /// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
+    pub(super) fn smaller_from(&self) -> u64 {
+        let find = |columns| smaller_from(columns, self.fallback_size);
+        *self.shared.smaller_from.get_or_init(|| self.equal.map_or(0, find))
     }
 }
 
@@ -148,7 +153,7 @@ impl Kind for RibbonKind {
 
     /// Rules 2 and 3.
     fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
-        if keys < self.smaller_from {
+        if keys < SMALLER_FROM_AT_MOST && keys < self.smaller_from() {
             return Err(FallbackReason::NotSmaller);
         }
         expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
@@ -168,9 +173,9 @@ impl Kind for RibbonKind {
         hashes: &[KeyHash],
         limits: BuildLimits,
     ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
-        let mut section = self.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
+        let mut section = self.shared.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
         let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
-        if let Ok(mut idle) = self.idle_sections.lock()
+        if let Ok(mut idle) = self.shared.idle_sections.lock()
             && idle.len() < MOST_KEPT
         {
             idle.push(section);

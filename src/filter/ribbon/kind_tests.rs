@@ -67,7 +67,7 @@ fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
     for rate in [0.5, 0.3, 0.01, 0.001, 1e-9] {
         let kind = RibbonKind::configure(self::rate(rate)).unwrap();
         let policy = KindPolicy::from(kind.clone()).with_min_keys(0);
-        let edge = kind.smaller_from;
+        let edge = kind.smaller_from();
         assert!(edge < 1_024, "{rate}: {edge}");
         assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
         if let Some(below) = edge.checked_sub(1) {
@@ -242,7 +242,7 @@ fn a_planned_size_is_exceeded_by_a_sixteenth_at_most_however_hashes_crowd() {
 #[test]
 fn builds_leave_their_memory_to_the_next_ones_and_keep_up_to_eight_sections_of_4_mib() {
     let kind = RibbonKind::configure(rate(0.01)).unwrap();
-    let idle = || kind.idle_sections.lock().unwrap();
+    let idle = || kind.shared.idle_sections.lock().unwrap();
     // The last two have a whole section each. In the last one half of the keys crowd in one bucket.
     let crowds = |key: u64, mixed: u64| if key.is_multiple_of(2) { mixed >> 24 } else { mixed };
     for (keys, are_mixed) in [(5_000, true), (272_000, true), (280_000, true), (280_000, false)] {
