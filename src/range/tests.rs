@@ -72,7 +72,7 @@ struct Answers {
 /// The short form takes one pair of ends in seven.
 const PAIRS: usize = 7;
 
-/// The short form takes one set of keys in three. Shares of keys take turns by four: they still differ.
+/// The short form takes one set of keys in six. Shares of keys take turns by four: they still differ.
 const CASES: usize = 6;
 
 /// Compares a filter with the set of its keys, on all ranges between `ends` with all kinds of bounds.

@@ -50,15 +50,15 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 pub struct RibbonKind {
     /// The size of a block; `None` where the rate is given.
     size: Option<BitsPerKey>,
-    /// The columns at the rate; for a size, those of the rate that Bloom has at that size. At small sizes Bloom's rate is
-    /// higher than any that Ribbon offers: then there are none, and no size to compare.
+    /// The columns at the rate; for a size, those of the rate that Bloom has at that size. At small sizes Bloom's rate
+    /// is higher than any that Ribbon offers: then there are none, and no size to compare.
     equal: Option<Columns>,
     fallback_size: BitsPerKey,
     max_attempts: u32,
     pub(super) shared: Arc<Shared>,
 }
 
-/// What a kind has in common with its clones.
+/// A kind shares this with its clones.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// From here on Ribbon is smaller than Bloom. Found when a small file first asks: it takes milliseconds, and a kind
@@ -134,8 +134,13 @@ impl RibbonKind {
 
     /// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
     pub(super) fn smaller_from(&self) -> u64 {
-        let find = |columns| smaller_from(columns, self.fallback_size);
-        *self.shared.smaller_from.get_or_init(|| self.equal.map_or(0, find))
+        *self.shared.smaller_from.get_or_init(|| {
+            let Some(columns) = self.equal else { return 0 };
+            let ribbon = |keys| expected_shape(keys, columns).map(|shape| shape.block_bytes());
+            let bloom = |keys| BloomShape::for_keys(keys, self.fallback_size).map(|shape| shape.block_bytes());
+            let not_smaller = |&keys: &u64| ribbon(keys) >= bloom(keys);
+            (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
+        })
     }
 }
 
@@ -203,14 +208,6 @@ impl Kind for RibbonKind {
 /// The rate of a Bloom filter of `size`.
 fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
     FalsePositiveRate::new(expected_fpr(RATE_KEYS, size))
-}
-
-/// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
-fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
-    let ribbon = |keys| expected_shape(keys, columns).map(|shape| shape.block_bytes());
-    let bloom = |keys| BloomShape::for_keys(keys, bloom_size).map(|shape| shape.block_bytes());
-    let not_smaller = |&keys: &u64| ribbon(keys) >= bloom(keys);
-    (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
 }
 
 /// The most sections kept for reuse: one for each concurrent build.
