@@ -25,10 +25,12 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
 /// The little-endian fields of a structure of fixed size. Where each begins is a constant: one that does not lie inside
 /// the structure does not compile.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a, const BYTES: usize>(&'a [u8; BYTES]);
+pub struct Fields<'a, const BYTES: usize>(&'a [u8; BYTES]);
 
 impl<'a, const BYTES: usize> Fields<'a, BYTES> {
-    pub(crate) const fn of(bytes: &'a [u8; BYTES]) -> Self {
+    /// Those of a structure that is all of `bytes`.
+    #[must_use]
+    pub const fn of(bytes: &'a [u8; BYTES]) -> Self {
         Self(bytes)
     }
 
@@ -37,8 +39,10 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
         bytes.split_last_chunk().map(|(before, bytes)| (before, Self(bytes)))
     }
 
+    /// The bytes of a field.
+    #[must_use]
     #[expect(clippy::indexing_slicing, reason = "the assertion, which the compiler evaluates")]
-    pub(crate) fn array<const AT: usize, const COUNT: usize>(self) -> [u8; COUNT] {
+    pub fn array<const AT: usize, const COUNT: usize>(self) -> [u8; COUNT] {
         const { assert!(AT + COUNT <= BYTES, "a field lies inside its structure") };
         core::array::from_fn(|position| self.0[AT + position])
     }
@@ -51,11 +55,15 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
         u16::from_le_bytes(self.array::<AT, 2>())
     }
 
-    pub(crate) fn u32<const AT: usize>(self) -> u32 {
+    /// A number of four bytes.
+    #[must_use]
+    pub fn u32<const AT: usize>(self) -> u32 {
         u32::from_le_bytes(self.array::<AT, 4>())
     }
 
-    pub(crate) fn u64<const AT: usize>(self) -> u64 {
+    /// A number of eight bytes.
+    #[must_use]
+    pub fn u64<const AT: usize>(self) -> u64 {
         u64::from_le_bytes(self.array::<AT, 8>())
     }
 
@@ -67,7 +75,7 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
 }
 
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -77,7 +85,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
 /// exceeds 64 bits.
-pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (position, &byte) in bytes.iter().take(10).enumerate() {
         let low = u64::from(byte & 0x7f);
@@ -165,7 +173,7 @@ fn stagger() -> usize {
 /// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them if they are to be
 /// written.
 #[derive(Debug)]
-pub(crate) struct AlignedBuffer {
+pub struct AlignedBuffer {
     bytes: Vec<u8>,
     start: usize,
 }
@@ -177,7 +185,7 @@ impl AlignedBuffer {
     }
 
     /// The same for bytes that are read, to which nothing is appended.
-    pub(crate) fn without_tail(length: u64) -> Option<Self> {
+    pub fn without_tail(length: u64) -> Option<Self> {
         Self::with_free(length, 0)
     }
 
@@ -208,7 +216,8 @@ impl AlignedBuffer {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+    /// All of it, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
@@ -240,7 +249,9 @@ impl AlignedBuffer {
         self.bytes.extend_from_slice(tail);
     }
 
-    pub(crate) fn freeze(self) -> Bytes {
+    /// Its bytes, which nobody changes any more.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
         Bytes::from(self.bytes).slice(self.start..)
     }
 }

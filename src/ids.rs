@@ -178,7 +178,7 @@ impl FileId {
 
 /// Sixteen bytes that nothing else has: made of the process's random seed, the time, the process number and a counter.
 /// Unique, not secret.
-pub(crate) fn unique_id() -> [u8; 16] {
+pub fn unique_id() -> [u8; 16] {
     static CREATED: AtomicU64 = AtomicU64::new(0);
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
     // Bare WebAssembly has no clock, and the standard library panics. Without one, `RandomState` has the same seed in

@@ -17,7 +17,7 @@ use byteorder::{BigEndian, ByteOrder};
 /// eighth byte.
 #[expect(clippy::inline_always, reason = "kernels for ranges call it, and inline all that they call")]
 #[inline(always)]
-pub(crate) fn head(bytes: &[u8]) -> u64 {
+pub fn head(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         BigEndian::read_u64(first)
     } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
@@ -30,7 +30,7 @@ pub(crate) fn head(bytes: &[u8]) -> u64 {
 }
 
 /// Length of the longest common prefix.
-pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_bef
 
 /// How many of the ascending `heads` are below `bound`.
 #[inline]
-pub(crate) fn lower_bound(heads: &[u64], bound: u64) -> usize {
+pub fn lower_bound(heads: &[u64], bound: u64) -> usize {
     let (mut below, mut rest) = (0, heads);
     while rest.len() > STEP * STEP {
         let (left, right) = rest.split_at(rest.len() / 2);
@@ -103,14 +103,14 @@ impl SharedPrefix {
 
 /// The heads of ascending keys. The keys themselves are elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyHeads {
+pub struct KeyHeads {
     prefix: SharedPrefix,
     heads: Vec<u64>,
 }
 
 impl KeyHeads {
     /// The heads of `keys`, of which the first ones may be `None`, below every key.
-    pub(crate) fn new<'a>(keys: impl DoubleEndedIterator<Item = Option<&'a [u8]>> + Clone) -> Self {
+    pub fn new<'a>(keys: impl DoubleEndedIterator<Item = Option<&'a [u8]>> + Clone) -> Self {
         let ends = [keys.clone().flatten().next(), keys.clone().flatten().next_back()];
         let prefix = SharedPrefix::of(ends.into_iter().flatten());
         let heads = keys.map(|key| key.and_then(|key| prefix.head(key)).unwrap_or(0)).collect();
@@ -120,7 +120,7 @@ impl KeyHeads {
     /// The position of the first key for which `is_before` is false, and it is false for all keys after it. `is_before`
     /// compares the key at a position with `key`, and is called only where heads do not decide.
     #[inline]
-    pub(crate) fn partition_point(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
+    pub fn partition_point(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
         let undecided = match self.prefix.head(key) {
             Some(head) => equal_range(&self.heads, head),
             None => 0..self.heads.len(),

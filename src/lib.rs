@@ -77,16 +77,11 @@
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
 //! - [`range`]: filters for ranges of keys, by which scans skip files
 //! - [`store`]: the filters of many files, which must be read for a key: memory budgets, partitions, sidecars, levels
-//! - [`sst`]: a small table writer and reader, and sets of tables
 //! - [`simd`]: the instruction set in use
 //!
 //! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
 //! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
 
-#![cfg_attr(
-    not(feature = "sst"),
-    allow(dead_code, unused_imports, reason = "hashing, sets and codec serve tables, too")
-)]
 #![cfg_attr(
     test,
     allow(
@@ -137,13 +132,37 @@ pub mod kind {
     pub use crate::policy::Plan;
     pub use crate::policy::kinds::{KindEntry, all};
 }
+#[doc(hidden)]
+pub mod internal {
+    //! What the packages above this one share with it. Not for others: it changes without notice.
+
+    /// Bytes that begin at a line of the CPU's cache, as kernels expect them.
+    pub use crate::codec::AlignedBuffer;
+    /// Numbers at fixed places of a structure.
+    pub use crate::codec::Fields;
+    /// Writes a number in as many bytes as it needs.
+    pub use crate::codec::put_varint;
+    /// Reads such a number.
+    pub use crate::codec::take_varint;
+    /// An id that nothing else has.
+    pub use crate::ids::unique_id;
+    /// Asks for memory before it is needed.
+    pub use crate::kernel::prefetch::prefetch;
+    /// Heads of sorted keys, by which a key's place is found.
+    pub use crate::key_head::KeyHeads;
+    /// How many bytes two keys begin with alike.
+    pub use crate::key_head::common_prefix;
+    /// A key's first eight bytes, as a number.
+    pub use crate::key_head::head;
+    /// The place of the first head that is not below a bound.
+    pub use crate::key_head::lower_bound;
+    /// Whether an earlier call ended by a panic.
+    pub use crate::panics::Interruption;
+}
 mod panics;
 mod policy;
 pub mod range;
 pub mod simd;
-#[cfg(feature = "sst")]
-#[deny(clippy::indexing_slicing)]
-pub mod sst;
 mod stats;
 #[deny(clippy::indexing_slicing)]
 pub mod store;
@@ -169,8 +188,3 @@ pub use policy::{
 };
 pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
-
-/// Compiles and runs the README's examples.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct ReadmeExamples;

@@ -24,24 +24,24 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// A call that ends early, by a panic or `?`, is never left. So a forgotten [`leave`](Self::leave) costs a filter, but
 /// loses no key.
 #[derive(Debug, Default)]
-pub(crate) struct Interruption {
+pub struct Interruption {
     /// Calls that have been entered and not left: they may be nested.
     calls: u64,
 }
 
 impl Interruption {
     /// Before code that may panic.
-    pub(crate) fn enter(&mut self) {
+    pub fn enter(&mut self) {
         self.calls += 1;
     }
 
     /// After it.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.calls -= 1;
     }
 
     /// Outside of all calls: whether one of them was interrupted.
-    pub(crate) const fn has_happened(&self) -> bool {
+    pub const fn has_happened(&self) -> bool {
         self.calls > 0
     }
 }

@@ -7,9 +7,9 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::sst::TableOptions;
 use sstfilter::store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterKind, FilterPolicy, KeyHasher, Sizing};
+use sstfilter_table::TableOptions;
 
 use crate::bare::FilterCommand;
 use crate::compare::CompareArgs;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::range::{RangeInfo, RangePolicy};
-use sstfilter::sst::TablePart;
 use sstfilter::store::FilterPart;
 use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
+use sstfilter_table::TablePart;
 
 use crate::args::FilterArgs;
 use crate::build::report::Choice;

@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::sst::{Table, TableError};
 use sstfilter_interop::{Engine, Error};
+use sstfilter_table::{Table, TableError};
 
 use crate::left_out::BY_SST_DUMP;
 use crate::lines::{BYTE_ORDER_MARK, KeysFormat};

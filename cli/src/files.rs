@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
-use sstfilter::sst::{Table, TableError, TableOptions, TableSet};
 use sstfilter::store::FilterProblem;
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
+use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
 use crate::input::{self, RegularFile};
 use crate::output::in_options;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use sstfilter::KeyHasher;
-use sstfilter::sst::{TableSet, TableStats};
+use sstfilter_table::{TableSet, TableStats};
 
 use crate::files::{self, TableReading};
 use crate::lines::{KeyLines, KeysFormat};

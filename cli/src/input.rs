@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use sstfilter::range::RangeInfo;
-use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess};
 use sstfilter::store::{FilterMetadata, PartitionIndex};
 use sstfilter::{BlockError, FilterBlock};
+use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess};
 
 use crate::files::{Look, look_at_tail};
 use crate::output::path_name;

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use sstfilter::sst::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::output::{Text, note};
 use crate::{files, input, memory, units};

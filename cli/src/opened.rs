@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
 use sstfilter::{BlockError, FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
+use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, Table};
 
 use crate::files::{self, Look, TableReading};
 use crate::input::{self, RegularFile};
@@ -33,7 +33,20 @@ pub(crate) enum Opened {
 }
 
 /// A table of another engine, in a file or in memory.
-pub(crate) type ForeignTable = sstfilter_interop::Table<Box<dyn RandomAccess>>;
+pub(crate) type ForeignTable = sstfilter_interop::Table<Source>;
+
+/// The bytes of a file, for a package that knows nothing of our tables.
+pub(crate) struct Source(Box<dyn RandomAccess>);
+
+impl sstfilter_interop::RandomAccess for Source {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+}
 
 /// Why a file was not opened.
 #[derive(Debug)]
@@ -233,10 +246,10 @@ impl Origin {
 /// database's manifest. What neither says is the reason why its filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let source = source(path)?;
-    let table = ForeignTable::open(match reading.progress {
+    let table = ForeignTable::open(Source(match reading.progress {
         Some(progress) => progress.watch(source),
         None => source,
-    })?;
+    }))?;
     let table = if reading.unchecked_filters { table.with_unchecked_filter() } else { table };
     Ok(match stated_comparator(path, table.engine(), reading) {
         Some(taken) => (table.with_comparator(&taken.name), Some(taken)),

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::sst::{Table, TablePart};
 use sstfilter::store::{PartitionCut, PartitionIndex, sidecar_path};
 use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
+use sstfilter_table::{Table, TablePart};
 
 use crate::build::report::Choice;
 use crate::input::RegularFile;

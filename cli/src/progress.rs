@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
-use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
+use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 
 use crate::units;
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use sstfilter::sst::{FileSystem, LocalFileSystem};
+use sstfilter_table::{FileSystem, LocalFileSystem};
 
 use crate::files::{self, Look};
 use crate::interrupt;

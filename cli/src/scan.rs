@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use sstfilter::range::KeyRange;
-use sstfilter::sst::Table;
+use sstfilter_table::Table;
 
 use crate::lines::KeysFormat;
 use crate::opened::Reading;

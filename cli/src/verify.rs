@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::sst::{FilterVerdict, Table, TableError};
 use sstfilter::store::{FilterPart, FilterProblem};
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
+use sstfilter_table::{FilterVerdict, Table, TableError};
 
 use crate::files::{self, Look};
 use crate::opened::{self, Reading, Sidecar};

@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{Place, lines, names, program, run, say_skipped};
-use sstfilter::sst::{Table, TableOptions};
+use sstfilter_table::{Table, TableOptions};
 
 const EINTR: i32 = 4;
 const EIO: i32 = 5;

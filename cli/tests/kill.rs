@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{Place, names, program, run};
-use sstfilter::sst::{Table, TableOptions};
+use sstfilter_table::{Table, TableOptions};
 
 const KILLS: u64 = 60;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter::sst::{TableBuilder, TableOptions};
+use sstfilter_table::{TableBuilder, TableOptions};
 use sstfilter::{FilterPolicy, FixedPrefix, kind};
 use sstfilter_fuzz::pick;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::sst::{Table, TableOptions};
+use sstfilter_table::{Table, TableOptions};
 
 use crate::pick;
 
@@ -89,7 +89,7 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
 }
 
 /// Opens `bytes` as a table.
-pub fn open(bytes: &[u8], options: &TableOptions) -> std::result::Result<Table, sstfilter::sst::TableError> {
+pub fn open(bytes: &[u8], options: &TableOptions) -> std::result::Result<Table, sstfilter_table::TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), options)
 }
 

@@ -1,7 +1,7 @@
 //! All that can be asked of bytes that may be a table.
 
 use bytes::Bytes;
-use sstfilter::sst::{BoundedBlockCache, Entry, Lookup, Table, TableError, TableOptions, TableSet};
+use sstfilter_table::{BoundedBlockCache, Entry, Lookup, Table, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 /// The most entries looked at, and keys asked for.

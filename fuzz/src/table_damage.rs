@@ -4,7 +4,7 @@
 //! searches for: a checksum is no defence against forgers, and a fuzzer is one.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Options, keys_and_neighbours};

@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::sst::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
@@ -97,7 +97,7 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
     let properties = table.properties();
     let ends = contents.keys().next().zip(contents.keys().next_back());
     assert_eq!(properties.filters.key_bounds(), ends.map(|(first, last)| (first.as_slice(), last.as_slice())));
-    if is_whole && let sstfilter::sst::FilterVerdict::ContainsAll { keys } = report.filter {
+    if is_whole && let sstfilter_table::FilterVerdict::ContainsAll { keys } = report.filter {
         assert_eq!(keys, contents.len() as u64);
     }
 }

@@ -63,6 +63,7 @@ mod format;
 mod hash;
 mod manifest;
 mod minlz;
+mod random_access;
 mod table;
 
 pub use error::{Error, Part};
@@ -73,6 +74,7 @@ pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use manifest::{Manifest, ManifestFile};
+pub use random_access::RandomAccess;
 pub use table::{
     BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe,
     Table, UnitBytes, UserKeys, VerifyReport,

@@ -10,7 +10,7 @@
 
 use crate::error::BlockError;
 use crate::filter::require;
-use crate::hash::{Domain, KeyParts, MAX_EXTRACTORS};
+use crate::hash::{Domain, KeyParts};
 
 /// Bytes of the parts word.
 pub(crate) const PARTS_WORD_BYTES: usize = 4;
@@ -19,7 +19,7 @@ pub(crate) const PARTS_WORD_BYTES: usize = 4;
 const TAG_BYTES: usize = 8;
 
 /// The longest field.
-pub(crate) const MAX_PARTS_BYTES: usize = MAX_EXTRACTORS * TAG_BYTES + PARTS_WORD_BYTES;
+pub(crate) const MAX_PARTS_BYTES: usize = KeyParts::MAX_EXTRACTORS * TAG_BYTES + PARTS_WORD_BYTES;
 
 /// Why a filter is not probed for a prefix, or for whole keys.
 pub(crate) static PART_NOT_HELD: BlockError = BlockError::PartNotHeld;
@@ -51,7 +51,7 @@ impl<'a> HeldParts<'a> {
     pub(crate) fn check_word(self) -> Result<(), BlockError> {
         let Some(&[extractors, whole_keys, low, high]) = self.field.last_chunk() else { return Ok(()) };
         let (is_countable, reserved) =
-            ((1..=MAX_EXTRACTORS).contains(&extractors.into()), u16::from_le_bytes([low, high]));
+            ((1..=KeyParts::MAX_EXTRACTORS).contains(&extractors.into()), u16::from_le_bytes([low, high]));
         require(is_countable, "key extractors of a filter", "1 to 63", extractors)?;
         require(whole_keys <= 1, "whole keys beside parts", "0 or 1", whole_keys)?;
         require(reserved == 0, "reserved bytes of the parts word", "0", reserved)
@@ -122,10 +122,10 @@ impl core::fmt::Display for HeldParts<'_> {
     }
 }
 
-/// The field of a filter that holds `parts`; at most [`MAX_EXTRACTORS`] of them.
+/// The field of a filter that holds `parts`; at most [`KeyParts::MAX_EXTRACTORS`] of them.
 pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
     let (mut field, mut extractors) = (Vec::new(), 0_u8);
-    for domain in parts.domains().take(MAX_EXTRACTORS) {
+    for domain in parts.domains().take(KeyParts::MAX_EXTRACTORS) {
         field.extend_from_slice(&domain.tag().to_le_bytes());
         extractors += 1;
     }

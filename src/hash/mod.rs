@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, UnstablePart, check_prefix_stability};
 pub use parts::{Domain, KeyParts, PreparedPrefix};
-pub(crate) use parts::{MAX_EXTRACTORS, OrderedKeyHashes, PrefixWatch, named_parts};
+pub(crate) use parts::{OrderedKeyHashes, PrefixWatch, named_parts};
 pub use secret::SecretSeed;
 pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
 

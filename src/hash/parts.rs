@@ -163,6 +163,9 @@ impl Default for KeyParts {
 }
 
 impl KeyParts {
+    /// Most extractors whose parts a filter can hold: blocks and tables say which, in a byte and in a bitmap.
+    pub const MAX_EXTRACTORS: usize = 63;
+
     /// Whole keys.
     #[must_use]
     pub fn whole_keys() -> Self {
@@ -231,13 +234,13 @@ impl KeyParts {
     }
 
     /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and
-    /// there are [`MAX_EXTRACTORS`] at most.
+    /// there are [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) at most.
     pub(crate) fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
             let name = part.extractor.name();
             (1..=255).contains(&name.len()) && !unstable.iter().any(|other| other == name)
         };
-        let extractors = self.extractors.iter().filter(is_held).take(MAX_EXTRACTORS).cloned().collect();
+        let extractors = self.extractors.iter().filter(is_held).take(Self::MAX_EXTRACTORS).cloned().collect();
         Self { whole_keys: self.whole_keys, extractors }
     }
 
@@ -303,9 +306,6 @@ impl<'a> PreparedPrefix<'a> {
         self.hashes.iter().copied()
     }
 }
-
-/// Most extractors whose parts a filter can hold: blocks and tables say which, in a byte and in a bitmap.
-pub(crate) const MAX_EXTRACTORS: usize = 63;
 
 /// The hashes of keys that come in order.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub(crate) fn prefetch_line(line: &[u8; 64]) {
 /// keep a hot filter out of the larger caches.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a hint, which no address makes fault; every x86-64 has SSE.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
@@ -22,7 +22,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
 /// Prefetches the cache line of any address, whether or not there is memory.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     // SAFETY: a hint, which no address makes fault; it changes no register and no flag. Assembly, because the intrinsic
     // is not stable.
     unsafe {
@@ -33,4 +33,4 @@ pub(crate) fn prefetch<T>(address: *const T) {
 /// Does nothing: there is no stable hint for this architecture.
 #[inline(always)]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn prefetch<T>(_address: *const T) {}
+pub fn prefetch<T>(_address: *const T) {}

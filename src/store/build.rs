@@ -65,8 +65,6 @@ pub struct BuiltFilters {
     metadata: FilterMetadata,
     /// In the order of the sections.
     filters: Vec<Bytes>,
-    /// The table whose keys were read for them, if that is known.
-    pub(crate) table: Option<TableIdentity>,
 }
 
 impl FileFilterBuilder {
@@ -255,7 +253,7 @@ impl FileFilterBuilder {
         self.metadata.hash_check = hash_check;
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
         let Self { metadata, parts, ranges, .. } = self;
-        let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new(), table: None };
+        let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new() };
         if let Some((part, filter)) = points {
             let filter = if holds_known_keys { filter } else { filter.refused() };
             let held = parts.without(&filter.report.unstable_extractors);

@@ -47,7 +47,7 @@ use bytes::BufMut;
 
 use super::error::FilterProblem;
 use crate::codec::{Cursor, Fields, checksum, checksum_append, checksum_without_last, put_item};
-use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, MAX_EXTRACTORS, named_parts};
+use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, named_parts};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
 
@@ -150,8 +150,9 @@ impl FilterSection {
         self.offset.checked_add(self.bytes).is_some() && u64::from(self.index_bytes) <= self.bytes
     }
 
-    /// Where all of it is.
-    pub(crate) const fn range(&self) -> Range<u64> {
+    /// Where all of it is, among the filter bytes.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
     }
 
@@ -165,8 +166,9 @@ impl FilterSection {
         if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
     }
 
-    /// Where the top index is.
-    pub(crate) fn index_range(&self) -> Range<u64> {
+    /// Where the top index is, at the end of partitions; empty for a filter in one block.
+    #[must_use]
+    pub fn index_range(&self) -> Range<u64> {
         self.range().end - u64::from(self.index_bytes)..self.range().end
     }
 }
@@ -288,9 +290,10 @@ impl FilterMetadata {
         out
     }
 
-    /// The bytes without their checksum, for a block that has one: a CRC32C over bytes that end with their own is the
-    /// same for all bytes of one length.
-    pub(crate) fn encode_covered(&self) -> Vec<u8> {
+    /// The bytes without their checksum, for a block of the engine's that has one: a CRC32C over bytes that end with
+    /// their own is the same for all bytes of one length.
+    #[must_use]
+    pub fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let spans = [self.bounds.keys(), self.range_tombstones.keys()];
         let flag = |flag, is_set| if is_set { flag } else { 0 };
@@ -350,8 +353,13 @@ impl FilterMetadata {
         Self::decode_covered(covered)
     }
 
-    /// The description in bytes without a checksum of their own, in a block whose checksum holds.
-    pub(crate) fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
+    /// The description in bytes of [`encode_covered`](Self::encode_covered), after the checksum of the block that they
+    /// were in.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decode`](Self::decode), but for a wrong checksum.
+    pub fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let header = header_of(bytes)?;
         let (expected, got) = (VERSION.into(), header.u8::<4>().into());
         if expected != got {
@@ -371,7 +379,7 @@ impl FilterMetadata {
         let (flags, [sections, extractors, ranges, witnesses]) = (header.u8::<5>(), header.array::<25, 4>());
         let sections = (0..sections).map(|_| rest.fields()).collect::<Option<Vec<_>>>()?;
         let sections: Vec<_> = sections.into_iter().filter_map(FilterSection::decode).collect();
-        let is_countable = usize::from(extractors) <= MAX_EXTRACTORS && ranges <= 1;
+        let is_countable = usize::from(extractors) <= KeyParts::MAX_EXTRACTORS && ranges <= 1;
         if !is_countable || !sections.iter().all(FilterSection::is_inside_file) {
             return None;
         }
@@ -454,12 +462,14 @@ impl FilterMetadata {
     }
 
     /// The section of the point filter.
-    pub(crate) fn points(&self) -> Option<&FilterSection> {
+    #[must_use]
+    pub fn points(&self) -> Option<&FilterSection> {
         self.sections.iter().find(|section| section.part != FilterPart::Ranges)
     }
 
     /// The section of the range filter.
-    pub(crate) fn ranges(&self) -> Option<&FilterSection> {
+    #[must_use]
+    pub fn ranges(&self) -> Option<&FilterSection> {
         self.sections.iter().find(|section| section.part == FilterPart::Ranges)
     }
 }

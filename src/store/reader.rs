@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::metadata::FilterMetadata;
 use crate::block::{KindRegistry, LoadContext, bits_of};
 use crate::error::BlockError;
-use crate::hash::{Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
+use crate::hash::{Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 
 /// What makes a probe out of a key or a range, and the user-defined kinds of the filters probed.
 #[derive(Clone, Debug, Default)]
@@ -21,12 +21,12 @@ pub(crate) struct Reader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedParts {
     /// Bit `i` is the extractor at position `i` of the reader, and the highest bit the whole key. Tables have at most
-    /// [`MAX_EXTRACTORS`].
+    /// [`KeyParts::MAX_EXTRACTORS`].
     bits: u64,
 }
 
 /// The whole key, among the parts.
-const WHOLE_KEY: u64 = 1 << MAX_EXTRACTORS;
+const WHOLE_KEY: u64 = 1 << KeyParts::MAX_EXTRACTORS;
 
 impl SharedParts {
     /// Those that point lookups probe for. The whole key alone says more than all of its parts.
@@ -81,7 +81,8 @@ impl Reader {
     ///
     /// There are none: then the filter cannot be probed.
     pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
-        let names = self.parts.extractors().map(|extractor| extractor.name()).take(MAX_EXTRACTORS).enumerate();
+        let names =
+            self.parts.extractors().map(|extractor| extractor.name()).take(KeyParts::MAX_EXTRACTORS).enumerate();
         let common = names.filter(|(_, name)| file.extractors().any(|other| other == *name));
         let whole_keys = if self.parts.has_whole_keys() && file.whole_keys { WHOLE_KEY } else { 0 };
         let bits = common.fold(whole_keys, |bits, (position, _)| bits | 1 << position);

@@ -223,8 +223,9 @@ impl<F> FilterView<F> {
         self.level(level).map_or_else(FileStats::default, |level| level.stats())
     }
 
-    /// The same of all levels.
-    pub(crate) fn stats(&self) -> FileStats {
+    /// What was counted for the files of all levels.
+    #[must_use]
+    pub fn stats(&self) -> FileStats {
         self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
     }
 

@@ -4,7 +4,9 @@
 
 pub(crate) mod cases;
 pub(crate) mod container;
+pub(crate) mod documented;
 pub(crate) mod effort;
+pub(crate) mod golden;
 pub(crate) mod policies;
 pub(crate) mod random;
 pub(crate) mod ranges;
@@ -20,6 +22,19 @@ use sstfilter::{
     BlockInfo, BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
     Sizing,
 };
+
+/// The bits of `bytes`, dealt out to all cores in runs.
+pub(crate) fn for_each_flip(bytes: &[u8], check: impl Fn(&[u8], usize) + Sync) {
+    const RUN: usize = 256;
+    on_all_cores(bytes.len().div_ceil(RUN), |run| {
+        let mut damaged = bytes.to_vec();
+        for bit in run * RUN * 8..(run * RUN * 8 + RUN * 8).min(bytes.len() * 8) {
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            check(&damaged, bit);
+            damaged[bit / 8] ^= 1 << (bit % 8);
+        }
+    });
+}
 
 /// Builds the filter of `hashes`, in the order given.
 pub(crate) fn build(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> BuiltFilter {

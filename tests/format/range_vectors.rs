@@ -4,7 +4,7 @@
 
 use core::ops::Bound;
 
-use crate::vectors::{FORMAT, dump_below, hex};
+use crate::common::documented::{FORMAT, dump_below, hex};
 use sstfilter::range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 

@@ -2,16 +2,15 @@
 //! and the files of last year read as absent keys. These are the test vectors of FORMAT.md, which
 //! `fixtures/check_format.py` recomputes without this library.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::common;
 use crate::common::cases::identity_of;
 use crate::common::container::Container;
+use crate::common::documented::{FORMAT, dump_below, hex};
 use bytes::Bytes;
 use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::range::{RangePolicy, RangeUnits};
-use sstfilter::sst::{Lookup, Table, TableBuilder, TableOptions};
 use sstfilter::store::{
     FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
 };
@@ -20,8 +19,6 @@ use sstfilter::{
     FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, HashId,
     HashIdentity, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom,
 };
-
-pub(crate) const FORMAT: &str = include_str!("../../FORMAT.md");
 
 const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
 
@@ -40,13 +37,6 @@ const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn block_of_hashes(policy: &dyn FilterPolicy, hashes: impl IntoIterator<Item = KeyHash>) -> Bytes {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
     hashes.into_iter().for_each(|hash| builder.add_hash(hash));
@@ -64,16 +54,6 @@ fn numbered(keys: u32) -> impl Iterator<Item = String> {
 
 fn one_percent_ribbon() -> KindPolicy {
     KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0)
-}
-
-/// The bytes of a hexadecimal dump in FORMAT.md, below `heading`: offset, two blanks, then digits.
-pub(crate) fn dump_below(heading: &str) -> Vec<u8> {
-    let dump = FORMAT.split_once(heading).unwrap().1.split("```").nth(1).unwrap();
-    let lines = dump.lines().skip(1).filter_map(|line| line.split_once("  "));
-    // Behind the digits of a line, three blanks and more, is what they mean.
-    let digits: String = lines.map(|(_, hex)| hex.split("   ").next().unwrap()).collect();
-    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 #[test]
@@ -357,23 +337,6 @@ fn positions_of_standard_bloom_are_the_documented_ones() {
         positions.dedup();
         assert_eq!(set, positions, "{hash:016x}");
     }
-}
-
-#[test]
-fn three_entries_make_the_documented_table() {
-    let options = TableOptions::default().with_table_id(*b"store 7, file 42");
-    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-    builder.add(b"apple", b"red").unwrap();
-    builder.delete(b"banana").unwrap();
-    builder.add(b"cherry", b"dark").unwrap();
-    let (written, _) = builder.finish().unwrap();
-    let documented = dump_below("### A whole mini SST file");
-    assert_eq!(hex(&written), hex(&documented));
-
-    let table = Table::open_source(Bytes::from(documented), &TableOptions::default()).unwrap();
-    table.verify().unwrap();
-    assert_eq!(table.get(b"cherry").unwrap(), Lookup::Found(Bytes::from_static(b"dark")));
-    assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);
 }
 
 #[test]

@@ -9,7 +9,4 @@ mod common;
 mod allocator;
 mod budget;
 mod build;
-mod many_tables;
 mod partitions;
-#[cfg(unix)]
-mod untrusted_tables;

@@ -5,7 +5,6 @@
 //! - `traps`: one test for each known way to lose a key or a count.
 //! - `trust`: hashers and extractors that are not what their names say.
 //! - `panics`: code of the engine's that panics.
-//! - `same_as_tables`: the mini SST, beside an engine of the same files.
 //! - `damage`: bytes that are not those that were written.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -24,7 +23,5 @@ mod damage;
 mod model;
 mod panics;
 mod rates;
-#[cfg(feature = "sst")]
-mod same_as_tables;
 mod traps;
 mod trust;

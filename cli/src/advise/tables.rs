@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::ensure;
 use serde::Serialize;
-use sstfilter::sst::Table;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
+use sstfilter_table::Table;
 
 use super::chart;
 use crate::args::AdviseArgs;

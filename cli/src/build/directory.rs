@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use sstfilter::sst::{FileSystem, LocalFileSystem};
+use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::TempDir;
 
 use crate::files::{self, Look};

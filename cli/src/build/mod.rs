@@ -8,8 +8,8 @@ mod write;
 use std::time::Instant;
 
 use anyhow::ensure;
-use sstfilter::sst::TableOptions;
 use sstfilter::{BuildContext, BuildPurpose};
+use sstfilter_table::TableOptions;
 
 use crate::args::BuildArgs;
 use crate::files::TableReading;

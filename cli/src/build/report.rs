@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use sstfilter::BuildReport;
-use sstfilter::sst::TableSummary;
+use sstfilter_table::TableSummary;
 
 use super::source::Source;
 use crate::output::{Column, figures};

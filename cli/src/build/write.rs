@@ -4,7 +4,7 @@
 //! the numbers alone, so that a thousand overlapping tables need the memory and the open files of one.
 
 use anyhow::Context;
-use sstfilter::sst::{TableOptions, TableSummary, TableWriter};
+use sstfilter_table::{TableOptions, TableSummary, TableWriter};
 
 use super::directory::Directory;
 use super::source::{Scratch, Source};

@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::sst::{TableOptions, TableSet, TableWriter};
 use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
+use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;
 use crate::build::report::{TableLine, group};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::sst::{TableOptions, TableSet, TableWriter};
 use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
+use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;
 use crate::files;

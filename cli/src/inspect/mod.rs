@@ -13,9 +13,9 @@ use foreign::ForeignFields;
 use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::sst::{Table, TableError, TablePart};
 use sstfilter::store::{FilterPart, sidecar_path};
 use sstfilter::{BlockInfo, FilterBlock};
+use sstfilter_table::{Table, TableError, TablePart};
 
 use crate::files::{self, Look};
 use crate::input;

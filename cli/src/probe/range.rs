@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::range::{KeyRange, RangeFilter};
-use sstfilter::sst::Table;
 use sstfilter::{BlockError, FilterKind};
 use sstfilter_interop::ManifestFile;
+use sstfilter_table::Table;
 
 use super::listing;
 use crate::input;

@@ -13,8 +13,8 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
-use sstfilter::sst::{FileSystem, LocalFileSystem};
 use sstfilter_charts::{Machine, today};
+use sstfilter_table::{FileSystem, LocalFileSystem};
 
 use crate::args::ReportArgs;
 use crate::filters::Omission;

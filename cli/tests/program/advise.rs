@@ -4,8 +4,8 @@
 use std::fs;
 
 use serde_json::Value;
-use sstfilter::sst::{TableOptions, TableWriter};
 use sstfilter::{BuildContext, KeyHasher};
+use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, run};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use sstfilter::sst::{TableOptions, TableWriter};
+use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, lines, names, program, run, say_skipped};
 

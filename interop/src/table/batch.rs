@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::{Loaded, Table};
 use crate::error::Error;

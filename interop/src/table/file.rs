@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use crate::compression::{self, Numbering, Undecoded};
 use crate::error::{Error, Part};

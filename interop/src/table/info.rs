@@ -1,6 +1,6 @@
 //! What a table's filter is, for people.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::{Loaded, Table};
 use crate::error::Error;

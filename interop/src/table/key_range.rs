@@ -1,6 +1,6 @@
 //! Which keys a table may have by its bounds, as its database's manifest has them.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::Table;
 use super::partitions::INTERNAL_SUFFIX_BYTES;

@@ -1,6 +1,6 @@
 //! The user keys of a table's data blocks.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::Table;
 use super::file::TableFile;

@@ -1,6 +1,6 @@
 //! Where the parts of a table are, and how they are to be read: what all engines' tables come to.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::filter::Filter;

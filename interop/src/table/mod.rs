@@ -20,7 +20,7 @@ pub use key_range::KeyRange;
 pub use keys::UserKeys;
 pub use verify::{BlockReport, BlockState, VerifyReport};
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use crate::compression::Numbering;
 use crate::error::{Error, Part};

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::filter::Filter;

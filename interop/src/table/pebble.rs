@@ -1,6 +1,6 @@
 //! Tables in Pebble's own formats, as its `sstable/reader.go` opens them.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::file::TableFile;
 use super::layout::{DataPlace, FilterPlace, FullFilter, IndexPlace, Layout, NamedBlock};

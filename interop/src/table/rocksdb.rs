@@ -1,6 +1,6 @@
 //! RocksDB's block-based tables, as its `table/block_based/block_based_table_reader.cc` opens them.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::format::footer::{Engine, Footer};

@@ -1,6 +1,6 @@
 //! Everything that a table's checksums and keys can tell about damage.
 
-use sstfilter::sst::RandomAccess;
+use crate::random_access::RandomAccess;
 
 use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
 use super::layout::{DataPlace, FilterPlace};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sstfilter::sst::RandomAccess;
+use sstfilter_interop::RandomAccess;
 use sstfilter_interop::Table;
 
 /// A line of the manifest: what these tests need of it.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sstfilter::sst::RandomAccess;
+use sstfilter_interop::RandomAccess;
 use sstfilter_interop::{
     BatchAnswer, BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
 };

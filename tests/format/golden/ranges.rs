@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::{check_file, digest, is_regenerating};
 use crate::common::cases;
+use crate::common::documented::hex;
+use crate::common::golden::{check_file, digest, is_regenerating};
 use crate::common::ranges::{self, Key, RANGES, RangeCase};
-use crate::vectors::hex;
 use sstfilter::range::{KeyRange, RangeFilter, RangeMap};
 use sstfilter::{BlockError, FilterBlock, LoadContext};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
-use sstfilter::sst::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
+use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
 
 use super::{Engine, OURS, RIBBON};

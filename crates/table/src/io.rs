@@ -1,0 +1,644 @@
+//! Where a table's bytes come from and go to: byte sources, file systems, and blocks read out of them.
+//!
+//! A block is read in this order: bounds, bytes, bound checksum. A handle alone is no reason to allocate. Every kind of
+//! block but the filter has a maximum length, and a block of more than [`WHOLE_BYTES`] gets memory only after its
+//! checksum has held, so a file that is mostly a hole is refused cheaply. Rejected: bounds computed from the
+//! properties, because a filter may be of an engine's own kind and size, and because whoever lies in a handle also
+//! lies in the properties.
+
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crc32c::crc32c_append;
+use sstfilter::internal::AlignedBuffer;
+use tempfile::{NamedTempFile, PersistError};
+
+use super::block::Block;
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
+use super::stats::ReadCounters;
+use super::{TableError, TableLocation, TablePart};
+
+/// Bytes that can be read at any offset, by many threads at once.
+///
+/// Implemented for files and for [`Bytes`]; an engine implements it for its own environment (a
+/// cached file, an object store) and passes it to [`Table::open_source`](super::Table::open_source). The
+/// bytes must not change while a table is open on them.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sstfilter_table::RandomAccess;
+///
+/// let source = Bytes::from_static(b"0123456789");
+/// let mut two = [0; 2];
+/// source.read_exact_at(&mut two, 7)?;
+/// assert_eq!((RandomAccess::len(&source)?, &two), (10, b"78"));
+/// assert!(source.read_exact_at(&mut two, 9).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[expect(clippy::len_without_is_empty, reason = "a length in bytes that can fail; no caller needs emptiness")]
+pub trait RandomAccess: Send + Sync {
+    /// All bytes there are.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Fills `buf` from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] when there are fewer bytes; otherwise what the system says.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl RandomAccess for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    #[cfg(unix)]
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(self, buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buf = buf.get_mut(read..).unwrap_or_default();
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl RandomAccess for Bytes {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.as_ref().len() as u64)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let found = self.as_ref().get(start..).and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+impl<T: RandomAccess + ?Sized> RandomAccess for Arc<T> {
+    fn len(&self) -> io::Result<u64> {
+        self.as_ref().len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_ref().read_exact_at(buf, offset)
+    }
+}
+
+impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
+    fn len(&self) -> io::Result<u64> {
+        self.as_ref().len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_ref().read_exact_at(buf, offset)
+    }
+}
+
+/// Files by name, for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
+///
+/// An engine with an environment of its own (RocksDB's `FileSystem`, Pebble's `vfs.FS`) implements this trait for it
+/// and sets it with [`TableOptions::with_file_system`](super::TableOptions::with_file_system); a test does so to make
+/// files fail. By default tables are files of the system: [`LocalFileSystem`].
+///
+/// A table is written in this order, and the first step that fails is the last:
+///
+/// ```text
+/// create   write*   flush   sync   persist   sync_directory
+/// ```
+///
+/// The order makes a table appear whole or not at all. The bytes are synced before the rename, because a name that
+/// outlasts a crash must not point to bytes that do not; the directory is synced after it, because until then the
+/// name itself may be lost.
+///
+/// Operations that later releases add will have defaults.
+///
+/// A failed [`sync`](WritableFile::sync) is never retried: the system may have dropped what it could not write, and
+/// would then report success. The implementation retries interrupted operations itself; only `write` may return
+/// [`io::ErrorKind::Interrupted`].
+///
+/// A file system that counts the syncs of another one:
+///
+/// ```
+/// use std::io::{self, Write};
+/// use std::path::Path;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, TableOptions, TableWriter, WritableFile};
+///
+/// #[derive(Debug, Default)]
+/// struct Counting {
+///     below: LocalFileSystem,
+///     syncs: Arc<AtomicU32>,
+/// }
+///
+/// #[derive(Debug)]
+/// struct CountingFile(Box<dyn WritableFile>, Arc<AtomicU32>);
+///
+/// impl FileSystem for Counting {
+///     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+///         self.below.open(path)
+///     }
+///     fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
+///         Ok(Box::new(CountingFile(self.below.create(directory)?, self.syncs.clone())))
+///     }
+///     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+///         self.syncs.fetch_add(1, Ordering::Relaxed);
+///         self.below.sync_directory(directory)
+///     }
+/// }
+///
+/// impl Write for CountingFile {
+///     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+///         self.0.write(bytes)
+///     }
+///     fn flush(&mut self) -> io::Result<()> {
+///         self.0.flush()
+///     }
+/// }
+///
+/// impl WritableFile for CountingFile {
+///     fn sync(&mut self) -> io::Result<()> {
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         self.0.sync()
+///     }
+///     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
+///         self.0.persist(path)
+///     }
+/// }
+///
+/// let files = Arc::new(Counting::default());
+/// let options = TableOptions::default().with_file_system(files.clone());
+/// let directory = tempfile::tempdir()?;
+/// TableWriter::create(directory.path().join("000001.sst"), &options)?.finish()?;
+/// assert_eq!(files.syncs.load(Ordering::Relaxed), 2, "the file, then its directory");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait FileSystem: fmt::Debug + Send + Sync {
+    /// Opens the file at `path` to be read. For a sidecar, which few tables have, this is how its absence is noticed.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotFound`] if there is none; otherwise what the system says.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>>;
+
+    /// Creates an empty file in `directory`, under a temporary name that no table has and no reader opens.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>>;
+
+    /// Makes the names in `directory` outlast a crash, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// `path` in a form that means the same file for as long as the process lives. Where names have nothing to do
+    /// with the system's current directory, that is `path` itself.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+}
+
+/// A file that is being written and has no name of its own yet: `write* sync persist`.
+///
+/// Dropped before it is persisted, it removes itself.
+pub trait WritableFile: Write + fmt::Debug + Send {
+    /// Makes all that was written outlast a crash.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. Some of what was written may then be lost, and the file is of no use.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Renames the file to `path`, in the directory where it was created. A file of this name is replaced atomically.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. The file is then removed, as if it were dropped.
+    fn persist(self: Box<Self>, path: &Path) -> io::Result<()>;
+}
+
+/// The system's files, by the standard library.
+///
+/// Temporary files are named `.sstfilter-*.tmp`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalFileSystem;
+
+impl FileSystem for LocalFileSystem {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        // Checked before it is opened, because opening alone triggers some devices. Where there is no file, this is
+        // all that is done.
+        check_regular(&std::fs::metadata(path)?)?;
+        Ok(Box::new(open_regular(path)?))
+    }
+
+    fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix(".sstfilter-").suffix(".tmp");
+        // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
+        // errors keep the system's code.
+        Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
+    }
+
+    /// Only Unix knows and needs this.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+    }
+}
+
+/// Opens a file that was regular a moment ago. If a pipe has replaced it since then, opening must not wait for a
+/// writer, hence `O_NONBLOCK`.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// A pipe would block, and a device has no length.
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, got a device or pipe"));
+    }
+    Ok(())
+}
+
+/// How often an interrupted rename is retried.
+const MAX_INTERRUPTIONS: u32 = 100;
+
+/// Writes to the file itself: the errors of `NamedTempFile`'s own [`Write`] lack the system's error number.
+#[derive(Debug)]
+struct LocalFile(NamedTempFile);
+
+impl Write for LocalFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_file_mut().flush()
+    }
+}
+
+impl WritableFile for LocalFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.as_file().sync_all()
+    }
+
+    fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
+        persist_by(self.0, |file| file.persist(path).map(drop))
+    }
+}
+
+/// Renames `file` by `rename`, and again each time a signal interrupts it.
+fn persist_by(
+    mut file: NamedTempFile,
+    mut rename: impl FnMut(NamedTempFile) -> Result<(), PersistError>,
+) -> io::Result<()> {
+    for _ in 0..MAX_INTERRUPTIONS {
+        match rename(file) {
+            Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
+            renamed => return renamed.map_err(|failed| failed.error),
+        }
+    }
+    rename(file).map_err(|failed| failed.error)
+}
+
+/// Blocks up to this size are read at once; larger ones twice, the first time in pieces. Filters of fewer than 50
+/// million keys at 10 bits stay below.
+pub(crate) const WHOLE_BYTES: u64 = 64 << 20;
+
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A source of known length, with the name it was opened by, and counters.
+pub(crate) struct TableFile {
+    source: Box<dyn RandomAccess>,
+    /// The name that it was opened by.
+    pub(crate) path: Option<Arc<Path>>,
+    pub(crate) length: u64,
+    pub(crate) counters: ReadCounters,
+}
+
+impl TableFile {
+    pub(crate) fn new(source: Box<dyn RandomAccess>, path: Option<Arc<Path>>) -> Result<Self, TableError> {
+        let length = source.len().map_err(io_error("reading the length of", path.as_deref()))?;
+        Ok(Self { source, path, length, counters: ReadCounters::default() })
+    }
+
+    pub(crate) fn location(&self, part: TablePart, offset: u64) -> TableLocation {
+        TableLocation { path: self.path.clone(), part, offset }
+    }
+
+    /// Fills `buf` from byte `offset` on.
+    pub(crate) fn read_into(&self, buf: &mut [u8], offset: u64) -> Result<(), TableError> {
+        self.source.read_exact_at(buf, offset).map_err(io_error("reading", self.path.as_deref()))?;
+        self.counters.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads `length` bytes, which are in the file, to a cache-line boundary.
+    pub(crate) fn read_bytes(&self, offset: u64, length: u64) -> Result<Bytes, TableError> {
+        let buffer = AlignedBuffer::without_tail(length).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
+        self.read_into(buffer.as_mut_slice(), offset)?;
+        Ok(buffer.freeze())
+    }
+
+    /// Reads a block of entries.
+    pub(crate) fn read_block(&self, part: TablePart, handle: BlockHandle, id: &[u8; 16]) -> Result<Block, TableError> {
+        Block::open(self.read_contents(part, handle, id)?, self.location(part, handle.offset))
+    }
+
+    /// The contents of a block, on a cache-line boundary, once its checksum has been compared with the one behind it
+    /// and with the handle's. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
+    pub(crate) fn read_contents(
+        &self,
+        part: TablePart,
+        handle: BlockHandle,
+        id: &[u8; 16],
+    ) -> Result<Bytes, TableError> {
+        let at = self.location(part, handle.offset);
+        self.check_inside(&at, handle.bytes())?;
+        let most = most_contents_bytes(part);
+        if handle.contents_bytes > most {
+            let expected = format!("contents of at most {most} bytes");
+            return Err(TableError::corrupt(at, expected, handle.contents_bytes));
+        }
+        if handle.contents_bytes > WHOLE_BYTES {
+            let contents = handle.offset..handle.offset + handle.contents_bytes;
+            let mut stored = [0; BLOCK_TRAILER_BYTES];
+            self.read_into(&mut stored, contents.end)?;
+            // The stored sum first: a block in a hole of the file is then refused after four bytes.
+            compare_checksums(handle.checksum, u32::from_le_bytes(stored), &at)?;
+            let got = bind(self.checksum_in_pieces(contents)?, id, handle.offset);
+            compare_checksums(handle.checksum, got, &at)?;
+        }
+        let bytes = self.read_bytes(handle.offset, handle.bytes())?;
+        let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
+        let stored = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
+        let got = bound_checksum(&contents, id, handle.offset);
+        compare_checksums(stored, got, &at)?;
+        compare_checksums(handle.checksum, got, &at)?;
+        Ok(contents)
+    }
+
+    /// Returns an error unless the `bytes` bytes that begin `at` a place are inside the file.
+    pub(crate) fn check_inside(&self, at: &TableLocation, bytes: u64) -> Result<(), TableError> {
+        if at.offset.checked_add(bytes).is_some_and(|end| end <= self.length) {
+            return Ok(());
+        }
+        let expected = format!("a block inside the {} bytes of the file", self.length);
+        Err(TableError::corrupt(at.clone(), expected, format_args!("{bytes} bytes")))
+    }
+
+    /// The CRC32C of a range that lies inside the file, none of which is kept.
+    pub(crate) fn checksum_in_pieces(&self, range: Range<u64>) -> Result<u32, TableError> {
+        let (mut seen, mut piece) = (0, vec![0; PIECE_BYTES]);
+        for offset in range.clone().step_by(PIECE_BYTES) {
+            piece.truncate(usize::try_from(range.end - offset).unwrap_or(PIECE_BYTES));
+            self.read_into(&mut piece, offset)?;
+            seen = crc32c_append(seen, &piece);
+        }
+        Ok(seen)
+    }
+}
+
+/// Says what was being done when the system refused it.
+pub(crate) fn io_error(context: &'static str, path: Option<&Path>) -> impl FnOnce(io::Error) -> TableError {
+    move |source| TableError::Io { context, path: path.map(Path::to_path_buf), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use io::ErrorKind::{Interrupted, PermissionDenied};
+
+    use super::*;
+
+    fn check(source: &impl RandomAccess) {
+        assert_eq!(source.len().unwrap(), 5);
+        let mut three = [0; 3];
+        source.read_exact_at(&mut three, 2).unwrap();
+        assert_eq!(&three, b"cde");
+        source.read_exact_at(&mut [], 5).unwrap();
+        for offset in [3, 5, 6, u64::MAX] {
+            let error = source.read_exact_at(&mut three, offset).unwrap_err();
+            assert!(matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput), "{offset}");
+        }
+    }
+
+    #[test]
+    fn files_bytes_and_pointers_to_them_read_alike() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abcde").unwrap();
+        check(&file);
+        let bytes = Bytes::from_static(b"abcde");
+        check(&bytes);
+        check(&Arc::new(bytes.clone()));
+        check(&(Box::new(bytes) as Box<dyn RandomAccess>));
+    }
+
+    #[test]
+    fn a_pending_file_is_there_under_another_name_until_it_is_persisted_or_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let count = || std::fs::read_dir(directory.path()).unwrap().count();
+        let files = LocalFileSystem;
+        drop(files.create(directory.path()).unwrap());
+        assert_eq!(count(), 0);
+        let mut pending = files.create(directory.path()).unwrap();
+        pending.write_all(b"abc").unwrap();
+        pending.sync().unwrap();
+        let path = directory.path().join("a");
+        assert!(!path.exists() && count() == 1);
+        pending.persist(&path).unwrap();
+        files.sync_directory(directory.path()).unwrap();
+        let mut read = [0; 3];
+        files.open(&path).unwrap().read_exact_at(&mut read, 0).unwrap();
+        assert_eq!((&read, count()), (b"abc", 1));
+    }
+
+    /// As between the first look at a file and its opening.
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_that_takes_the_place_of_a_file_while_it_is_opened_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("000001.sst");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(open_regular(&pipe).map(drop)).unwrap());
+        let opened = told.recv_timeout(std::time::Duration::from_secs(10)).expect("opening waits for a writer");
+        assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let device = open_regular(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(open_regular(directory.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_error_of_the_system_keeps_its_code() {
+        let error = LocalFileSystem.create(Path::new("/nowhere")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(2));
+        let pending = LocalFileSystem.create(&std::env::temp_dir()).unwrap();
+        assert_eq!(pending.persist(Path::new("/nowhere/1.sst")).unwrap_err().raw_os_error(), Some(2));
+    }
+
+    #[test]
+    fn a_rename_is_retried_after_a_signal_and_after_no_other_error() {
+        let renames = |interruptions: u32, last: Option<io::ErrorKind>| {
+            let mut attempts = 0;
+            let renamed = persist_by(NamedTempFile::new().unwrap(), |file| {
+                attempts += 1;
+                let kind = if attempts <= interruptions { Some(Interrupted) } else { last };
+                kind.map_or(Ok(()), |kind| Err(PersistError { error: kind.into(), file }))
+            });
+            (attempts, renamed.map_err(|error| error.kind()))
+        };
+        assert_eq!(renames(0, None), (1, Ok(())));
+        assert_eq!(renames(0, Some(PermissionDenied)), (1, Err(PermissionDenied)));
+        assert_eq!(renames(2, None), (3, Ok(())));
+        assert_eq!(renames(2, Some(PermissionDenied)), (3, Err(PermissionDenied)));
+        assert_eq!(renames(MAX_INTERRUPTIONS, None), (MAX_INTERRUPTIONS + 1, Ok(())));
+        assert_eq!(renames(u32::MAX, None), (MAX_INTERRUPTIONS + 1, Err(Interrupted)));
+    }
+
+    const ID: [u8; 16] = [3; 16];
+
+    fn file() -> TableFile {
+        let mut bytes = b"......contents".to_vec();
+        bytes.extend(bound_checksum(b"contents", &ID, 6).to_le_bytes());
+        TableFile::new(Box::new(Bytes::from(bytes)), None).unwrap()
+    }
+
+    /// The handle of what is at a place of the file, with the checksum that is right for the block at 6.
+    fn handle(offset: u64, contents_bytes: u64) -> BlockHandle {
+        BlockHandle { offset, contents_bytes, checksum: bound_checksum(b"contents", &ID, 6) }
+    }
+
+    #[test]
+    fn a_block_is_read_whole_and_counted() {
+        let file = file();
+        assert_eq!(file.read_contents(TablePart::Data, handle(6, 8), &ID).unwrap(), &b"contents"[..]);
+        assert_eq!(file.counters.bytes_read.into_inner(), 12);
+    }
+
+    #[test]
+    fn another_table_and_another_place_are_damage() {
+        let foreign = file().read_contents(TablePart::Data, handle(6, 8), &[4; 16]);
+        assert!(matches!(foreign, Err(TableError::Checksum { .. })));
+        let misplaced = file().read_contents(TablePart::Data, handle(5, 8), &ID);
+        assert!(matches!(misplaced, Err(TableError::Checksum { .. })));
+    }
+
+    #[test]
+    fn contents_that_belong_to_table_and_place_but_are_not_those_of_the_handle_are_damage() {
+        let sum = bound_checksum(b"contents", &ID, 6);
+        let handle = |checksum| BlockHandle { offset: 6, contents_bytes: 8, checksum };
+        assert_eq!(file().read_contents(TablePart::Data, handle(sum), &ID).unwrap(), &b"contents"[..]);
+        let newer = bound_checksum(b"newer...", &ID, 6);
+        match file().read_contents(TablePart::Data, handle(newer), &ID) {
+            Err(TableError::Checksum { expected, got, .. }) => assert_eq!((expected, got), (newer, sum)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_handle_beyond_the_file_is_refused_before_any_memory_is_allocated() {
+        for (offset, contents_bytes) in [(6, 9), (0, u64::MAX), (u64::MAX, 1), (1 << 40, 1 << 40)] {
+            let refused = file().read_contents(TablePart::Data, handle(offset, contents_bytes), &ID);
+            assert!(matches!(refused, Err(TableError::Corrupt { .. })), "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_block_longer_than_any_of_its_name_is_refused() {
+        let file = TableFile::new(Box::new(Hole(1 << 40)), None).unwrap();
+        let most = [
+            (TablePart::Metaindex, 4_096),
+            (TablePart::Properties, 4_429_185_024),
+            (TablePart::Data, 134_217_792),
+            (TablePart::Index, u32::MAX.into()),
+        ];
+        for (block, most) in most {
+            let refused =
+                |contents_bytes| file.read_contents(block, handle(0, contents_bytes), &ID).unwrap_err().to_string();
+            assert!(refused(most + 1).contains(&format!("at most {most} bytes, got {}", most + 1)), "{block}");
+            assert!(refused(most).contains("checksum"), "{block}");
+        }
+    }
+
+    /// Zeros.
+    struct Hole(u64);
+
+    impl RandomAccess for Hole {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0)
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], _: u64) -> io::Result<()> {
+            buf.fill(0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_checked_in_pieces_reads_back_and_each_byte_of_it_counts() {
+        for length in [WHOLE_BYTES, WHOLE_BYTES + 1, WHOLE_BYTES + 2 * PIECE_BYTES as u64] {
+            let mut bytes = vec![0x5a; usize::try_from(length).unwrap() + 6];
+            let checksum = bound_checksum(&bytes[6..], &ID, 6);
+            bytes.extend(checksum.to_le_bytes());
+            let handle = BlockHandle { offset: 6, contents_bytes: length, checksum };
+            let read = |bytes: &[u8]| {
+                let file = TableFile::new(Box::new(Bytes::copy_from_slice(bytes)), None).unwrap();
+                file.read_contents(TablePart::Index, handle, &ID)
+            };
+            assert_eq!(read(&bytes).unwrap(), &bytes[6..bytes.len() - 4]);
+            for damaged in [6, 5 + PIECE_BYTES, 6 + PIECE_BYTES, bytes.len() - 5, bytes.len() - 1] {
+                bytes[damaged] ^= 1;
+                assert!(matches!(read(&bytes), Err(TableError::Checksum { .. })), "{length} bytes, byte {damaged}");
+                bytes[damaged] ^= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! How tables are written and read.
+
+use std::sync::Arc;
+
+use sstfilter::range::RangePolicy;
+use sstfilter::store::{FilterBudget, FilterStore, PartitionOptions};
+use sstfilter::{
+    BuildContext, ConfigError, FilterPolicy, HashIdentity, KeyExtractor, KeyHasher, KeyParts, KindPolicy, KindRegistry,
+};
+
+use super::block::MAX_RESTART_INTERVAL;
+use super::{BlockCache, FileSystem, LocalFileSystem};
+
+/// How tables are written and read. A store keeps one value for what its tables share, and sets for each table that it
+/// writes what is its own: the [context](Self::with_context) and, if the engine gives ids, the
+/// [table id](Self::with_table_id).
+///
+/// By default, tables are written with data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of
+/// 10 bits per key, the default [`KeyHasher`], whole keys in the filter, and a random id for each. They are read with
+/// the hasher that their properties describe (a secret seed or an engine's own function cannot be described: give the
+/// hasher then); the filter (that of a [sidecar](super::Table::write_sidecar), where a table has one) is probed for
+/// whole keys, and data blocks are not cached. Tables are files of the system.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter_table::TableOptions;
+/// use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, KeyHasher, KindPolicy};
+///
+/// let options = TableOptions::default()
+///     .with_block_bytes(16 * 1024)?
+///     .with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(14.0)?)?))
+///     .with_context(
+///         BuildContext::new(&KeyHasher::default())
+///             .with_purpose(BuildPurpose::Compaction)
+///             .with_expected_keys(1_000_000),
+///     );
+/// assert!(options.clone().with_block_bytes(0).is_err());
+/// let unfiltered = options.without_filter();
+/// # let _ = unfiltered;
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    pub(super) block_bytes: u32,
+    pub(super) restart_interval: u32,
+    /// How filters are built and read.
+    pub(super) store: FilterStore,
+    pub(super) policy_name: Option<String>,
+    pub(super) table_id: Option<[u8; 16]>,
+    /// What the policy is told. Its hasher and parts of keys do not count: the store has them.
+    pub(super) context: BuildContext,
+    /// The store's hasher, if tables are read with it whatever hasher they describe.
+    pub(super) hasher: Option<KeyHasher>,
+    /// Refuses a filter that was built for another reader.
+    pub(super) is_hash_strict: bool,
+    /// Reads as if there were no filters.
+    pub(super) ignores_filters: bool,
+    /// Reads as if no table had a sidecar.
+    pub(super) ignores_sidecars: bool,
+    pub(super) cache: Option<Arc<dyn BlockCache>>,
+    pub(super) files: Arc<dyn FileSystem>,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        let (store, policy) = (FilterStore::default(), Arc::new(KindPolicy::default()));
+        Self {
+            // One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
+            block_bytes: 4096,
+            // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
+            restart_interval: 16,
+            context: store.build_context(),
+            policy_name: Some(policy.name().to_owned()),
+            store: store.with_policy(policy),
+            table_id: None,
+            hasher: None,
+            is_hash_strict: false,
+            ignores_filters: false,
+            ignores_sidecars: false,
+            cache: None,
+            files: Arc::new(LocalFileSystem),
+        }
+    }
+}
+
+impl TableOptions {
+    /// Sets the most bytes of a data block; a single longer entry gets a block of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] outside 64 bytes to 16 MiB.
+    pub fn with_block_bytes(self, block_bytes: u32) -> Result<Self, ConfigError> {
+        if !(64..=16 << 20).contains(&block_bytes) {
+            let got = block_bytes.into();
+            return Err(ConfigError::OutOfRange { option: "block bytes", expected: "64 to 16777216", got });
+        }
+        Ok(Self { block_bytes, ..self })
+    }
+
+    /// Sets after how many entries a key is stored whole: a smaller interval makes blocks larger and searches shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] outside 1 to 1024.
+    pub fn with_restart_interval(self, restart_interval: u32) -> Result<Self, ConfigError> {
+        if !(1..=MAX_RESTART_INTERVAL).contains(&restart_interval) {
+            let got = restart_interval.into();
+            return Err(ConfigError::OutOfRange { option: "restart interval", expected: "1 to 1024 entries", got });
+        }
+        Ok(Self { restart_interval, ..self })
+    }
+
+    /// Sets which filter the table gets.
+    #[must_use]
+    pub fn with_policy(self, policy: Arc<dyn FilterPolicy>) -> Self {
+        Self { policy_name: Some(policy.name().to_owned()), store: self.store.with_policy(policy), ..self }
+    }
+
+    /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and
+    /// a lookup one partition, which then stays in memory, or is under the reader's
+    /// [filter budget](Self::with_filter_budget).
+    ///
+    /// ```
+    /// use sstfilter::store::PartitionOptions;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    ///
+    /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// for key in (0..100_000_u32).step_by(2) {
+    ///     builder.add(&key.to_be_bytes(), b"")?;
+    /// }
+    /// let (bytes, summary) = builder.finish()?;
+    /// assert!(summary.filter_bytes > 60_000);
+    ///
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default())?;
+    /// let opened = table.stats().bytes_read;
+    /// table.get(&4_711_u32.to_be_bytes())?;
+    /// assert!(table.stats().bytes_read - opened < 17 << 10, "one partition");
+    /// # Ok::<(), sstfilter_table::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_partitioned_filter(self, partitions: PartitionOptions) -> Self {
+        Self { store: self.store.with_partitions(partitions), ..self }
+    }
+
+    /// Writes no filter for lookups; a [range filter](Self::with_range_filter) is written all the same. Reads as if
+    /// there were no filters, range filters included, for comparison.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { policy_name: None, store: self.store.without_filters(), ignores_filters: true, ..self }
+    }
+
+    /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a
+    /// block and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be
+    /// right, the table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
+    ///
+    /// A reader of a policy with an extractor needs this, or [`with_range_extractor`](Self::with_range_extractor).
+    /// Sidecars have no range filters.
+    ///
+    /// ```
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    ///
+    /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+    /// for key in (0..100_000_u32).step_by(1_000) {
+    ///     builder.add(&key.to_be_bytes(), b"value")?;
+    /// }
+    /// let (bytes, summary) = builder.finish()?;
+    /// assert!(summary.range_filter.is_some() && summary.range_filter_bytes > 0);
+    ///
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default())?;
+    /// let filters = table.filters();
+    /// assert!(filters.may_contain_range(&5_500_u32.to_be_bytes()..&6_500_u32.to_be_bytes()));
+    /// assert!(!filters.may_contain_range(&5_100_u32.to_be_bytes()..&5_900_u32.to_be_bytes()), "no multiple of 1,000");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_range_filter(self, policy: RangePolicy) -> Self {
+        Self { store: self.store.with_range_filters(policy), ..self }
+    }
+
+    /// Sets the store's hasher, for writing and for reading. A filter built with another one is not used; see
+    /// [`with_strict_hash`](Self::with_strict_hash).
+    #[must_use]
+    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
+        Self { store: self.store.with_hasher(&hasher), hasher: Some(hasher), ..self }
+    }
+
+    /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
+    /// built as they arrive), and the memory that building may use. The context's file id has no effect: the checksums
+    /// of a table bind its filter to the table's id. Parts of keys that were set before stay, unless the context names
+    /// some.
+    #[must_use]
+    pub fn with_context(self, mut context: BuildContext) -> Self {
+        let options = self.with_hasher(context.hasher.clone());
+        let parts = &context.key_parts;
+        let is_plain = parts.has_whole_keys() && parts.extractors().len() == 0;
+        let options = if is_plain { options } else { options.with_key_parts(parts.clone()) };
+        context.file_id = None;
+        Self { context, ..options }
+    }
+
+    /// The hasher, the parts of keys, and what the policy is told.
+    #[must_use]
+    pub fn context(&self) -> BuildContext {
+        let (mut context, of_store) = (self.context.clone(), self.store.build_context());
+        (context.hasher, context.key_parts) = (of_store.hasher, of_store.key_parts);
+        context
+    }
+
+    /// Sets which part of a key goes into the filter, and is probed for, instead of the whole key.
+    #[must_use]
+    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        self.with_key_parts(KeyParts::extracted(extractor))
+    }
+
+    /// Sets what of a key goes into the filter, and is probed for: the whole key, any number of parts, or both.
+    ///
+    /// A filter is probed for the parts that it has in common with these; one that has none of them is not used. A
+    /// store that changes its parts keeps the use of its earlier filters for as long as something is shared.
+    ///
+    /// A filter of several parts is sized by the entries that arrive, and not by the context's expected keys, because a
+    /// key then has more than one entry.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    /// use sstfilter::{DelimitedPrefix, KeyParts};
+    ///
+    /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
+    /// let options = TableOptions::default().with_key_parts(parts);
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// builder.add(b"t041:user:7", b"value")?;
+    /// builder.add(b"t043:user:7", b"value")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let table = Table::open_source(bytes, &options)?;
+    /// assert!(!table.may_contain_key(b"t041:user:8"), "no such key");
+    /// assert!(!table.filters().may_contain_prefix(b"t042:"), "no key with this prefix");
+    /// # Ok::<(), sstfilter_table::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_key_parts(self, parts: KeyParts) -> Self {
+        Self { store: self.store.with_key_parts(parts), ..self }
+    }
+
+    /// Sets the id of the next table. By default each table gets a random id. Give ids, for instance, to get the same
+    /// bytes for the same input, and give each table of a store another one.
+    ///
+    /// The id enters the checksum of every block, so a block of another table is damage. An engine that makes ids of
+    /// file numbers may use a number again, for example after a crash, for a file that its manifest does not list. It
+    /// then adds something to the id that never repeats, such as how often the store has been opened. Without that,
+    /// single blocks and pages left over from the earlier file are still damage. But if everything from the filter to
+    /// the footer is the earlier file's, the table is the earlier file: its filter and its range answer "absent" for
+    /// keys of the later one.
+    #[must_use]
+    pub fn with_table_id(self, table_id: [u8; 16]) -> Self {
+        Self { table_id: Some(table_id), ..self }
+    }
+
+    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables, and of tables that are opened
+    /// by path; by default, the system's.
+    #[must_use]
+    pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// Sets the extractor of the prefixes that [range filters](Self::with_range_filter) were built with. A
+    /// range filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that
+    /// have none do not need it, nor do options that write such range filters.
+    ///
+    /// [`Table::range_filter_problem`]: super::Table::range_filter_problem
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use sstfilter::range::{RangePolicy, RangeUnits};
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    /// use sstfilter::{FalsePositiveRate, FixedPrefix};
+    ///
+    /// // A sensor's number, and a time in seconds.
+    /// let key = |sensor: u32, time: u32| [sensor.to_be_bytes(), time.to_be_bytes()].concat();
+    /// let sensor = Arc::new(FixedPrefix::new(4));
+    /// let units = RangeUnits::integer(4)?.within(sensor.clone());
+    /// let policy = RangePolicy::bounded(units, 60, FalsePositiveRate::new(0.001)?)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+    /// for minutes in 0..1_000 {
+    ///     builder.add(&key(7, minutes * 3_600), b"value")?;
+    /// }
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let options = TableOptions::default().with_range_extractor(sensor);
+    /// let table = Table::open_source(bytes.clone(), &options)?;
+    /// assert!(!table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "no value in this minute");
+    ///
+    /// let table = Table::open_source(bytes, &TableOptions::default())?;
+    /// assert!(table.filters().may_contain_range(&key(7, 3_660)..&key(7, 3_720)), "the filter is not used");
+    /// assert!(table.range_filter_problem().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_range_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { store: self.store.with_range_extractor(extractor), ..self }
+    }
+
+    /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
+    #[must_use]
+    pub fn with_kinds(self, kinds: KindRegistry) -> Self {
+        Self { store: self.store.with_kinds(kinds), ..self }
+    }
+
+    /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
+    /// of its parts of keys; or whose range filter was built with another hash, seed or extractor.
+    ///
+    /// Without this such a table is read without its filter, and every lookup in it searches; only counters show it.
+    /// That is right for a tool, and while a store moves from one seed to another. For an engine with one seed, a wrong
+    /// one is a configuration mistake and better an error. Damaged filters, and kinds or hashes that this release does
+    /// not know, are no such mistake: their tables open all the same.
+    ///
+    /// ```
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    /// use sstfilter::{BuildContext, KeyHasher};
+    ///
+    /// let (hasher, _seed) = KeyHasher::random_secret()?;
+    /// let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// builder.add(b"apple", b"1")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let (other, _) = KeyHasher::random_secret()?;
+    /// let options = TableOptions::default().with_strict_hash();
+    /// assert!(Table::open_source(bytes.clone(), &options.clone().with_hasher(other)).is_err());
+    /// assert!(Table::open_source(bytes, &options.with_hasher(hasher)).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_strict_hash(self) -> Self {
+        Self { is_hash_strict: true, ..self }
+    }
+
+    /// Reads as if no table had a sidecar: saves the attempt to open one, and uses the tables' own filters.
+    #[must_use]
+    pub fn without_sidecars(self) -> Self {
+        Self { ignores_sidecars: true, ..self }
+    }
+
+    /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
+    /// Opening then reads no filter; of one with partitions it reads the top index. A lookup loads the filter or the
+    /// partition that it needs if that fits the budget, and a scan loads the range filter.
+    ///
+    /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the
+    /// load is tried again, rarely ([`FilterStats::unusable`](sstfilter::FilterStats::unusable) counts it). That holds
+    /// for a sidecar's filter, too: without a budget, the table's own would take its place.
+    /// [`Table::verify`](super::Table::verify) finds it beforehand.
+    ///
+    /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
+    /// lookups need them, and stay.
+    ///
+    /// ```
+    /// use sstfilter::store::FilterBudget;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// (0..10_000_u32).try_for_each(|key| builder.add(&key.to_be_bytes(), b"value"))?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let budget = FilterBudget::new(8 << 10);
+    /// let table = Table::open_source(bytes, &TableOptions::default().with_filter_budget(budget.clone()))?;
+    /// assert_eq!(budget.stats().used_bytes, 0);
+    /// (0..10_000_u32).try_for_each(|key| table.get(&[&key.to_be_bytes()[..], b"absent"].concat()).map(drop))?;
+    /// assert!((1..=8 << 10).contains(&budget.stats().used_bytes), "13 KB, shrunk");
+    /// assert!(table.stats().filters.filter.negatives > 5_000);
+    /// # Ok::<(), sstfilter_table::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_filter_budget(self, budget: FilterBudget) -> Self {
+        Self { store: self.store.with_budget(budget), ..self }
+    }
+
+    /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached
+    /// block reads and checks nothing. Without a cache every lookup reads and checks its block.
+    ///
+    /// Damaged blocks are not cached: each read of one tries again. Walks and [`verify`](super::Table::verify) read
+    /// from the source all the same. [`BoundedBlockCache`](super::BoundedBlockCache) has an example.
+    #[must_use]
+    pub fn with_block_cache(self, cache: Arc<dyn BlockCache>) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
+    /// The store that reads the filters of a table written with this hash.
+    pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
+        match KeyHasher::from_identity(written) {
+            Some(described) if self.hasher.is_none() && written != self.store.hasher().identity() => {
+                self.store.clone().with_hasher(&described)
+            }
+            _ => self.store.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_outside_their_range_are_refused_and_their_limits_are_not() {
+        let options = TableOptions::default();
+        for bytes in [0, 63, (16 << 20) + 1, u32::MAX] {
+            assert!(options.clone().with_block_bytes(bytes).is_err(), "{bytes}");
+        }
+        for interval in [0, 1025, u32::MAX] {
+            assert!(options.clone().with_restart_interval(interval).is_err(), "{interval}");
+        }
+        for bytes in [64, 16 << 20] {
+            assert_eq!(options.clone().with_block_bytes(bytes).unwrap().block_bytes, bytes);
+        }
+        for interval in [1, 1024] {
+            assert_eq!(options.clone().with_restart_interval(interval).unwrap().restart_interval, interval);
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_file_reaches_the_policy_and_a_file_id_does_not() {
+        let hasher = KeyHasher::with_seed(5);
+        let context = BuildContext::new(&hasher).with_level(3).with_expected_keys(7).with_file_id([7; 16].into());
+        let context = TableOptions::default().with_context(context).context();
+        assert_eq!((context.level, context.expected_keys, context.file_id), (Some(3), Some(7), None));
+        assert_eq!(context.hasher.identity(), hasher.identity());
+    }
+}

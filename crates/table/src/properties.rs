@@ -1,0 +1,153 @@
+//! What a table says of itself, readable without any of its data.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::store::FilterMetadata;
+
+use super::TableError;
+use super::block::{Block, BlockBuilder};
+
+/// The properties of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableProperties {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of all keys, as they came in.
+    pub raw_key_bytes: u64,
+    /// Bytes of all values, as they came in.
+    pub raw_value_bytes: u64,
+    /// Data blocks.
+    pub data_blocks: u64,
+    /// Bytes of the data blocks, their trailers included.
+    pub data_bytes: u64,
+    /// The limit for data blocks that its writer was set to, in bytes.
+    pub block_bytes: u64,
+    /// Entries from one restart point to the next.
+    pub restart_interval: u64,
+    /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
+    pub level: Option<u32>,
+    /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
+    /// what it is.
+    pub filter_policy: Option<String>,
+    /// Why no range filter was built although its writer was to build one, in words. For information.
+    pub range_filter_missing: Option<String>,
+    /// The filters, and the smallest and the largest key.
+    pub filters: Arc<FilterMetadata>,
+}
+
+/// Entries from one restart point to the next in the properties block.
+const PROPERTIES_RESTART_INTERVAL: u32 = 16;
+
+impl TableProperties {
+    /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
+    pub(super) fn encode(&self) -> BlockBuilder {
+        let number = |number: u64| Some(number.to_le_bytes().to_vec());
+        let text = |text: &Option<String>| Some(text.as_ref()?.as_bytes().to_vec());
+        let values = [
+            ("block-bytes", number(self.block_bytes)),
+            ("data-blocks", number(self.data_blocks)),
+            ("data-bytes", number(self.data_bytes)),
+            ("entries", number(self.entries)),
+            ("filter-policy", text(&self.filter_policy)),
+            ("filters", Some(self.filters.encode_covered())),
+            ("level", self.level.and_then(|level| number(level.into()))),
+            ("range-missing", text(&self.range_filter_missing)),
+            ("raw-key-bytes", number(self.raw_key_bytes)),
+            ("raw-value-bytes", number(self.raw_value_bytes)),
+            ("restart-interval", number(self.restart_interval)),
+            ("tombstones", number(self.tombstones)),
+        ];
+        let mut block = BlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
+        for (name, value) in values {
+            if let Some(value) = value {
+                block.add(name.as_bytes(), Some(&value));
+            }
+        }
+        block
+    }
+
+    /// Reads a properties block, and checks that its values are possible. Unknown names are ignored.
+    pub(super) fn decode(block: &Block) -> Result<Self, TableError> {
+        block.check_entries()?;
+        let corrupt = |expected, value: Option<Bytes>| {
+            block.corrupt(expected, value.map_or_else(|| "none".to_owned(), |value| format!("{} bytes", value.len())))
+        };
+        let number = |name| {
+            let value = block.value_of(name)?;
+            let number = value.as_deref().and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+            number.ok_or_else(|| corrupt(format!("{name} of 8 bytes"), value))
+        };
+        let text = |name| {
+            let value = block.value_of(name)?;
+            let text = value.as_deref().map(|bytes| core::str::from_utf8(bytes).map(str::to_owned));
+            text.transpose().map_err(|_| corrupt(format!("{name} in UTF-8"), value))
+        };
+        let level = block.value_of("level")?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        let filters = block.value_of("filters")?.ok_or_else(|| corrupt("filters".to_owned(), None))?;
+        let filters = FilterMetadata::decode_covered(&filters);
+        let properties = Self {
+            entries: number("entries")?,
+            tombstones: number("tombstones")?,
+            raw_key_bytes: number("raw-key-bytes")?,
+            raw_value_bytes: number("raw-value-bytes")?,
+            data_blocks: number("data-blocks")?,
+            data_bytes: number("data-bytes")?,
+            block_bytes: number("block-bytes")?,
+            restart_interval: number("restart-interval")?,
+            level: level.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()),
+            filter_policy: text("filter-policy")?,
+            range_filter_missing: text("range-missing")?,
+            filters: filters.map_err(|problem| block.corrupt("filters, sound", problem))?.into(),
+        };
+        properties.check(block)?;
+        Ok(properties)
+    }
+
+    /// Counts an entry; one without a value is a tombstone.
+    pub(super) fn count(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.entries += 1;
+        self.tombstones += u64::from(value.is_none());
+        self.raw_key_bytes += key.len() as u64;
+        self.raw_value_bytes += value.map_or(0, <[u8]>::len) as u64;
+    }
+
+    fn check(&self, block: &Block) -> Result<(), TableError> {
+        let is_empty = self.entries == 0;
+        if self.filters.key_bounds().is_none() != is_empty {
+            return Err(block.corrupt("a smallest and a largest key if there are entries, else neither", self.entries));
+        }
+        if self.tombstones > self.entries || self.data_blocks > self.entries || (self.data_blocks == 0) != is_empty {
+            let got = format!("{} tombstones, {} data blocks", self.tombstones, self.data_blocks);
+            return Err(block.corrupt(format!("counts that {} entries allow", self.entries), got));
+        }
+        Ok(())
+    }
+}
+
+/// The description of a file without filters, with keys from `smallest` to `largest`.
+#[cfg(test)]
+pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
+    let context = sstfilter::BuildContext::new(&sstfilter::KeyHasher::default());
+    let mut builder = sstfilter::store::FilterStore::default().without_filters().builder(&context);
+    [smallest, largest].into_iter().for_each(|key| builder.add_key(key));
+    builder.finish().seal().1
+}
+
+/// `description` with `sections` in place of its own, by the bytes that FORMAT.md gives a description.
+#[cfg(test)]
+pub(super) fn with_sections(description: &FilterMetadata, sections: &[u8]) -> FilterMetadata {
+    let (mut bytes, own) = (description.encode_covered(), sections_of(description).len());
+    bytes.splice(44..44 + own, sections.iter().copied());
+    bytes[25] = u8::try_from(sections.len() / 28).unwrap();
+    FilterMetadata::decode_covered(&bytes).unwrap()
+}
+
+/// The bytes of a description's sections.
+#[cfg(test)]
+pub(super) fn sections_of(description: &FilterMetadata) -> Vec<u8> {
+    description.encode_covered()[44..44 + 28 * description.sections().len()].to_vec()
+}

@@ -1,0 +1,381 @@
+//! The tables of a store, which change while they are read.
+
+use core::iter::FusedIterator;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sstfilter::range::KeyRange;
+use sstfilter::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
+
+use super::cache::CachedBlock;
+use super::scan::RangeScan;
+use super::{Lookup, Table, TableError, TableOptions, TableStats};
+
+/// The tables of a store. They change by edits while readers go on with what they have.
+///
+/// A lookup hashes its key once and goes from table to table, by range and filter, until the newest one that has an
+/// entry for the key; a tombstone is an entry. A list of tables, the newest first, is level 0 alone; the tables of
+/// other levels do not overlap ([`FilterView`]).
+///
+/// ```
+/// use bytes::Bytes;
+/// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
+///
+/// let table = |entries: &[(&[u8], Option<&[u8]>)]| -> Result<Table, TableError> {
+///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+///     for (key, value) in entries {
+///         match value {
+///             Some(value) => builder.add(key, value)?,
+///             None => builder.delete(key)?,
+///         }
+///     }
+///     Table::open_source(Bytes::from(builder.finish()?.0), &TableOptions::default())
+/// };
+/// let old = table(&[(b"a", Some(b"1")), (b"b", Some(b"2")), (b"c", Some(b"3"))])?;
+/// let new = table(&[(b"a", Some(b"4")), (b"b", None)])?;
+///
+/// let set = TableSet::new(vec![new, old]);
+/// assert_eq!(set.get(b"a")?, Some(Bytes::from_static(b"4")));
+/// assert_eq!(set.get(b"b")?, None);
+/// assert_eq!(set.get(b"c")?, Some(Bytes::from_static(b"3")));
+/// # Ok::<(), TableError>(())
+/// ```
+#[derive(Debug)]
+pub struct TableSet {
+    current: ArcSwap<TableSnapshot>,
+    /// One edit at a time.
+    writer: Mutex<()>,
+}
+
+/// The tables of a store at one time. It never changes, and its tables stay open as long as it is there.
+#[derive(Clone, Debug)]
+pub struct TableSnapshot {
+    view: FilterView<Table>,
+}
+
+impl TableSet {
+    /// The set of `tables`, the newest first, at level 0. Filters are probed for all of them together where they were
+    /// opened with the same options as the newest.
+    #[must_use]
+    pub fn new(tables: Vec<Table>) -> Self {
+        let store = tables.first().map_or_else(FilterStore::default, |table| table.store.clone());
+        let edit = tables.into_iter().rev().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
+        let view = FilterView::new(&store);
+        // New tables always fit level 0.
+        let view = view.edited(edit).unwrap_or(view);
+        Self { current: ArcSwap::from_pointee(TableSnapshot { view }), writer: Mutex::default() }
+    }
+
+    /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, all of them are read with the one
+    /// that the newest table describes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::with_strict_hash`] also a filter
+    /// that the set does not use.
+    pub fn open<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &TableOptions,
+    ) -> Result<Self, TableError> {
+        let mut options = options.clone();
+        let mut tables: Vec<Table> = Vec::new();
+        for path in paths {
+            let table = Table::open(path, &options)?;
+            if options.hasher.is_none() {
+                (options.store, options.hasher) = (table.store.clone(), Some(table.store.hasher().clone()));
+            }
+            tables.push(table);
+        }
+        let set = Self::new(tables);
+        // A later table may have shown that the hasher of all is not what it says.
+        let snapshot = set.snapshot();
+        let problem = snapshot.tables(0).filter_map(|table| table.filter_problem()).find(TableError::is_foreign_filter);
+        match problem.filter(|_| options.is_hash_strict) {
+            Some(problem) => Err(problem),
+            None => Ok(set),
+        }
+    }
+
+    /// The tables now. They stay as they are while the caller keeps them.
+    ///
+    /// All threads that take a snapshot count its owners in one place: take one for many lookups.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<TableSnapshot> {
+        self.current.load_full()
+    }
+
+    /// Makes the tables after `edit` the current ones, and returns them. What leaves is closed when the last snapshot
+    /// that has it is dropped, by whichever thread drops that.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bytes::Bytes;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
+    /// use sstfilter::store::ViewEdit;
+    ///
+    /// let table = |key: &[u8], value: &[u8]| -> Result<Arc<Table>, sstfilter_table::TableError> {
+    ///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    ///     builder.add(key, value)?;
+    ///     Ok(Arc::new(Table::open_source(Bytes::from(builder.finish()?.0), &TableOptions::default())?))
+    /// };
+    /// let (old, new) = (table(b"apple", b"1")?, table(b"apple", b"2")?);
+    /// let set = TableSet::new(Vec::new());
+    /// set.apply(ViewEdit::new().add(0, old.clone()).add(0, new.clone()))?;
+    /// assert_eq!(set.get(b"apple")?, Some(Bytes::from_static(b"2")));
+    ///
+    /// // A compaction: both tables become one at level 1.
+    /// let merged = table(b"apple", b"2")?;
+    /// let tables = set.apply(ViewEdit::new().remove(0, &old).remove(0, &new).add(1, merged))?;
+    /// assert_eq!((tables.tables(0).count(), tables.tables(1).count()), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ViewError`]; the set has not changed then.
+    pub fn apply(&self, edit: ViewEdit<Table>) -> Result<Arc<TableSnapshot>, ViewError> {
+        // Whatever panics while it is held does so before the first change.
+        let turn = self.writer.lock();
+        let current = self.snapshot();
+        let next = Arc::new(TableSnapshot { view: current.view.edited(edit)? });
+        let before = self.current.swap(next.clone());
+        drop(turn);
+        // Only now: closing files takes time, and a caller's source may do anything when it is dropped.
+        drop((before, current));
+        Ok(next)
+    }
+
+    /// The newest value of `key`; see [`TableSnapshot::get`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableSnapshot::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        self.current.load().get(key)
+    }
+
+    /// The newest value of each of `keys`, in their order.
+    #[must_use]
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Option<Bytes>, TableError>> {
+        self.current.load().multi_get(keys)
+    }
+
+    /// What was looked up so far, and what was skipped. What older snapshots count for tables that have left is
+    /// missing.
+    #[must_use]
+    pub fn stats(&self) -> TableStats {
+        self.current.load().stats()
+    }
+}
+
+impl TableSnapshot {
+    /// The newest value of `key`; `None` when no table has it, or the newest entry is a tombstone.
+    ///
+    /// # Errors
+    ///
+    /// Damage or a failed read in a table that might hold the key: older tables are then not searched, for
+    /// their answer might be outdated.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        let mut candidates = self.view.candidates(key);
+        while let Some(table) = candidates.next_file() {
+            let value = match table.search(key)? {
+                Lookup::Absent => continue,
+                Lookup::Found(value) => Some(value),
+                Lookup::Deleted => None,
+            };
+            candidates.found();
+            return Ok(value);
+        }
+        Ok(None)
+    }
+
+    /// The newest value of each of `keys`, in their order; see [`get`](Self::get). The cache misses of one key overlap
+    /// with those of the others.
+    ///
+    /// ```
+    /// use sstfilter_table::TableSet;
+    ///
+    /// let values = TableSet::new(Vec::new()).multi_get(&[b"a", b"b"]);
+    /// assert!(values.iter().all(|value| matches!(value, Ok(None))));
+    /// ```
+    #[must_use]
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Option<Bytes>, TableError>> {
+        let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        for (keys, results) in keys.chunks(BATCH).zip(results.chunks_mut(BATCH)) {
+            search_batch(self.view.candidates_of_each(keys), keys, results);
+        }
+        results
+    }
+
+    /// The tables and their filters: which tables may have a key, a prefix or a range.
+    #[must_use]
+    pub fn view(&self) -> &FilterView<Table> {
+        &self.view
+    }
+
+    /// The tables of a level: at level 0 from the newest to the oldest, at every other in the order of their keys.
+    pub fn tables(&self, level: u32) -> impl Iterator<Item = &Arc<Table>> {
+        self.view.files(level)
+    }
+
+    /// The tables of all levels.
+    pub fn all_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.view.levels().collect::<Vec<_>>().into_iter().flat_map(|level| self.view.files(level))
+    }
+
+    /// Why no filter is used, if none is: the hasher or an extractor is not what it says.
+    #[must_use]
+    pub fn filter_problem(&self) -> Option<FilterProblem> {
+        self.all_tables().find_map(|table| table.store.problem().cloned())
+    }
+
+    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out.
+    ///
+    /// Tables are skipped by their smallest and largest key, and then by their range filter. Of all others, a table is
+    /// read only when the scan comes to a lower bound of its first key in the range: its smallest key, or what an
+    /// [ordered](sstfilter::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does
+    /// not read the tables whose keys come later.
+    ///
+    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at
+    /// a time, past the block cache. The first error ends the scan, because whatever else it gave might be outdated:
+    /// after an [`Err`] comes [`None`].
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
+    ///
+    /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+    /// let options = TableOptions::default().with_range_filter(policy);
+    /// let mut tables = Vec::new();
+    /// for number in 0..10_u32 {
+    ///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    ///     for key in 0..1_000_u32 {
+    ///         builder.add(&(key * 10_000 + number * 1_000).to_be_bytes(), b"value")?;
+    ///     }
+    ///     let bytes = Bytes::from(builder.finish()?.0);
+    ///     tables.push(Table::open_source(bytes, &TableOptions::default())?);
+    /// }
+    /// let tables = TableSet::new(tables).snapshot();
+    ///
+    /// let (from, to) = (5_003_500_u32.to_be_bytes(), 5_005_500_u32.to_be_bytes());
+    /// let found = tables.range(&from..&to);
+    /// let keys: Result<Vec<_>, TableError> = found.map(|entry| Ok(entry?.0)).collect();
+    /// assert_eq!(keys?, [5_004_000_u32, 5_005_000].map(|key| Bytes::copy_from_slice(&key.to_be_bytes())));
+    /// assert!(tables.stats().data_block_reads < 10, "most tables were not read");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<'a>(
+        &'a self,
+        range: impl Into<KeyRange<'a>>,
+    ) -> impl FusedIterator<Item = Result<(Bytes, Bytes), TableError>> {
+        let range = range.into();
+        RangeScan::new(self.view.candidates_in_range(range), &range.upper.map(Bytes::copy_from_slice))
+    }
+
+    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out. Tables are
+    /// skipped by the parts of keys that their filters hold, too.
+    ///
+    /// ```
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"t041:a", b"1")?;
+    /// builder.add(b"t042:a", b"2")?;
+    /// builder.add(b"t042:b", b"3")?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
+    /// let tables = TableSet::new(vec![table]).snapshot();
+    ///
+    /// let found: Result<Vec<_>, _> = tables.scan_prefix(b"t042:").collect();
+    /// assert_eq!(found?, [("t042:a".into(), "2".into()), ("t042:b".into(), "3".into())]);
+    /// # Ok::<(), sstfilter_table::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn scan_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+    ) -> impl FusedIterator<Item = Result<(Bytes, Bytes), TableError>> {
+        let upper = KeyRange::end_of_prefix(prefix);
+        RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
+    }
+
+    /// What was looked up so far, and what was skipped.
+    #[must_use]
+    pub fn stats(&self) -> TableStats {
+        let tables = self.all_tables().fold(TableStats::default(), |sum, table| sum.merged(&table.stats()));
+        TableStats { filters: self.view.stats(), ..tables }
+    }
+}
+
+/// Keys that are searched together: about twenty of them have a false positive, enough for misses to overlap.
+const BATCH: usize = 32;
+
+/// Searches the candidates of all keys. Each step begins with loads that miss caches: of indexes, of the cache, of
+/// blocks. So it is taken for all keys before the next.
+fn search_batch(
+    mut batch: BatchCandidates<'_, Table>,
+    keys: &[&[u8]],
+    results: &mut [Result<Option<Bytes>, TableError>],
+) {
+    let mut searches: Vec<BlockSearch<'_>> = Vec::new();
+    loop {
+        let files = batch.next_files();
+        files.iter().for_each(|(_, table)| table.prefetch());
+        searches.extend(files.iter().filter_map(|&(position, table)| {
+            let key = *keys.get(position)?;
+            Some(BlockSearch { position, key, table, block: table.block_position(key), cached: None })
+        }));
+        if searches.is_empty() {
+            return;
+        }
+        for search in &mut searches {
+            search.cached = search.block.and_then(|block| search.table.cached_block(block));
+            if let Some(CachedBlock(block)) = &search.cached {
+                block.prefetch();
+            }
+        }
+        let mut read: Vec<(&Table, usize)> = Vec::new();
+        for BlockSearch { position, key, table, block, cached } in searches.drain(..) {
+            let lookup = match block {
+                None => table.search(key),
+                Some(block) => {
+                    // Only blocks that searches of this step have read are sought in the cache again.
+                    let is_read = || read.iter().any(|&(other, read)| core::ptr::eq(other, table) && read == block);
+                    let cached = cached.or_else(|| if is_read() { table.cached_block(block) } else { None });
+                    if cached.is_none() && table.has_cache() {
+                        read.push((table, block));
+                    }
+                    table.search_block(block, cached, key)
+                }
+            };
+            let found = match lookup {
+                Ok(Lookup::Absent) => continue,
+                Ok(Lookup::Found(value)) => Ok(Some(value)),
+                Ok(Lookup::Deleted) => Ok(None),
+                Err(error) => Err(error),
+            };
+            if found.is_ok() {
+                batch.found(position);
+            } else {
+                batch.failed(position);
+            }
+            if let Some(result) = results.get_mut(position) {
+                *result = found;
+            }
+        }
+    }
+}
+
+/// The search for one key in the table that it has come to.
+struct BlockSearch<'a> {
+    position: usize,
+    key: &'a [u8],
+    table: &'a Table,
+    /// In the index; `None` before that is read.
+    block: Option<usize>,
+    cached: Option<CachedBlock>,
+}

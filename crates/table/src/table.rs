@@ -1,0 +1,390 @@
+//! Opening a table and looking keys up.
+
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use sstfilter::LookupOutcome;
+use sstfilter::internal::prefetch;
+use sstfilter::range::KeyRange;
+use sstfilter::store::{FileFilters, FilterStore};
+
+use super::block::{Block, Lookup};
+use super::cache::{CachedBlock, next_table_number};
+use super::error::shown;
+use super::headed::HeadedBlock;
+use super::index::{DataBlockPlace, TableIndex};
+use super::io::{TableFile, io_error};
+use super::parts::{FilterBytes, TableParts, find_sidecar};
+use super::{
+    BlockCache, BlockKey, FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats,
+};
+
+/// An open table. Threads share it by reference.
+///
+/// Opening reads the footer, the metaindex, the properties and the filter. The index is read when a lookup first needs
+/// it, and stays in memory. A lookup goes by range, then filter, then index, then data block, and stops at the first
+/// that does not hold the key: a key that the filter does not contain costs no read.
+///
+/// A file that is damaged, mostly a hole, or made by a stranger is safe to open. While a block's checksum is not known
+/// to hold, at most 64 MiB of it are in memory; a longer block (the filter of a very large table) is read twice, the
+/// first time for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
+///
+/// A [sidecar](Self::write_sidecar) beside the table is used instead of the table's own filter, if it is sound and was
+/// made for this table; see [`sidecar_problem`](Self::sidecar_problem).
+///
+/// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed:
+/// the table is read without it, and [`filter_problem`](Self::filter_problem) or
+/// [`range_filter_problem`](Self::range_filter_problem) says why.
+///
+/// ```
+/// use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions};
+///
+/// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+/// for key in 0..1_000_u32 {
+///     builder.add(&key.to_be_bytes(), b"value")?;
+/// }
+/// let bytes = bytes::Bytes::from(builder.finish()?.0);
+///
+/// let table = Table::open_source(bytes, &TableOptions::default())?;
+/// assert!(matches!(table.get(&7_u32.to_be_bytes())?, Lookup::Found(_)));
+/// assert_eq!(table.get(&7_000_u32.to_be_bytes())?, Lookup::Absent);
+/// assert_eq!(table.properties().entries, 1_000);
+/// # Ok::<(), sstfilter_table::TableError>(())
+/// ```
+pub struct Table {
+    pub(super) file: Arc<TableFile>,
+    pub(super) parts: TableParts,
+    /// Those of the sidecar, if it is used.
+    filters: FileFilters,
+    pub(super) store: FilterStore,
+    /// Where the table and its sidecar are.
+    pub(super) files: Arc<dyn FileSystem>,
+    /// The sidecar that was found, or why it is not used. Boxed, because most tables have none.
+    sidecar: Option<Box<Result<FilterBytes, TableError>>>,
+    /// Boxed, because most tables of a large store have not been searched.
+    index: OnceLock<Box<TableIndex>>,
+    /// Boxed, so that a table without a cache pays one null pointer for both fields.
+    cache: Option<Box<TableCache>>,
+}
+
+/// A block cache, and the table's number in the keys of its blocks.
+struct TableCache {
+    blocks: Arc<dyn BlockCache>,
+    number: u64,
+}
+
+impl TableCache {
+    fn key_at(&self, offset: u64) -> BlockKey {
+        BlockKey { table: self.number, offset }
+    }
+}
+
+impl AsRef<FileFilters> for Table {
+    fn as_ref(&self) -> &FileFilters {
+        &self.filters
+    }
+}
+
+impl Table {
+    /// Opens the table at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
+    /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error; one of another hash
+    /// or extractor is, if [`TableOptions::with_strict_hash`] says so.
+    pub fn open(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
+        let path = path.as_ref();
+        let file = options.files.open(path).map_err(io_error("opening", Some(path)))?;
+        Self::open_file(TableFile::new(file, Some(path.into()))?, options)
+    }
+
+    /// Opens the table that `source` holds, from its first to its last byte.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_source(source: impl RandomAccess + 'static, options: &TableOptions) -> Result<Self, TableError> {
+        Self::open_file(TableFile::new(Box::new(source), None)?, options)
+    }
+
+    fn open_file(file: TableFile, options: &TableOptions) -> Result<Self, TableError> {
+        let parts = TableParts::read(&file)?;
+        let file = Arc::new(file);
+        let own = parts.filter_bytes(&file);
+        let store = options.store_for(own.metadata.hash_identity());
+        let path = file.path.as_deref().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
+        let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
+        let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes))).transpose();
+        let (sidecar, filters) = match sidecar {
+            Ok(Some((bytes, filters))) => (Some(Ok(bytes)), Some(filters)),
+            Ok(None) => (None, None),
+            Err(problem) => (Some(Err(problem)), None),
+        };
+        let filters = filters.unwrap_or_else(|| {
+            let keys = own.metadata.key_bounds().map(|(smallest, largest)| KeyRange::from(smallest..=largest));
+            // Without a key, an empty range.
+            let keys = keys.unwrap_or(KeyRange::from(..b"".as_slice()));
+            if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) }
+        });
+        let sidecar = sidecar.map(Box::new);
+        let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
+        let (files, index) = (options.files.clone(), OnceLock::new());
+        let table = Self { file, parts, filters, store, files, sidecar, index, cache };
+        if options.is_hash_strict { table.accepted() } else { Ok(table) }
+    }
+
+    /// The table, unless a filter of it was built for another reader.
+    fn accepted(mut self) -> Result<Self, TableError> {
+        // What is read when it is first probed is read now: only its keys show what it was built with.
+        if let Some((smallest, _)) = self.parts.properties.filters.key_bounds() {
+            while let Some(read) = self.filters.read_for(smallest) {
+                let bytes = self.filter_bytes().read_range(read.range());
+                read.complete(bytes);
+            }
+        }
+        // Without a filter of its own, the table is searched for every key because of the sidecar.
+        let is_unserved = self.parts.properties.filters.sections().is_empty();
+        let is_foreign = self.sidecar_problem().is_some_and(TableError::is_foreign_filter);
+        let sidecar = self.sidecar.take_if(|_| is_unserved && is_foreign).and_then(|sidecar| sidecar.err());
+        let problems = [self.filter_problem(), self.range_filter_problem(), sidecar];
+        problems.into_iter().flatten().find(TableError::is_foreign_filter).map_or(Ok(self), Err)
+    }
+
+    /// Where the filters that are used are read from.
+    fn filter_bytes(&self) -> FilterBytes {
+        match self.sidecar.as_deref() {
+            Some(Ok(bytes)) => bytes.clone(),
+            _ => self.parts.filter_bytes(&self.file),
+        }
+    }
+
+    /// Looks `key` up: in range, filter, index and data block, as far as needed.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`], or damage in the index or in the data block that would hold the key.
+    pub fn get(&self, key: &[u8]) -> Result<Lookup, TableError> {
+        let probe = self.filters.probe(key);
+        if probe.is_absent() {
+            return Ok(Lookup::Absent);
+        }
+        let lookup = self.search(key)?;
+        let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
+        self.filters.record_lookup(key, probe, outcome);
+        Ok(lookup)
+    }
+
+    /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not. Counted like a
+    /// probe of a lookup whose outcome is not known.
+    ///
+    /// For all keys that begin with some bytes, or in a range, see [`FileFilters::may_contain_prefix`] and
+    /// [`FileFilters::may_contain_range`].
+    ///
+    /// ```
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    ///
+    /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+    /// for key in [&b"apple"[..], b"cherry", b"plum"] {
+    ///     builder.add(key, b"value")?;
+    /// }
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
+    ///
+    /// assert!(table.filters().may_contain_prefix(b"che"), "a key begins with it");
+    /// assert!(!table.may_contain_key(b"che"), "none is equal to it");
+    /// assert!(table.filters().may_contain_range(&b"banana"[..]..&b"date"[..]));
+    /// assert!(!table.filters().may_contain_range(&b"quince"[..]..), "above the largest key");
+    /// assert!(!table.filters().may_contain_range(&b"fig"[..]..&b"grape"[..]), "by the filter");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        !self.filters.probe(key).is_absent()
+    }
+
+    /// Searches index and data for a key in range.
+    pub(super) fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
+        let position = self.index()?.position_of(key);
+        self.search_block(position, self.cached_block(position), key)
+    }
+
+    /// The block at `position` of the index, if the cache has it. Counts nothing.
+    pub(super) fn cached_block(&self, position: usize) -> Option<CachedBlock> {
+        let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
+        cache.blocks.get(&cache.key_at(index.handle(position)?.offset))
+    }
+
+    /// Searches the block at `position` of the index. One that is not `cached` is read, and offered to the cache.
+    pub(super) fn search_block(
+        &self,
+        position: usize,
+        cached: Option<CachedBlock>,
+        key: &[u8],
+    ) -> Result<Lookup, TableError> {
+        if let Some(CachedBlock(block)) = cached {
+            self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
+            return block.get(key);
+        }
+        let Some(place) = self.index()?.place(position) else { return Ok(Lookup::Absent) };
+        let block = self.read_data_block(&place)?;
+        // A block that cannot be walked to the end is damaged: it stays out of the cache.
+        if let Some(cache) = &self.cache
+            && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
+        {
+            cache.blocks.insert(cache.key_at(place.handle.offset), CachedBlock(Arc::new(headed)));
+        }
+        block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
+    }
+
+    pub(super) const fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Prefetches what leads a search to the index.
+    pub(super) fn prefetch(&self) {
+        prefetch(&raw const self.index);
+        prefetch(&raw const self.cache);
+    }
+
+    /// Where in the index a lookup of `key` finds its block; `None` before the index is read.
+    pub(super) fn block_position(&self, key: &[u8]) -> Option<usize> {
+        Some(self.index.get()?.position_of(key))
+    }
+
+    /// Reads a data block, and checks that its first key is where the index and the properties place the block.
+    pub(crate) fn read_data_block(&self, place: &DataBlockPlace<'_>) -> Result<Block, TableError> {
+        self.file.counters.data_block_reads.fetch_add(1, Ordering::Relaxed);
+        let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
+        let first = block.first_key()?;
+        if !place.admits_first(first) {
+            return Err(block.corrupt("a first key where index and properties have the block", shown(first)));
+        }
+        Ok(block)
+    }
+
+    /// The index, read on first use.
+    pub(crate) fn index(&self) -> Result<&TableIndex, TableError> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let index = self.read_index()?;
+        Ok(self.index.get_or_init(|| Box::new(index)))
+    }
+
+    pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
+        self.file.counters.index_block_reads.fetch_add(1, Ordering::Relaxed);
+        let block = self.file.read_block(TablePart::Index, self.parts.handles.index, self.table_id())?;
+        TableIndex::decode(&block, &self.parts.properties)
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.parts.properties
+    }
+
+    /// The table's id.
+    #[must_use]
+    pub fn table_id(&self) -> &[u8; 16] {
+        &self.parts.footer.table_id
+    }
+
+    /// The filters in use: those of the sidecar, or the table's own.
+    #[must_use]
+    pub fn filters(&self) -> &FileFilters {
+        &self.filters
+    }
+
+    /// The store that the table was opened for: its hash, parts of keys and memory.
+    #[must_use]
+    pub fn store(&self) -> &FilterStore {
+        &self.store
+    }
+
+    /// Why the filter is not used, if it is not although there is one.
+    #[must_use]
+    pub fn filter_problem(&self) -> Option<TableError> {
+        self.filters.point_problem().map(|source| self.filter_bytes().refused(TablePart::Filter, source))
+    }
+
+    /// Why the range filter is not used, if it is not although there is one. Scans read the table without it.
+    #[must_use]
+    pub fn range_filter_problem(&self) -> Option<TableError> {
+        self.filters.range_problem().map(|source| self.filter_bytes().refused(TablePart::RangeFilter, source))
+    }
+
+    /// Whether the filters in use are those of a sidecar.
+    #[must_use]
+    pub fn uses_sidecar(&self) -> bool {
+        matches!(self.sidecar.as_deref(), Some(Ok(_)))
+    }
+
+    /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
+    #[must_use]
+    pub fn sidecar_problem(&self) -> Option<&TableError> {
+        self.sidecar.as_deref()?.as_ref().err()
+    }
+
+    /// Bytes of the whole table.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.file.length
+    }
+
+    /// The parts of the table and their bytes, in their order, end to end; those of no bytes are left out.
+    #[must_use]
+    pub fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
+        self.parts.layout()
+    }
+
+    /// The bytes of `part`, if the table has it.
+    #[must_use]
+    pub fn region(&self, part: TablePart) -> Option<Range<u64>> {
+        self.layout().into_iter().find_map(|(other, range)| (other == part).then_some(range))
+    }
+
+    /// What was looked up and read so far.
+    #[must_use]
+    pub fn stats(&self) -> TableStats {
+        let counters = &self.file.counters;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let of_sidecar = self.sidecar.as_deref().and_then(|sidecar| sidecar.as_ref().ok());
+        TableStats {
+            filters: self.filters.stats(),
+            index_block_reads: count(&counters.index_block_reads),
+            data_block_reads: count(&counters.data_block_reads),
+            block_cache_hits: count(&counters.block_cache_hits),
+            bytes_read: count(&counters.bytes_read)
+                + of_sidecar.map_or(0, |bytes| count(&bytes.file.counters.bytes_read)),
+            sidecar_problems: u64::from(self.sidecar_problem().is_some()),
+        }
+    }
+}
+
+/// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want
+/// of its extractor: the table's own would be of no more use.
+fn open_sidecar(store: &FilterStore, bytes: FilterBytes) -> Result<(FilterBytes, FileFilters), TableError> {
+    let filters = bytes.open(store);
+    let of_ranges = filters.range_problem().filter(|problem| !problem.is_foreign());
+    let problems = [(TablePart::Filter, filters.point_problem()), (TablePart::RangeFilter, of_ranges)];
+    match problems.into_iter().find_map(|(part, problem)| Some(bytes.refused(part, problem?))) {
+        Some(problem) => Err(problem),
+        None => Ok((bytes, filters)),
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("parts", &self.parts)
+            .field("filters", &self.filters)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,396 @@
+//! A disk in memory that forgets like a real one, and fails when told to.
+//!
+//! What was written is in a cache until it is synced, and names are in a journal until their directory is.
+//! After a power cut the cache is gone, or there in part, and so many entries of the journal, in order,
+//! have taken place: above all a rename may have taken place before the data of the file reached the disk.
+//! A sync that fails drops what it could not write, and the next one succeeds, as on Linux.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sstfilter_table::{FileSystem, RandomAccess, WritableFile};
+
+/// One operation of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Create,
+    Write,
+    Sync,
+    Persist,
+    SyncDirectory,
+    Remove,
+    Open,
+    Length,
+    Read,
+}
+
+/// What befalls an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It fails with this error of the system; those after it do not.
+    Once(i32),
+    /// It and all after it, the removal of files included, fail with this error.
+    Lasting(i32),
+    /// Writes: half is written, and then the disk is full.
+    ShortWrite,
+    /// Writes: nothing is, and no error is given.
+    WriteZero,
+    /// Writes: a signal comes in between, once.
+    Interrupted,
+    /// The power fails right before it.
+    PowerCut,
+    /// Reads: the file is shorter than it was.
+    EndOfFile,
+    /// Reads: other bytes come than were written.
+    WrongBytes,
+    /// The length is off by so much.
+    WrongLength(i64),
+}
+
+pub(crate) const EIO: i32 = 5;
+pub(crate) const ENOSPC: i32 = 28;
+
+impl Fault {
+    fn befalls(self, op: Op) -> bool {
+        match self {
+            Self::Once(_) | Self::Lasting(_) | Self::PowerCut => true,
+            Self::ShortWrite | Self::WriteZero | Self::Interrupted => op == Op::Write,
+            Self::EndOfFile | Self::WrongBytes => op == Op::Read,
+            Self::WrongLength(_) => op == Op::Length,
+        }
+    }
+}
+
+/// What is left after a power cut of data that was not synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unsynced {
+    Nothing,
+    All,
+    /// The first half.
+    Prefix,
+    /// The length, and zeros.
+    Zeros,
+    /// The length, and about half of the sectors of 512 bytes.
+    TornSectors(u64),
+}
+
+pub(crate) const UNSYNCED: [Unsynced; 6] = [
+    Unsynced::Nothing,
+    Unsynced::All,
+    Unsynced::Prefix,
+    Unsynced::Zeros,
+    Unsynced::TornSectors(1),
+    Unsynced::TornSectors(2),
+];
+
+const SECTOR: usize = 512;
+
+#[derive(Clone, Debug, Default)]
+struct Inode {
+    /// As reads see it.
+    cached: Vec<u8>,
+    /// As it is on the platter.
+    durable: Vec<u8>,
+    /// From here on, a sync has something to write.
+    unsynced_from: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Add(PathBuf, usize),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+type Names = BTreeMap<PathBuf, usize>;
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: Vec<Inode>,
+    names: Names,
+    durable_names: Names,
+    journal: Vec<Change>,
+    trace: Vec<Op>,
+    fault: Option<(usize, Fault)>,
+    /// The operation that the fault befell.
+    befallen: Option<Op>,
+}
+
+/// A handle on the disk; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+impl Disk {
+    /// A disk with files that have been there for long.
+    pub(crate) fn with_files(files: &[(&str, &[u8])]) -> Self {
+        let disk = Self::default();
+        for (path, bytes) in files {
+            let mut state = disk.state();
+            state.inodes.push(Inode { cached: bytes.to_vec(), durable: bytes.to_vec(), unsynced_from: bytes.len() });
+            let inode = state.inodes.len() - 1;
+            state.names.insert(path.into(), inode);
+            state.durable_names.insert(path.into(), inode);
+        }
+        disk
+    }
+
+    /// From now on, operation `at` counted from now meets with `fault`.
+    pub(crate) fn plan(&self, at: usize, fault: Fault) {
+        let mut state = self.state();
+        state.trace.clear();
+        (state.fault, state.befallen) = (Some((at, fault)), None);
+    }
+
+    /// Nothing fails from now on; operations are counted from 0 again.
+    pub(crate) fn heal(&self) {
+        let mut state = self.state();
+        state.trace.clear();
+        (state.fault, state.befallen) = (None, None);
+    }
+
+    /// The operation that met with the fault planned.
+    pub(crate) fn befallen(&self) -> Option<Op> {
+        self.state().befallen
+    }
+
+    /// What was asked for after so many operations.
+    pub(crate) fn asked_after(&self, operations: usize) -> Vec<Op> {
+        self.state().trace.get(operations..).unwrap_or_default().to_vec()
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        self.state().trace.len()
+    }
+
+    pub(crate) fn names(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+
+    /// How many changes of names a power cut may undo.
+    pub(crate) fn pending_names(&self) -> usize {
+        self.state().journal.len()
+    }
+
+    /// The disk as it comes up after a power cut, when the first `changes` of the journal have taken place.
+    pub(crate) fn after_power_cut(&self, changes: usize, unsynced: Unsynced) -> Self {
+        let state = self.state();
+        let mut names = state.durable_names.clone();
+        state.journal.iter().take(changes).for_each(|change| apply(&mut names, change));
+        let inodes = state.inodes.iter().map(|inode| inode.after_power_cut(unsynced)).collect();
+        Self(Arc::new(Mutex::new(State { inodes, durable_names: names.clone(), names, ..State::default() })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+fn apply(names: &mut Names, change: &Change) {
+    match change {
+        Change::Add(path, inode) => drop(names.insert(path.clone(), *inode)),
+        Change::Remove(path) => drop(names.remove(path)),
+        Change::Rename(from, to) => {
+            // The entry may have been lost with an earlier directory block.
+            if let Some(inode) = names.remove(from) {
+                names.insert(to.clone(), inode);
+            }
+        }
+    }
+}
+
+impl Inode {
+    fn after_power_cut(&self, unsynced: Unsynced) -> Self {
+        let (from, to) = (self.unsynced_from, self.cached.len());
+        let mut durable = self.durable.clone();
+        let length = match unsynced {
+            Unsynced::Nothing => from,
+            Unsynced::Prefix => from + (to - from) / 2,
+            Unsynced::All | Unsynced::Zeros | Unsynced::TornSectors(_) => to,
+        };
+        if length > from {
+            durable.resize(length, 0);
+            for (number, sector) in (0..).zip(self.cached[from..length].chunks(SECTOR)) {
+                let is_written = match unsynced {
+                    Unsynced::Zeros | Unsynced::Nothing => false,
+                    Unsynced::All | Unsynced::Prefix => true,
+                    Unsynced::TornSectors(seed) => splitmix(seed << 32 | number) & 1 == 0,
+                };
+                if is_written {
+                    let start = from + usize::try_from(number).unwrap() * SECTOR;
+                    durable[start..start + sector.len()].copy_from_slice(sector);
+                }
+            }
+        }
+        Self { unsynced_from: durable.len(), cached: durable.clone(), durable }
+    }
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014).
+fn splitmix(seed: u64) -> u64 {
+    let word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+impl State {
+    /// Counts an operation; gives the fault that it meets with.
+    fn begin(&mut self, op: Op) -> io::Result<Option<Fault>> {
+        let number = self.trace.len();
+        self.trace.push(op);
+        let Some((at, fault)) = self.fault else { return Ok(None) };
+        if self.befallen.is_some() {
+            return match fault {
+                Fault::Lasting(code) => Err(io::Error::from_raw_os_error(code)),
+                Fault::PowerCut => Err(io::Error::from_raw_os_error(EIO)),
+                Fault::ShortWrite if op == Op::Write => Err(io::Error::from_raw_os_error(ENOSPC)),
+                _ => Ok(None),
+            };
+        }
+        if number != at || !fault.befalls(op) {
+            return Ok(None);
+        }
+        self.befallen = Some(op);
+        match fault {
+            Fault::Once(code) | Fault::Lasting(code) => {
+                self.drop_unsynced(op);
+                Err(io::Error::from_raw_os_error(code))
+            }
+            Fault::PowerCut => Err(io::Error::from_raw_os_error(EIO)),
+            Fault::Interrupted => Err(io::ErrorKind::Interrupted.into()),
+            Fault::EndOfFile => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(Some(fault)),
+        }
+    }
+
+    /// A failed sync marks all as written that it could not write.
+    fn drop_unsynced(&mut self, op: Op) {
+        if op == Op::Sync {
+            for inode in &mut self.inodes {
+                inode.unsynced_from = inode.cached.len();
+            }
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        apply(&mut self.names, &change);
+        self.journal.push(change);
+    }
+
+    fn inode_of(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl FileSystem for Disk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        let mut state = self.state();
+        state.begin(Op::Open)?;
+        let inode = state.inode_of(path)?;
+        Ok(Box::new(OpenFile { disk: self.clone(), inode }))
+    }
+
+    fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let mut state = self.state();
+        state.begin(Op::Create)?;
+        state.inodes.push(Inode::default());
+        let inode = state.inodes.len() - 1;
+        let path = directory.join(format!("{inode}.tmp"));
+        state.change(Change::Add(path.clone(), inode));
+        Ok(Box::new(Pending { disk: self.clone(), inode, path: Some(path) }))
+    }
+
+    fn sync_directory(&self, _directory: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.begin(Op::SyncDirectory)?;
+        state.durable_names = state.names.clone();
+        state.journal.clear();
+        Ok(())
+    }
+}
+
+/// A file under its temporary name, which removes itself while it has one.
+#[derive(Debug)]
+struct Pending {
+    disk: Disk,
+    inode: usize,
+    path: Option<PathBuf>,
+}
+
+impl Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        let length = match state.begin(Op::Write)? {
+            Some(Fault::ShortWrite) => bytes.len() / 2,
+            Some(Fault::WriteZero) => 0,
+            _ => bytes.len(),
+        };
+        state.inodes[self.inode].cached.extend_from_slice(&bytes[..length]);
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WritableFile for Pending {
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.begin(Op::Sync)?;
+        let inode = &mut state.inodes[self.inode];
+        let from = inode.unsynced_from;
+        inode.durable.resize(from, 0);
+        inode.durable.extend_from_slice(&inode.cached[from..]);
+        inode.unsynced_from = inode.cached.len();
+        Ok(())
+    }
+
+    fn persist(mut self: Box<Self>, path: &Path) -> io::Result<()> {
+        let disk = self.disk.clone();
+        disk.state().begin(Op::Persist)?;
+        if let Some(from) = self.path.take() {
+            disk.state().change(Change::Rename(from, path.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let Some(path) = self.path.take() else { return };
+        let mut state = self.disk.state();
+        if state.begin(Op::Remove).is_ok() {
+            state.change(Change::Remove(path));
+        }
+    }
+}
+
+struct OpenFile {
+    disk: Disk,
+    inode: usize,
+}
+
+impl RandomAccess for OpenFile {
+    fn len(&self) -> io::Result<u64> {
+        let mut state = self.disk.state();
+        let fault = state.begin(Op::Length)?;
+        let length = state.inodes[self.inode].cached.len() as u64;
+        Ok(if let Some(Fault::WrongLength(by)) = fault { length.saturating_add_signed(by) } else { length })
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let fault = state.begin(Op::Read)?;
+        let start = usize::try_from(offset).unwrap();
+        let found = state.inodes[self.inode].cached.get(start..).and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        if fault == Some(Fault::WrongBytes) {
+            let middle = buf.len() / 2;
+            buf[middle] ^= 0x10;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The power fails before, between and after all operations of writing a table.
+
+use std::io::Write;
+use std::path::Path;
+
+use sstfilter_table::{FileSystem, Table};
+
+use super::disk::{Disk, EIO, Fault, UNSYNCED};
+use super::tables::{Entries, PATH, bytes_of, contents, entries, found, read_options, write, write_options};
+use super::writing::{disk_with, scenarios};
+
+/// All states that the disk may come up in.
+fn remounted(disk: &Disk) -> Vec<Disk> {
+    let changes = 0..=disk.pending_names();
+    changes.flat_map(|changes| UNSYNCED.map(|unsynced| disk.after_power_cut(changes, unsynced))).collect()
+}
+
+/// Expects the table found to be one of `allowed`, and beside it at most the file of one writer, which
+/// has no table's name.
+fn check(disk: &Disk, allowed: &[Option<&Entries>], story: &str) {
+    let found = found(disk);
+    assert!(allowed.contains(&found.as_ref()), "{story}: {} keys", found.map_or(0, |found| found.len()));
+    let others: Vec<_> = disk.names().into_iter().filter(|name| name != Path::new(PATH)).collect();
+    assert!(others.len() <= 1, "{story}: {others:?}");
+    assert!(others.iter().all(|name| name.extension().is_some_and(|extension| extension == "tmp")), "{others:?}");
+}
+
+#[test]
+fn after_a_power_cut_at_any_operation_there_is_the_whole_old_table_or_the_whole_new_one() {
+    let (mut cuts, mut states) = (0, 0);
+    for (old, new) in scenarios() {
+        for at in 0.. {
+            let disk = disk_with(old.as_ref());
+            disk.plan(at, Fault::PowerCut);
+            let written = write(&write_options(&disk), Path::new(PATH), &new);
+            let is_cut = disk.befallen().is_some();
+            disk.heal();
+            for disk in remounted(&disk) {
+                // What `finish` has promised is there; what it has not is whole or not there.
+                let allowed = if written.is_ok() { vec![Some(&new)] } else { vec![old.as_ref(), Some(&new)] };
+                check(&disk, &allowed, &format!("cut at {at}"));
+                states += 1;
+            }
+            assert_eq!(written.is_err(), is_cut);
+            if !is_cut {
+                break;
+            }
+            cuts += 1;
+        }
+    }
+    println!("power cuts: {cuts} points, {states} disks remounted");
+    assert!(cuts >= 20);
+}
+
+#[test]
+fn a_power_cut_after_any_failed_operation_finds_no_half_table_either() {
+    let (mut points, mut states) = (0, 0);
+    for (old, new) in scenarios() {
+        for at in 0.. {
+            let disk = disk_with(old.as_ref());
+            disk.plan(at, Fault::Once(EIO));
+            let written = write(&write_options(&disk), Path::new(PATH), &new);
+            if disk.befallen().is_none() {
+                break;
+            }
+            assert!(written.is_err());
+            points += 1;
+            disk.heal();
+            for disk in remounted(&disk) {
+                check(&disk, &[old.as_ref(), Some(&new)], &format!("{:?} at {at}", disk.befallen()));
+                states += 1;
+            }
+        }
+    }
+    println!("failed operations before a power cut: {points} points, {states} disks remounted");
+}
+
+#[test]
+fn a_table_written_after_a_power_cut_replaces_what_the_cut_left() {
+    let (old, new) = (entries(0, 50, 20), entries(1, 40, 20_000));
+    for at in 0..12 {
+        let disk = disk_with(Some(&old));
+        disk.plan(at, Fault::PowerCut);
+        let _ = write(&write_options(&disk), Path::new(PATH), &new);
+        disk.heal();
+        for disk in remounted(&disk) {
+            let newest = entries(2, 20, 5);
+            write(&write_options(&disk), Path::new(PATH), &newest).unwrap();
+            for disk in remounted(&disk) {
+                assert_eq!(found(&disk).as_ref(), Some(&newest));
+            }
+        }
+    }
+}
+
+/// How writers get it wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    NoSync,
+    SyncTriedAgain,
+    NoDirectorySync,
+}
+
+/// Writes a table as nobody should.
+fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
+    let mut file = disk.create(Path::new("/db")).unwrap();
+    file.write_all(bytes).unwrap();
+    if mistake == Mistake::SyncTriedAgain {
+        disk.plan(0, Fault::Once(EIO));
+        file.sync().unwrap_err();
+        file.sync().unwrap();
+        disk.heal();
+    }
+    if mistake == Mistake::NoDirectorySync {
+        file.sync().unwrap();
+    }
+    file.persist(Path::new(PATH)).unwrap();
+    if mistake != Mistake::NoDirectorySync {
+        disk.sync_directory(Path::new("/db")).unwrap();
+    }
+}
+
+/// The disk must be able to show what it is to guard against.
+#[test]
+fn the_disk_finds_writers_out_that_forget_a_sync_or_try_a_failed_one_again() {
+    let new = entries(1, 30, 10);
+    for mistake in [Mistake::NoSync, Mistake::SyncTriedAgain, Mistake::NoDirectorySync] {
+        let disk = disk_with(None);
+        write_badly(&disk, &bytes_of(&new), mistake);
+        let is_whole = |disk: &Disk| {
+            let table = Table::open(PATH, &read_options(disk)).and_then(|table| contents(&table));
+            table.is_ok_and(|found| found == new)
+        };
+        assert!(is_whole(&disk), "{mistake:?} is seen only after a power cut");
+        let lost = remounted(&disk).iter().filter(|disk| !is_whole(disk)).count();
+        assert!(lost > 0, "{mistake:?} is not found out");
+    }
+}

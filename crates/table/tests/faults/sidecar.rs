@@ -1,0 +1,163 @@
+//! A rebuild that fails or loses its power at any operation leaves the old sidecar, the new one or none: half a sidecar
+//! would be refused when its table is opened, but the old one would be gone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter_table::{Table, TableError, TableOptions};
+
+use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED};
+use super::tables::{Entries, PATH, bytes_of, entries, lookup_of, read_options, write_options};
+
+const SIDECAR: &str = "/db/000001.sst.filter";
+
+/// What a sidecar's filter is told by.
+const OLD_BITS: f64 = 6.0;
+const NEW_BITS: f64 = 12.0;
+
+fn options(disk: &Disk, bits: f64) -> TableOptions {
+    write_options(disk).with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()))
+}
+
+fn rebuild(disk: &Disk, bits: f64) -> Result<u64, TableError> {
+    let (table, options) = (Table::open(PATH, &read_options(disk).without_sidecars())?, options(disk, bits));
+    let written = table.place_sidecar(&table.build_sidecar(&options)?, &options)?;
+    Ok(written.map_or(0, |(_, bytes)| bytes))
+}
+
+fn sidecar_bytes(bits: f64) -> u64 {
+    let disk = Disk::with_files(&[(PATH, &bytes_of(&stored()))]);
+    rebuild(&disk, bits).unwrap()
+}
+
+fn stored() -> Entries {
+    entries(0, 400, 20)
+}
+
+/// A disk with the table, and with a sidecar if there was one before.
+fn disk(has_old: bool) -> Disk {
+    let disk = Disk::with_files(&[(PATH, &bytes_of(&stored()))]);
+    if has_old {
+        rebuild(&disk, OLD_BITS).unwrap();
+    }
+    disk
+}
+
+/// The bytes of the sidecar that a reader of the table uses; nothing is lost and nothing half there.
+fn found(disk: &Disk, story: &str) -> Option<u64> {
+    let table = Table::open(PATH, &read_options(disk)).unwrap();
+    assert!(table.sidecar_problem().is_none(), "{story}: {}", table.sidecar_problem().unwrap());
+    for (key, _) in stored().iter().step_by(13) {
+        assert_eq!(table.get(key).unwrap(), lookup_of(&stored(), key), "{story}");
+    }
+    table.verify().unwrap();
+    let is_there = disk.names().iter().any(|name| name == Path::new(SIDECAR));
+    assert_eq!(table.uses_sidecar(), is_there, "{story}");
+    // The filter, its description, and the trailer.
+    let metadata = table.filters().metadata();
+    table.uses_sidecar().then(|| metadata.sections()[0].bytes + metadata.encode().len() as u64 + 64)
+}
+
+#[test]
+fn whichever_operation_of_a_rebuild_fails_there_is_the_old_sidecar_or_the_new_one_and_no_other_file() {
+    let sizes = [OLD_BITS, NEW_BITS].map(sidecar_bytes);
+    let faults = [Fault::Once(EIO), Fault::Once(ENOSPC), Fault::Lasting(EIO), Fault::ShortWrite, Fault::WriteZero];
+    let mut points = 0;
+    for (fault, has_old) in faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
+        for at in 0.. {
+            let disk = disk(has_old);
+            disk.plan(at, fault);
+            let written = rebuild(&disk, NEW_BITS);
+            let (befallen, operations) = (disk.befallen(), disk.operations());
+            disk.heal();
+            if befallen.is_none() && at >= operations {
+                written.unwrap();
+                break;
+            }
+            let story = format!("{fault:?} at {at}, {befallen:?}");
+            let is_published = written.is_ok() || befallen == Some(Op::SyncDirectory);
+            let expected = if is_published { Some(sizes[1]) } else { has_old.then_some(sizes[0]) };
+            assert_eq!(found(&disk, &story), expected, "{story}");
+            if let Err(error) = &written {
+                assert!(error.to_string().contains(PATH), "{story} names no file: {error}");
+            }
+            let others = disk.names().iter().filter(|name| name.extension().is_some_and(|end| end == "tmp")).count();
+            assert!(others == 0 || matches!(fault, Fault::Lasting(_)), "{story}: {:?}", disk.names());
+            points += usize::from(befallen.is_some());
+        }
+    }
+    println!("rebuilding: {points} points");
+    assert!(points >= 100, "{points}");
+}
+
+#[test]
+fn after_a_power_cut_at_any_operation_of_a_rebuild_there_is_the_whole_old_sidecar_or_the_whole_new_one() {
+    let sizes = [OLD_BITS, NEW_BITS].map(sidecar_bytes);
+    let mut states = 0;
+    for has_old in [false, true] {
+        let old = has_old.then_some(sizes[0]);
+        for at in 0.. {
+            let disk = disk(has_old);
+            disk.plan(at, Fault::PowerCut);
+            let written = rebuild(&disk, NEW_BITS);
+            let is_cut = disk.befallen().is_some();
+            disk.heal();
+            for changes in 0..=disk.pending_names() {
+                for unsynced in UNSYNCED {
+                    let found = found(&disk.after_power_cut(changes, unsynced), &format!("cut at {at}"));
+                    let is_new = found == Some(sizes[1]);
+                    assert!(is_new || (written.is_err() && found == old), "cut at {at}: {found:?}");
+                    states += 1;
+                }
+            }
+            if !is_cut {
+                break;
+            }
+        }
+    }
+    println!("rebuilding: {states} disks remounted after a power cut");
+    assert!(states > 100);
+}
+
+#[test]
+fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_problem_shows() {
+    let expected = stored();
+    for fault in [Fault::Once(EIO), Fault::EndOfFile, Fault::WrongBytes, Fault::WrongLength(-1), Fault::WrongLength(1)]
+    {
+        let mut problems = 0;
+        for at in 0.. {
+            let disk = disk(true);
+            disk.plan(at, fault);
+            let table = Table::open(PATH, &read_options(&disk));
+            let operations = disk.operations();
+            disk.heal();
+            // The table's own parts are the matter of other tests.
+            let Ok(table) = table else { continue };
+            if at >= operations {
+                assert!(table.uses_sidecar());
+                break;
+            }
+            for (key, _) in expected.iter().step_by(7) {
+                assert_eq!(table.get(key).unwrap(), lookup_of(&expected, key), "{fault:?} at {at}");
+            }
+            if let Some(problem) = table.sidecar_problem() {
+                assert!(problem.to_string().contains(SIDECAR), "{problem}");
+                assert!(table.filter_problem().is_none() && table.filters().block().is_some(), "{fault:?} at {at}");
+                problems += 1;
+            }
+        }
+        println!("reading a sidecar, {fault:?}: {problems} points");
+        assert!(problems >= 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_reader_without_sidecars_reads_none() {
+    let disk = disk(true);
+    disk.heal();
+    let options: TableOptions = read_options(&disk).without_sidecars();
+    let table = Table::open(PATH, &options).unwrap();
+    assert!(!table.uses_sidecar() && table.filters().block().is_some());
+    assert_eq!(disk.asked_after(0).iter().filter(|op| **op == Op::Open).count(), 1);
+}

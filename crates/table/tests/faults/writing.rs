@@ -1,0 +1,122 @@
+//! Every operation of writing a table fails in turn.
+
+use std::path::Path;
+
+use sstfilter_table::TableError;
+
+use super::disk::{Disk, EIO, ENOSPC, Fault, Op};
+use super::tables::{Entries, PATH, bytes_of, entries, expect_io, found, write, write_options};
+
+/// `EMFILE`, of opening and making files; `EDQUOT`.
+const EMFILE: i32 = 24;
+const EDQUOT: i32 = 122;
+
+/// A disk without a table and one with an older one; a small table and one of several writes.
+pub(crate) fn scenarios() -> Vec<(Option<Entries>, Entries)> {
+    let old = entries(0, 50, 20);
+    let new = [entries(1, 30, 10), entries(1, 40, 20_000)];
+    new.into_iter().flat_map(|new| [(None, new.clone()), (Some(old.clone()), new)]).collect()
+}
+
+pub(crate) fn disk_with(old: Option<&Entries>) -> Disk {
+    let bytes = old.map(bytes_of);
+    Disk::with_files(bytes.as_deref().map(|bytes| (PATH, bytes)).as_slice())
+}
+
+fn step_named(op: Op) -> &'static str {
+    match op {
+        Op::Create => "creating a temporary file for",
+        Op::Write => "writing",
+        Op::Sync => "syncing /db",
+        Op::Persist => "renaming a temporary file to",
+        Op::SyncDirectory => "syncing the directory of",
+        Op::Remove | Op::Open | Op::Length | Op::Read => unreachable!("no step of writing"),
+    }
+}
+
+/// The error says which step failed, on which file, and why.
+fn check_error(error: &TableError, op: Op, fault: Fault) {
+    let code = match fault {
+        Fault::Once(code) | Fault::Lasting(code) => code,
+        Fault::ShortWrite => ENOSPC,
+        _ => {
+            let is_named = matches!(error, TableError::Io { path: Some(path), source, .. }
+                if path == Path::new(PATH) && source.kind() == std::io::ErrorKind::WriteZero);
+            assert!(is_named, "{error}");
+            return;
+        }
+    };
+    let text = expect_io(error, Path::new(PATH), code);
+    let is_step = text.starts_with(step_named(op)) || (op == Op::Write && text.starts_with("flushing"));
+    assert!(is_step, "{op:?}: {text}");
+}
+
+/// Tries every operation; gives the number of points tried.
+fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> usize {
+    let mut points = 0;
+    for at in 0.. {
+        let disk = disk_with(old);
+        disk.plan(at, fault);
+        let written = write(&write_options(&disk), Path::new(PATH), new);
+        let (befallen, operations) = (disk.befallen(), disk.operations());
+        disk.heal();
+        let is_published = match (befallen, &written) {
+            (None, Ok(_)) if at >= operations => break,
+            (None | Some(Op::Remove), Ok(_)) => true,
+            (Some(Op::Write), Ok(_)) if fault == Fault::Interrupted => true,
+            (Some(op), Err(error)) => {
+                check_error(error, op, fault);
+                op == Op::SyncDirectory
+            }
+            (befallen, written) => panic!("{fault:?} at {at}, {befallen:?}: {written:?}"),
+        };
+        if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
+            let after = disk.asked_after(at + 1);
+            assert!(after.iter().all(|op| *op == Op::Remove), "{fault:?} at {at}: then {after:?}");
+        }
+        points += usize::from(befallen.is_some());
+        let expected = if is_published { Some(new) } else { old };
+        assert_eq!(found(&disk).as_ref(), expected, "{fault:?} at {at}, {befallen:?}");
+        let others = disk.names().len() - usize::from(expected.is_some());
+        let may_be_left = matches!(fault, Fault::Lasting(_)) && befallen != Some(Op::Create);
+        assert!(others == 0 || (may_be_left && others == 1), "{fault:?} at {at}: {:?}", disk.names());
+    }
+    points
+}
+
+#[test]
+fn whichever_operation_of_a_writer_fails_there_is_the_old_table_or_the_new_one_and_no_other_file() {
+    let faults = [
+        Fault::Once(EIO),
+        Fault::Once(ENOSPC),
+        Fault::Once(EMFILE),
+        Fault::Once(EDQUOT),
+        Fault::Lasting(EIO),
+        Fault::Lasting(ENOSPC),
+        Fault::ShortWrite,
+        Fault::WriteZero,
+        Fault::Interrupted,
+    ];
+    let mut total = 0;
+    for fault in faults {
+        let points: usize = scenarios().iter().map(|(old, new)| try_every_operation(old.as_ref(), new, fault)).sum();
+        println!("writing, {fault:?}: {points} points");
+        assert!(points >= 4, "{fault:?}");
+        total += points;
+    }
+    println!("writing: {total} points");
+}
+
+#[test]
+fn an_unfinished_writer_removes_its_file_and_a_failed_removal_is_no_panic() {
+    for is_removable in [true, false] {
+        let disk = disk_with(None);
+        let mut writer = sstfilter_table::TableWriter::create(PATH, &write_options(&disk)).unwrap();
+        writer.add(b"key", b"value").unwrap();
+        if !is_removable {
+            disk.plan(0, Fault::Lasting(EIO));
+        }
+        drop(writer);
+        assert_eq!(disk.names().is_empty(), is_removable);
+    }
+}

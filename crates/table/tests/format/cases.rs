@@ -1,0 +1,145 @@
+//! The tables and the sidecar of `fixtures/v1`, and how each is made.
+
+use std::sync::Arc;
+
+use sstfilter::KeyParts;
+use sstfilter::store::{FilterStore, PartitionCut, PartitionOptions};
+use sstfilter_table::{TableBuilder, TableOptions};
+
+use crate::common::cases::{Policy, TEN, directory, identity_of, key, three_parts};
+
+/// A table: entry `number` is a tombstone when `number % 7 == 3` and there are tombstones.
+#[derive(Clone, Copy)]
+pub(crate) struct TableCase {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) entries: u32,
+    pub(crate) has_tombstones: bool,
+    pub(crate) block_bytes: u32,
+    pub(crate) parts: fn() -> KeyParts,
+    /// The target of the filter's partitions, which are cut by key range.
+    pub(crate) partition_bytes: Option<u32>,
+    pub(crate) table_id: [u8; 16],
+}
+
+/// All the tables.
+pub(crate) const TABLES: [TableCase; 5] = [
+    TableCase {
+        name: "table-small-tombstones-bloom",
+        policy: Some(TEN),
+        entries: 50,
+        has_tombstones: true,
+        block_bytes: 256,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
+        table_id: *b"fixture table 1 ",
+    },
+    TableCase {
+        name: "table-2000-entries-ribbon",
+        policy: Some(Policy::ribbon(0.01, 1_024)),
+        entries: 2_000,
+        has_tombstones: true,
+        block_bytes: 1_024,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
+        table_id: *b"fixture table 2 ",
+    },
+    TableCase {
+        name: "table-empty-without-filter",
+        policy: None,
+        entries: 0,
+        has_tombstones: false,
+        block_bytes: 4_096,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
+        table_id: *b"fixture table 3 ",
+    },
+    TableCase {
+        name: "table-500-entries-three-parts",
+        policy: Some(TEN),
+        entries: 500,
+        has_tombstones: true,
+        block_bytes: 1_024,
+        parts: three_parts,
+        partition_bytes: None,
+        table_id: *b"fixture table 4 ",
+    },
+    TableCase {
+        name: "table-1000-entries-partitioned",
+        policy: Some(TEN),
+        entries: 1_000,
+        has_tombstones: true,
+        block_bytes: 4_096,
+        parts: three_parts,
+        partition_bytes: Some(1_024),
+        table_id: *b"fixture table 5 ",
+    },
+];
+
+impl TableCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.sst", self.name)
+    }
+
+    pub(crate) fn read(&self) -> Vec<u8> {
+        std::fs::read(directory().join(self.file())).unwrap()
+    }
+
+    /// The value of entry `number`; `None` for a tombstone.
+    pub(crate) fn value(&self, number: u32) -> Option<Vec<u8>> {
+        let is_tombstone = self.has_tombstones && number % 7 == 3;
+        (!is_tombstone).then(|| format!("v{}", u64::from(number) * u64::from(number)).into_bytes())
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        self.build_as(self.table_id, &|number| self.value(number))
+    }
+
+    /// The same entries with other values, or under another id.
+    pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
+        let options = TableOptions::default().with_table_id(table_id);
+        let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());
+        let options = match self.policy {
+            Some(policy) => options.with_policy(Arc::new(policy.make())),
+            None => options.without_filter(),
+        };
+        let options = match self.partition_bytes {
+            Some(bytes) => {
+                options.with_partitioned_filter(PartitionOptions::new(PartitionCut::KeyRange, bytes).unwrap())
+            }
+            None => options,
+        };
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        for number in 0..self.entries {
+            match value(number) {
+                Some(value) => builder.add(&key(number), &value).unwrap(),
+                None => builder.delete(&key(number)).unwrap(),
+            }
+        }
+        builder.finish().unwrap().0
+    }
+}
+
+/// A fixture sidecar: for the table `table`, of another kind than the table's own filter.
+pub(crate) struct SidecarCase {
+    pub(crate) name: &'static str,
+    pub(crate) table: &'static TableCase,
+    pub(crate) policy: Policy,
+}
+
+/// The sidecar.
+pub(crate) const SIDECAR: SidecarCase =
+    SidecarCase { name: "sidecar-2000-entries-bloom", table: &TABLES[1], policy: Policy::bloom(12.0) };
+
+impl SidecarCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.filter", self.name)
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
+        let mut builder = store.builder(&store.build_context().with_file_id(self.table.table_id.into()));
+        (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
+        builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
+    }
+}

@@ -1,0 +1,212 @@
+//! The tables and the sidecar of `fixtures`, rebuilt byte for byte and read back, on every instruction set that the CPU
+//! has; and the manifest of all golden files.
+
+use std::fs;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::simd::InstructionSet;
+use sstfilter::store::{FilterMetadata, FilterStore, PartitionCut};
+use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
+
+use crate::cases::{SIDECAR, TABLES, TableCase};
+use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase};
+use crate::common::documented::hex;
+use crate::common::golden::{check_file, digest, is_regenerating};
+use crate::common::{self, for_each_set};
+
+/// Absent keys asked of each filter.
+const ABSENT_KEYS: u32 = 10_000;
+
+const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes of 'key-' and i in 8 decimal digits; they are added in order",
+  "absent_keys": "absent key number i, from 0 to 9999, is the ASCII bytes of 'absent-' and i in 8 decimal digits",
+  "values": "entry i of a table has the value 'v' and i * i in decimal digits, without leading zeros; where there are tombstones, entry i is one when i mod 7 is 3",
+  "hash": "XXH3-64 of the key's bytes with xxh3_seed; 'identity' is what the trailer shows of it",
+  "key_parts": "what the filter holds of each key: the whole key, and the parts by the named extractors; a filter without whole keys is probed for absent keys as parts by its extractor",
+  "file_number": "the number, as u64, of the file that the block is bound to",
+  "crc32c": "of the whole file",
+"#;
+
+fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
+    let filter = FilterBlock::open_unverified(bytes).unwrap();
+    let info = filter.info();
+    let shape: Vec<String> = info.shape.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!(
+        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        case.file(),
+        case.recipe.describe(),
+        case.keys,
+        (case.parts)(),
+        case.hash.seed(),
+        info.hash,
+        case.file_number.map_or("null".to_owned(), |number| number.to_string()),
+        info.kind,
+        info.reason,
+        shape.join("; "),
+        info.salt,
+        digest(bytes),
+        case.false_positives(&filter, ABSENT_KEYS),
+    )
+}
+
+fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
+    let table = open(bytes);
+    let filter = table.filters().block();
+    let hasher = KeyHasher::default();
+    let absent = (0..ABSENT_KEYS).map(|number| hasher.hash(&cases::absent_key(number)));
+    format!(
+        r#"    {{"file": "{}", "policy": "{}", "entries": {}, "tombstones": {}, "block_bytes": {}, "restart_interval": 16, "key_parts": "{}", "partition_bytes": {}, "partitions": {}, "table_id": "{}", "data_blocks": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        case.file(),
+        case.policy.map_or("none".to_owned(), cases::Policy::describe),
+        case.entries,
+        table.properties().tombstones,
+        case.block_bytes,
+        table.properties().filters.key_parts(),
+        case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
+        table.filters().partitions().map_or("null".to_owned(), |index| index.partitions().to_string()),
+        hex(table.table_id()),
+        table.properties().data_blocks,
+        digest(bytes),
+        filter.map_or("null".to_owned(), |filter| common::hits(filter, absent).to_string()),
+    )
+}
+
+fn sidecar_entry(bytes: &[u8]) -> String {
+    let filter = filter_of_sidecar(bytes);
+    let hasher = KeyHasher::default();
+    let absent = (0..ABSENT_KEYS).map(|number| hasher.hash(&cases::absent_key(number)));
+    format!(
+        r#"    {{"file": "{}", "table": "{}", "policy": "{}", "keys": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        SIDECAR.file(),
+        SIDECAR.table.file(),
+        SIDECAR.policy.describe(),
+        SIDECAR.table.entries,
+        digest(bytes),
+        common::hits(&filter, absent),
+    )
+}
+
+/// The filter of the stored table's sidecar.
+fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<Bytes> {
+    let table = cases::identity_of(&SIDECAR.table.build());
+    let metadata = FilterMetadata::of_sidecar(bytes, bytes.len() as u64, &table).unwrap();
+    let file = FilterStore::default().open(metadata, Arc::new(Bytes::copy_from_slice(bytes)));
+    file.block().unwrap().clone()
+}
+
+fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
+    let filter = case.load(bytes);
+    let absent = case.absent_keys(ABSENT_KEYS);
+    format!(
+        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        case.file(),
+        case.policy.describe(),
+        if case.cut == PartitionCut::KeyRange { "key range" } else { "hash range" },
+        case.target_bytes,
+        case.keys,
+        (case.parts)(),
+        case.hash.seed(),
+        filter.index.hash_identity(),
+        case.file_number.map_or("null".to_owned(), |number| number.to_string()),
+        filter.index.partitions(),
+        digest(bytes),
+        absent.iter().filter(|(key, hash)| filter.may_contain(key, *hash)).count(),
+    )
+}
+
+fn open(bytes: &[u8]) -> Table {
+    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default()).unwrap()
+}
+
+fn manifest() -> String {
+    let blocks: Vec<String> = BLOCKS.iter().map(|case| block_entry(case, &case.build())).collect();
+    let tables: Vec<String> = TABLES.iter().map(|case| table_entry(case, &case.build())).collect();
+    let containers: Vec<String> = CONTAINERS.iter().map(|case| container_entry(case, &case.build())).collect();
+    let (blocks, tables, sidecar) = (blocks.join(",\n"), tables.join(",\n"), sidecar_entry(&SIDECAR.build()));
+    let containers = containers.join(",\n");
+    format!(
+        "{{\n  \"format_version\": 1,\n{RECIPE}  \"blocks\": [\n{blocks}\n  ],\n  \"tables\": [\n{tables}\n  ],\n  \"sidecars\": [\n{sidecar}\n  ],\n  \"partitioned\": [\n{containers}\n  ]\n}}\n"
+    )
+}
+
+#[test]
+fn every_table_is_written_as_it_was_byte_for_byte() {
+    for_each_set(|_| {
+        for case in &TABLES {
+            check_file(&cases::directory().join(case.file()), &case.build());
+        }
+    });
+}
+
+#[test]
+fn the_sidecar_is_built_as_it_was_byte_for_byte() {
+    for_each_set(|_| check_file(&cases::directory().join(SIDECAR.file()), &SIDECAR.build()));
+}
+
+#[test]
+fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not_use_it() {
+    if is_regenerating() {
+        return;
+    }
+    let bytes = fs::read(cases::directory().join(SIDECAR.file())).unwrap();
+    for_each_set(|_| {
+        let filter = filter_of_sidecar(&bytes);
+        let hasher = KeyHasher::default();
+        assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&cases::key(number)))));
+    });
+    for other in [&TABLES[0], &TABLES[2]] {
+        let other = cases::identity_of(&other.read());
+        assert!(FilterMetadata::of_sidecar(&bytes, bytes.len() as u64, &other).is_err());
+    }
+}
+
+#[test]
+fn the_manifest_says_what_the_files_are_down_to_the_number_of_false_positives() {
+    check_file(&cases::directory().join("manifest.json"), manifest().as_bytes());
+}
+
+#[test]
+fn every_entry_of_a_stored_table_is_read() {
+    if is_regenerating() {
+        return;
+    }
+    for_each_set(|set| {
+        for case in &TABLES {
+            assert_reads(case, &case.read(), set);
+        }
+    });
+}
+
+#[test]
+fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
+    if is_regenerating() {
+        return;
+    }
+    let case = TABLES.iter().find(|case| case.name == "table-500-entries-three-parts").unwrap();
+    let options = TableOptions::default().with_key_parts(cases::three_parts());
+    let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
+    let filter = table.filters().block().unwrap();
+    assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
+    assert_eq!((filter.info().whole_keys, filter.info().extractors.len()), (true, 2));
+    let (parts, hasher) = (cases::three_parts(), KeyHasher::default());
+    let holds = |prefix: &str| filter.may_contain_prefix(&parts.prefix(&hasher, prefix.as_bytes()));
+    let held: Vec<u32> = (0..1_000).filter(|number| holds(&format!("key-{number:06}"))).collect();
+    assert_eq!(held[..5], [0, 1, 2, 3, 4]);
+    assert!(held.len() < 30 && holds("key-") && !holds("yek-"), "{held:?}");
+    table.verify().unwrap();
+}
+
+fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {
+    let table = open(bytes);
+    let VerifyReport { entries, .. } = table.verify().unwrap();
+    assert_eq!(entries, u64::from(case.entries), "{} with {set}", case.name);
+    assert_eq!(table.table_id(), &case.table_id, "{}", case.name);
+    for number in 0..case.entries {
+        let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
+        assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{} entry {number} with {set}", case.name);
+    }
+    for number in 0..ABSENT_KEYS {
+        assert_eq!(table.get(&cases::absent_key(number)).unwrap(), Lookup::Absent, "{} with {set}", case.name);
+    }
+}

@@ -1,0 +1,528 @@
+//! A store that is read while its tables are replaced, for as long as one likes. The failures guarded against: an
+//! answer of another version than the one that is read, a reader that is disturbed when files are removed under it,
+//! counts that miss a lookup, and memory or descriptors that a replacement does not give back.
+//!
+//! `cargo test --release --test soak -- --nocapture` takes two seconds, and longer where the disk or the machine is
+//! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it had
+//! a core, so that four of them take one. A program of its own: it counts the memory and the open files of its process.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::policies::every_policy;
+use common::random::Random;
+use sstfilter::store::FileStats;
+use sstfilter::{FilterPolicy, KeyHasher};
+use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
+
+const KEYS: usize = 4_000;
+const READERS: u64 = 3;
+/// The most replaced versions that readers hold: each the one that it reads, and for a moment the one that it compares
+/// that with.
+const HELD: u64 = 2 * READERS;
+/// At this many tables, the next replacement is a compaction.
+const MAX_TABLES: usize = 10;
+/// A replacement takes at least this long: files are synced, and the disk may have other users.
+const PACE: Duration = Duration::from_millis(20);
+
+fn key(number: usize) -> Vec<u8> {
+    format!("account/{:02}/{number:05}", number % 7).into_bytes()
+}
+
+/// The value that write `stamp` gave to the key: 12 to 139 bytes that no other write gives to any.
+fn value(number: usize, stamp: u32) -> Vec<u8> {
+    let mut value = [(number as u64).to_le_bytes().as_slice(), &stamp.to_le_bytes()].concat();
+    value.resize(12 + (number * 31 + stamp as usize * 17) % 128, b'.');
+    value
+}
+
+/// The write that each key's value is from; `None` where it has none.
+type Model = BTreeMap<Vec<u8>, (usize, Option<u32>)>;
+
+/// A state of the store, as its readers see it until the last of them is done with it.
+struct Version {
+    number: u64,
+    set: Arc<TableSnapshot>,
+    model: Arc<Model>,
+    /// Lookups made.
+    asked: AtomicU64,
+}
+
+impl Version {
+    fn expected(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let (number, stamp) = self.model.get(key)?;
+        stamp.map(|stamp| value(*number, stamp))
+    }
+
+    fn assert_value(&self, key: &[u8], got: Option<&Bytes>) {
+        let expected = self.expected(key);
+        let shown = String::from_utf8_lossy(key);
+        assert_eq!(got.map(AsRef::as_ref), expected.as_deref(), "{shown} of version {}", self.number);
+    }
+
+    fn get(&self, random: &mut Random) -> u64 {
+        let key = any_key(random);
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.assert_value(&key, self.set.get(&key).unwrap().as_ref());
+        1
+    }
+
+    fn multi_get(&self, random: &mut Random) -> u64 {
+        let keys: Vec<Vec<u8>> = (0..=random.below(64)).map(|_| any_key(random)).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        self.asked.fetch_add(refs.len() as u64, Ordering::Relaxed);
+        for (key, got) in refs.iter().zip(self.set.multi_get(&refs)) {
+            self.assert_value(key, got.unwrap().as_ref());
+        }
+        refs.len() as u64
+    }
+
+    /// Walks all tables over the same range, and lets the newest entry of each key win.
+    fn walk(&self, random: &mut Random) {
+        let (from, to) = (any_key(random), any_key(random));
+        let (from, to) = if from <= to { (from, to) } else { (to, from) };
+        let mut newest = BTreeMap::new();
+        for table in self.set.tables(0) {
+            for entry in table.range(&from[..]..).map(Result::unwrap).take(200).take_while(|entry| entry.key < to) {
+                newest.entry(entry.key).or_insert(entry.value);
+            }
+        }
+        // A table that was not walked to the end may hold newer entries behind its 200th.
+        let sure = self.set.tables(0).filter_map(|table| table.range(&from[..]..).nth(200));
+        let end = sure.map(|entry| entry.unwrap().key.to_vec()).chain([to]).min().unwrap();
+        let walked = newest.iter().filter(|(key, value)| key.as_ref() < end.as_slice() && value.is_some());
+        let walked: Vec<(Vec<u8>, Vec<u8>)> =
+            walked.map(|(key, value)| (key.to_vec(), value.clone().unwrap().to_vec())).collect();
+        let expected = self.model.range(from..end).filter_map(|(key, _)| Some((key.clone(), self.expected(key)?)));
+        assert_eq!(walked, expected.collect::<Vec<_>>(), "version {}", self.number);
+    }
+
+    /// Whoever holds a key is among its candidates, of which batches give the same.
+    fn candidates(&self, random: &mut Random) -> u64 {
+        let keys: Vec<Vec<u8>> = (0..16).map(|_| any_key(random)).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        self.asked.fetch_add(2 * refs.len() as u64, Ordering::Relaxed);
+        let mut of_each: Vec<Vec<*const Table>> = vec![Vec::new(); refs.len()];
+        let mut batch = self.set.view().candidates_of_each(&refs);
+        loop {
+            let files = batch.next_files();
+            files.iter().for_each(|(position, table)| of_each[*position].push(Arc::as_ptr(table)));
+            if files.is_empty() {
+                break;
+            }
+        }
+        for (key, of_batch) in refs.iter().zip(of_each) {
+            let mut candidates = self.set.view().candidates(key);
+            let singly: Vec<_> = std::iter::from_fn(|| candidates.next_file()).map(Arc::as_ptr).collect();
+            assert_eq!(singly, of_batch);
+            assert!(!singly.is_empty() || self.expected(key).is_none());
+        }
+        2 * refs.len() as u64
+    }
+
+    /// What other readers count at the same time may be counted in part.
+    fn stats(&self, random: &mut Random) {
+        let count = || (self.set.view().lookups(), self.set.stats().filters.filter);
+        let (lookups, before) = count();
+        self.multi_get(random);
+        let (more_lookups, after) = count();
+        assert!(more_lookups > lookups);
+        assert!(after.unusable == 0 && after.negatives >= before.negatives);
+    }
+
+    /// Once nobody reads it any more, everything has been counted, once.
+    fn assert_counted(&self) {
+        let stats = self.set.stats();
+        assert_eq!(self.set.view().lookups(), self.asked.load(Ordering::Relaxed), "version {}", self.number);
+        let tables = self.set.all_tables().map(|table| table.stats().filters);
+        let tables = tables.fold(FileStats::default(), |sum, stats| sum.merged(&stats));
+        assert_eq!(stats.filters.skipped_by_bounds, tables.skipped_by_bounds);
+        assert_eq!(stats.filters.filter.negatives, tables.filter.negatives);
+        let outcomes = tables.filter.true_positives + tables.filter.false_positives;
+        assert_eq!(tables.filter.positives, outcomes, "version {}", self.number);
+        assert!(self.set.tables(0).all(|table| table.filter_problem().is_none()));
+    }
+}
+
+/// Any key of the store, or one that it never holds.
+fn any_key(random: &mut Random) -> Vec<u8> {
+    let mut key = key(random.below(KEYS));
+    if random.one_in(4) {
+        key.push(b'!');
+    }
+    key
+}
+
+/// A stretch of work of one thread.
+struct Work {
+    begun: Instant,
+    cpu_ns: Option<u64>,
+}
+
+impl Work {
+    fn begin() -> Self {
+        Self { begun: Instant::now(), cpu_ns: cpu_ns() }
+    }
+
+    /// Sleeps for three times the time that the work had a core (where the system does not say, for three times the
+    /// time that it took), and for `pace` at least.
+    fn rest(&self, pace: Duration) {
+        let had = self.cpu_ns.zip(cpu_ns()).map(|(before, after)| Duration::from_nanos(after - before));
+        thread::sleep((had.unwrap_or(self.begun.elapsed()) * 3).max(pace));
+    }
+}
+
+/// The time that this thread had a core so far.
+fn cpu_ns() -> Option<u64> {
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+}
+
+struct Store {
+    current: RwLock<Arc<Version>>,
+    is_over: AtomicBool,
+    lookups: AtomicU64,
+    /// Lookups in versions that had been replaced by then.
+    outdated: AtomicU64,
+    replacements: AtomicU64,
+}
+
+impl Store {
+    fn new(first: Version) -> Self {
+        Self {
+            current: RwLock::new(Arc::new(first)),
+            is_over: AtomicBool::new(false),
+            lookups: AtomicU64::new(0),
+            outdated: AtomicU64::new(0),
+            replacements: AtomicU64::new(0),
+        }
+    }
+
+    fn current(&self) -> Arc<Version> {
+        self.current.read().unwrap().clone()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Lookups, those in replaced versions, and replacements.
+    fn counts(&self) -> [u64; 3] {
+        [&self.lookups, &self.outdated, &self.replacements].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn has_done_enough(&self) -> bool {
+        self.counts().iter().all(|&count| count >= 12)
+    }
+
+    /// Reads until the end, each version through several bursts: by the last, it has often been replaced.
+    fn read(&self, mut random: Random) {
+        while !self.is_over() {
+            let version = self.current();
+            for _ in 0..=random.below(4) {
+                let work = Work::begin();
+                let is_outdated = self.current().number != version.number;
+                let lookups = burst(&version, &mut random);
+                self.lookups.fetch_add(lookups, Ordering::Relaxed);
+                self.outdated.fetch_add(if is_outdated { lookups } else { 0 }, Ordering::Relaxed);
+                work.rest(Duration::ZERO);
+            }
+        }
+    }
+}
+
+/// Some milliseconds of reading; gives the number of lookups.
+fn burst(version: &Version, random: &mut Random) -> u64 {
+    let mut lookups = 0;
+    for _ in 0..200 {
+        match random.below(100) {
+            0..60 => lookups += version.get(random),
+            60..90 => lookups += version.multi_get(random),
+            90..96 => lookups += version.candidates(random),
+            96..98 => version.walk(random),
+            _ => version.stats(random),
+        }
+    }
+    if random.one_in(50) {
+        let tables: Vec<&Arc<Table>> = version.set.tables(0).collect();
+        random.pick(&tables).verify().unwrap();
+    }
+    lookups
+}
+
+/// The one who writes: what is to come, and what is to be cleaned up.
+struct Writer {
+    directory: PathBuf,
+    random: Random,
+    policies: Vec<Option<Arc<dyn FilterPolicy>>>,
+    model: Model,
+    /// Numbers of the files in use, the newest first.
+    files: Vec<u64>,
+    written: u64,
+    published: u64,
+    /// Replaced, and perhaps still read.
+    retired: Vec<Arc<Version>>,
+}
+
+/// Entries of a table to be: the value, or `None` for a tombstone.
+type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+impl Writer {
+    fn new(directory: &Path) -> Self {
+        let model = (0..KEYS).map(|number| (key(number), (number, None))).collect();
+        Self {
+            directory: directory.to_path_buf(),
+            random: Random::new(1),
+            policies: every_policy(),
+            model,
+            files: vec![],
+            written: 0,
+            published: 0,
+            retired: vec![],
+        }
+    }
+
+    fn path(&self, file: u64) -> PathBuf {
+        self.directory.join(format!("{file:08}.sst"))
+    }
+
+    /// Writes a table with the next policy; gives its number.
+    fn write(&mut self, entries: &Entries) -> u64 {
+        self.written += 1;
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.written.to_le_bytes());
+        let options = TableOptions::default().with_table_id(id).with_block_bytes(1_024).unwrap();
+        let turn = usize::try_from(self.written).unwrap() % self.policies.len();
+        let options = match &self.policies[turn] {
+            Some(policy) => options.with_policy(policy.clone()),
+            None => options.without_filter(),
+        };
+        let mut writer = TableWriter::create(self.path(self.written), &options).unwrap();
+        for (key, value) in entries {
+            match value {
+                Some(value) => writer.add(key, value).unwrap(),
+                None => writer.delete(key).unwrap(),
+            }
+        }
+        writer.finish().unwrap();
+        self.written
+    }
+
+    /// Writes `count` keys, a fifth of them deleted, to a new table on top.
+    fn flush(&mut self, count: usize) {
+        let stamp = u32::try_from(self.written).unwrap() + 1;
+        let numbers: BTreeSet<usize> = (0..count).map(|_| self.random.below(KEYS)).collect();
+        let mut entries = Entries::new();
+        for number in numbers {
+            let stamp = (!self.random.one_in(5)).then_some(stamp);
+            self.model.insert(key(number), (number, stamp));
+            entries.insert(key(number), stamp.map(|stamp| value(number, stamp)));
+        }
+        let file = self.write(&entries);
+        self.files.insert(0, file);
+    }
+
+    /// Merges some neighbouring tables of `version` into one. Gives the files that it takes the place of.
+    fn compact(&mut self, version: &Version) -> Vec<u64> {
+        let tables: Vec<&Arc<Table>> = version.set.tables(0).collect();
+        let first = self.random.below(tables.len() - 1);
+        let end = first + 2 + self.random.below(tables.len() - first - 1);
+        let mut merged = Entries::new();
+        for table in tables[first..end].iter().rev() {
+            merged.extend(table.iter().map(Result::unwrap).map(|entry| (entry.key.into(), entry.value.map(Vec::from))));
+        }
+        if end == tables.len() {
+            merged.retain(|_, value| value.is_some());
+        }
+        let file = self.write(&merged);
+        self.files.splice(first..end, [file]).collect()
+    }
+
+    /// Opens the tables in use; every other version keeps its blocks.
+    fn open(&mut self) -> Version {
+        self.published += 1;
+        let options = TableOptions::default().with_hasher(KeyHasher::default());
+        let options = if self.published.is_multiple_of(2) {
+            options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))
+        } else {
+            options
+        };
+        let set = TableSet::open(self.files.iter().map(|&file| self.path(file)), &options).unwrap();
+        Version {
+            number: self.published,
+            set: set.snapshot(),
+            model: Arc::new(self.model.clone()),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    fn replace(&mut self, store: &Store) {
+        let before = store.current();
+        let removed = if self.files.len() >= MAX_TABLES || (self.files.len() > 3 && self.random.one_in(4)) {
+            self.compact(&before)
+        } else {
+            let count = 1 + self.random.below(400);
+            self.flush(count);
+            vec![]
+        };
+        drop(before);
+        let version = Arc::new(self.open());
+        self.retired.push(std::mem::replace(&mut *store.current.write().unwrap(), version));
+        removed.iter().for_each(|&file| fs::remove_file(self.path(file)).unwrap());
+        self.drop_unread();
+        store.replacements.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn drop_unread(&mut self) {
+        self.retired.retain_mut(|version| {
+            let Some(unread) = Arc::get_mut(version) else { return true };
+            unread.assert_counted();
+            false
+        });
+        assert!(self.retired.len() as u64 <= HELD, "{} replaced versions are held", self.retired.len());
+    }
+
+    fn run(&mut self, store: &Store) {
+        while !store.is_over() {
+            let work = Work::begin();
+            self.replace(store);
+            work.rest(PACE);
+        }
+    }
+}
+
+/// Bytes of memory and open descriptors of this process; `None` where the system does not say.
+fn resources() -> Option<(u64, u64)> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some((kibibytes << 10, fs::read_dir("/proc/self/fd").ok()?.count() as u64))
+}
+
+/// The most that was used in two spans of time, the second of which may not have used more. `None` where nobody looked:
+/// a machine with much else to do may not come to it.
+#[derive(Default)]
+struct Usage {
+    early: Option<(u64, u64)>,
+    late: Option<(u64, u64)>,
+}
+
+impl Usage {
+    fn assert_flat(&self) {
+        let Some((late_bytes, late_open)) = self.late else { return println!("soak: memory was not looked at") };
+        println!("soak: at most {late_bytes} bytes and {late_open} descriptors late; early {:?}", self.early);
+        if let Some((early_bytes, _)) = self.early {
+            let allowed = early_bytes + early_bytes / 10 + (4 << 20);
+            assert!(late_bytes <= allowed, "memory: {late_bytes} bytes where {early_bytes} were enough");
+        }
+        // What readers hold, the current version, and the one that is being opened or was just replaced.
+        let allowed = (HELD + 2) * MAX_TABLES as u64 + 16;
+        assert!(late_open <= allowed, "{late_open} descriptors, expected at most {allowed}");
+    }
+}
+
+/// How long to run.
+#[derive(Clone, Copy)]
+struct Length {
+    least: Duration,
+    /// The end, even if too little has happened.
+    most: Duration,
+}
+
+impl Length {
+    fn asked_for() -> Self {
+        let seconds = std::env::var("SSTFILTER_SOAK_SECONDS").ok();
+        match seconds.map(|seconds| Duration::from_secs(seconds.parse().unwrap())) {
+            Some(exact) => Self { least: exact, most: exact },
+            None => Self { least: Duration::from_secs(2), most: Duration::from_secs(60) },
+        }
+    }
+
+    fn is_over(self, elapsed: Duration, store: &Store) -> bool {
+        elapsed >= self.most || (elapsed >= self.least && store.has_done_enough())
+    }
+}
+
+/// Watches a run from its begin to its end.
+fn watch(store: &Store, run: Length) -> Usage {
+    let length = run.least;
+    let warm = (length / 4).min(Duration::from_secs(60));
+    let late = (length / 2).min(Duration::from_secs(300));
+    let step = (length / 100).min(Duration::from_millis(500));
+    let (begun, mut minutes, mut usage) = (Instant::now(), 0, Usage::default());
+    while !run.is_over(begun.elapsed(), store) && !store.is_over() {
+        thread::sleep(step);
+        let Some((bytes, open)) = resources() else { continue };
+        let elapsed = begun.elapsed();
+        if elapsed > warm {
+            let span = if elapsed < late { &mut usage.early } else { &mut usage.late };
+            let (most_bytes, most_open) = span.unwrap_or_default();
+            *span = Some((most_bytes.max(bytes), most_open.max(open)));
+        }
+        if elapsed.as_secs() / 60 > minutes {
+            minutes = elapsed.as_secs() / 60;
+            println!("soak: minute {minutes}: {}, {bytes} bytes, {open} descriptors", progress(store));
+        }
+    }
+    store.is_over.store(true, Ordering::Relaxed);
+    usage
+}
+
+fn progress(store: &Store) -> String {
+    let [lookups, outdated, replacements] = store.counts();
+    format!("{lookups} lookups, {outdated} of them in replaced versions, {replacements} replacements")
+}
+
+/// Ends the run when a thread ends, by a panic as well: the others would go on for hours.
+struct EndsTheRun<'a>(&'a Store);
+
+impl Drop for EndsTheRun<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn readers_get_the_answers_of_their_version_while_tables_are_replaced_and_nothing_grows() {
+    let before = resources();
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(directory.path());
+    writer.flush(KEYS);
+    let store = Store::new(writer.open());
+    let usage = thread::scope(|scope| {
+        for reader in 0..READERS {
+            let store = &store;
+            scope.spawn(move || {
+                let _end = EndsTheRun(store);
+                store.read(Random::new(100 + reader));
+            });
+        }
+        scope.spawn(|| {
+            let _end = EndsTheRun(&store);
+            writer.run(&store);
+        });
+        watch(&store, Length::asked_for())
+    });
+    println!("soak: {}", progress(&store));
+    assert!(store.has_done_enough(), "too little happened: {}", progress(&store));
+    writer.drop_unread();
+    assert!(writer.retired.is_empty());
+    store.current().assert_counted();
+    let files: BTreeSet<PathBuf> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files, writer.files.iter().map(|&file| writer.path(file)).collect(), "files that nobody removed");
+    drop((store, writer));
+    if let Some((before, after)) = before.zip(resources()) {
+        usage.assert_flat();
+        assert_eq!(after.1, before.1, "descriptors that nobody closed");
+    }
+}

@@ -1,0 +1,315 @@
+//! An engine runs compaction steps under `catch_unwind`, and code of its own (an extractor, a hash, a filter builder)
+//! panics once. The failure guarded against: the step is retried, and a table is finished that has a key in its data
+//! and not in its filter, so that the key is lost though every checksum holds. Or that code reports numbers that cannot
+//! be, and arithmetic with them ends the writer.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use sstfilter::store::{PartitionCut, PartitionOptions};
+use sstfilter::{
+    BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash,
+    KeyHasher, KindPolicy,
+};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
+
+const KEYS: u32 = 1_000;
+
+/// Panics in one call and in none after it.
+#[derive(Clone, Debug)]
+struct Fuse(Arc<AtomicU32>);
+
+impl Fuse {
+    fn after(calls: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(calls + 1)))
+    }
+
+    fn burn(&self) {
+        let left = self.0.load(Relaxed);
+        self.0.store(left.saturating_sub(1), Relaxed);
+        assert!(left != 1, "the caller's code panics, as it was told to");
+    }
+}
+
+#[derive(Debug)]
+struct PanickingExtractor(Fuse);
+
+impl KeyExtractor for PanickingExtractor {
+    fn name(&self) -> &'static str {
+        "whole"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.0.burn();
+        Some(Cow::Borrowed(key))
+    }
+}
+
+/// The call that panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Extract,
+    Hash,
+    Builder,
+    AddKey,
+    AddKeyLate,
+    Finish,
+}
+
+#[derive(Debug)]
+struct PanickingPolicy(Call, Fuse);
+
+impl FilterPolicy for PanickingPolicy {
+    fn name(&self) -> &'static str {
+        "panicking"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        if self.0 == Call::Builder {
+            self.1.burn();
+        }
+        let inner = KindPolicy::default().builder(context);
+        Some(Box::new(PanickingBuilder { call: self.0, fuse: self.1.clone(), inner }))
+    }
+}
+
+#[derive(Debug)]
+struct PanickingBuilder {
+    call: Call,
+    fuse: Fuse,
+    inner: Box<dyn FilterBuilder>,
+}
+
+impl FilterBuilder for PanickingBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        if self.call == Call::AddKey {
+            self.fuse.burn();
+        }
+        self.inner.add_key(key);
+        if self.call == Call::AddKeyLate {
+            self.fuse.burn();
+        }
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.inner.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.inner.estimated_bytes()
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        if self.call == Call::Finish {
+            self.fuse.burn();
+        }
+        self.inner.finish()
+    }
+}
+
+/// Options under which `call` panics once, after `calls` of it that do not.
+fn options(call: Call, calls: u32) -> TableOptions {
+    let fuse = Fuse::after(calls);
+    let options = TableOptions::default().with_block_bytes(256).unwrap();
+    match call {
+        Call::Extract => options.with_extractor(Arc::new(PanickingExtractor(fuse))),
+        Call::Hash => {
+            let hasher = KeyHasher::custom(1, move |key| {
+                fuse.burn();
+                KeyHasher::default().hash(key)
+            });
+            options.with_context(BuildContext::new(&hasher))
+        }
+        _ => options.with_policy(Arc::new(PanickingPolicy(call, fuse))),
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(step)).ok()
+}
+
+/// Adds all keys, each again after a panic, as an engine would that goes on. The number of panics, and what the
+/// calls after the first one gave.
+fn add_all(mut add: impl FnMut(&[u8]) -> Result<(), TableError>) -> (u32, Vec<Result<(), TableError>>) {
+    let (mut panics, mut after) = (0, vec![]);
+    for number in 0..KEYS {
+        let mut step = || caught(|| add(&key(number)));
+        match step() {
+            None => {
+                panics += 1;
+                after.extend(step());
+            }
+            Some(result) if panics > 0 => after.push(result),
+            Some(result) => result.unwrap(),
+        }
+    }
+    (panics, after)
+}
+
+fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &str) {
+    assert!(matches!(result, Err(TableError::Poisoned)), "{what}: expected a poisoned builder, got {result:?}");
+}
+
+const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate];
+
+#[test]
+fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
+    for call in ADDING {
+        // The first key, one in the middle, and each around the end of a data block.
+        for calls in (0..40).chain([500, KEYS - 1]) {
+            let what = format!("{call:?} after {calls} calls");
+            let mut builder = TableBuilder::new(Vec::new(), &options(call, calls)).unwrap();
+            let (panics, after) = add_all(|key| builder.add(key, b"value"));
+            assert_eq!(panics, 1, "{what}");
+            after.iter().for_each(|result| assert_poisoned(result, &what));
+            assert_poisoned(&builder.delete(b"zebra"), &what);
+            assert_poisoned(&builder.finish().map(drop), &what);
+        }
+    }
+}
+
+fn files_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+#[test]
+fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("000001.sst");
+    for call in ADDING {
+        for calls in [0, 500] {
+            let what = format!("{call:?} after {calls} calls");
+            let mut writer = TableWriter::create(&path, &options(call, calls)).unwrap();
+            let (panics, after) = add_all(|key| writer.delete(key));
+            assert_eq!(panics, 1, "{what}");
+            after.iter().for_each(|result| assert_poisoned(result, &what));
+            assert_poisoned(&writer.finish(), &what);
+            assert_eq!(files_in(directory.path()), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("000001.sst");
+    assert!(caught(|| TableWriter::create(&path, &options(Call::Builder, 0))).is_none());
+    assert_eq!(files_in(directory.path()), 0);
+    let mut writer = TableWriter::create(&path, &options(Call::Finish, 0)).unwrap();
+    writer.add(b"key", b"value").unwrap();
+    assert!(caught(|| writer.finish()).is_none());
+    assert_eq!(files_in(directory.path()), 0);
+
+    let mut sink = Vec::new();
+    let mut builder = TableBuilder::new(&mut sink, &options(Call::Finish, 0)).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    assert!(caught(|| builder.finish().map(drop)).is_none());
+    assert!(Table::open_source(bytes::Bytes::from(sink), &sstfilter_table::TableOptions::default()).is_err());
+}
+
+/// Panics in its second write.
+struct PanickingSink(Fuse);
+
+impl Write for PanickingSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.burn();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_builder_whose_sink_panicked_finishes_no_table() {
+    let options = TableOptions::default().with_block_bytes(256).unwrap();
+    let mut builder = TableBuilder::new(PanickingSink(Fuse::after(1)), &options).unwrap();
+    let (panics, after) = add_all(|key| builder.add(key, b"value"));
+    assert_eq!(panics, 1);
+    after.iter().for_each(|result| assert_poisoned(result, "sink"));
+    assert_poisoned(&builder.finish().map(drop), "sink");
+}
+
+/// Where a report claims something.
+type Field = fn(&mut BuildReport) -> &mut u64;
+
+/// A policy of the engine's whose builders claim a number of bytes or keys, whatever they have built.
+#[derive(Debug)]
+struct Boastful(Field, u64);
+
+#[derive(Debug)]
+struct BoastfulBuilder(Field, u64, Box<dyn FilterBuilder>);
+
+impl FilterPolicy for Boastful {
+    fn name(&self) -> &'static str {
+        "boastful"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        Some(Box::new(BoastfulBuilder(self.0, self.1, KindPolicy::default().builder(context))))
+    }
+}
+
+impl FilterBuilder for BoastfulBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        self.2.add_key(key);
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.2.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.1
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let mut built = self.2.finish();
+        *(self.0)(&mut built.report) = self.1;
+        built
+    }
+}
+
+/// The table of 3,000 keys under such a policy: its report of the filter, if it has one, once every key was found.
+fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64, BuildReport, bool) {
+    let options = options.clone().with_policy(Arc::new(Boastful(field, claim)));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    (0..3_000).for_each(|number| builder.add(&key(number), b"value").unwrap());
+    let estimate = builder.estimated_bytes();
+    let (bytes, summary) = builder.finish().unwrap();
+    let table = Table::open_source(bytes::Bytes::from(bytes), &TableOptions::default()).unwrap();
+    assert!((0..3_000).all(|number| table.get(&key(number)).unwrap() == Lookup::Found(b"value"[..].into())));
+    (estimate, summary.filter.unwrap(), summary.filter_bytes > 0)
+}
+
+#[test]
+fn a_builder_that_claims_all_bytes_and_keys_there_can_be_costs_no_table_and_no_key() {
+    let [block_bytes, peak_bytes, keys]: [Field; 3] =
+        [|report| &mut report.block_bytes, |report| &mut report.peak_build_bytes, |report| &mut report.distinct_keys];
+    let whole = TableOptions::default();
+    // Two of the second claim are 0 in 64 bits.
+    for claim in [u64::MAX, 1 << 63] {
+        for field in [block_bytes, peak_bytes, keys] {
+            let (estimate, mut report, has_filter) = report_of_boasting(&whole, field, claim);
+            assert!(estimate >= claim && *field(&mut report) == claim && has_filter);
+        }
+        for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+            let options = whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap());
+            let (estimate, _, has_filter) = report_of_boasting(&options, block_bytes, claim);
+            assert!(has_filter && (cut == PartitionCut::HashRange || estimate == u64::MAX), "{estimate} bytes");
+            let (_, report, has_filter) = report_of_boasting(&options, peak_bytes, claim);
+            assert!(has_filter && report.peak_build_bytes >= claim, "{report:?}");
+            let (_, report, has_filter) = report_of_boasting(&options, keys, claim);
+            assert!(!has_filter && report.reason == FallbackReason::TooManyKeys, "{report:?}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Filters that hold several things of each key: the whole key and parts of it. The failures guarded against: a store
+//! adds an extractor, or drops whole keys, and tables of before and after stand in one set; a filter is then probed for
+//! something that it was never given, and present keys read as absent. And the opposite one: no filter of such a store
+//! is used any more, and nobody notices.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::sample::select;
+use sstfilter::store::FilterProblem;
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPrefix, KeyExtractor, KeyHasher,
+    KeyParts, KindPolicy,
+};
+use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary};
+
+type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A bit for whole keys, and one for each of three extractors; at least one is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts(u8);
+
+impl Parts {
+    const WHOLE: Self = Self(1);
+    const WHOLE_AND_TENANT: Self = Self(1 | 8);
+    const TENANT: Self = Self(8);
+
+    fn extractors(self) -> impl Iterator<Item = Arc<dyn KeyExtractor>> {
+        let all: [Arc<dyn KeyExtractor>; 3] =
+            [Arc::new(FixedPrefix::new(1)), Arc::new(FixedPrefix::new(3)), Arc::new(DelimitedPrefix::new(b':'))];
+        all.into_iter().enumerate().filter(move |(at, _)| self.0 & 2 << at != 0).map(|(_, extractor)| extractor)
+    }
+
+    /// Whether a key of the model shows what these are: whole keys need none.
+    fn are_confirmed_by(self, model: &Model) -> bool {
+        self.0 & 1 != 0 || self.extractors().any(|extractor| model.keys().any(|key| extractor.extract(key).is_some()))
+    }
+
+    fn key_parts(self) -> KeyParts {
+        let mut extractors = self.extractors();
+        let first = match self.0 & 1 {
+            0 => KeyParts::extracted(extractors.next().unwrap()),
+            _ => KeyParts::whole_keys(),
+        };
+        extractors.fold(first, KeyParts::with_extractor)
+    }
+}
+
+fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
+    let mut builder = TableBuilder::new(Vec::new(), &options.with_key_parts(parts.key_parts())).unwrap();
+    for (key, value) in model {
+        match value {
+            Some(value) => builder.add(key, value).unwrap(),
+            None => builder.delete(key).unwrap(),
+        }
+    }
+    Bytes::from(builder.finish().unwrap().0)
+}
+
+fn exact() -> TableOptions {
+    TableOptions::default().with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap()))
+}
+
+fn open(bytes: &Bytes, parts: Parts) -> Table {
+    Table::open_source(bytes.clone(), &TableOptions::default().with_key_parts(parts.key_parts())).unwrap()
+}
+
+fn tenants(tenants: impl IntoIterator<Item = u32>, users: u32) -> Model {
+    let keys = move |tenant: u32| (0..users).map(move |user| format!("t{tenant:04}:user:{user:03}").into_bytes());
+    tenants.into_iter().flat_map(keys).map(|key| (key, Some(b"value".to_vec()))).collect()
+}
+
+#[test]
+fn one_filter_tells_of_keys_and_of_prefixes() {
+    let model = tenants((0..200).map(|tenant| tenant * 2), 5);
+    let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
+    let filter = table.filters().block().unwrap();
+    assert_eq!(filter.info().keys, 1_200, "1,000 keys and 200 tenants");
+    assert!(model.keys().all(|key| table.may_contain_key(key) && table.filters().may_contain_prefix(&key[..6])));
+    let absent =
+        (0..200).filter(|tenant| table.filters().may_contain_prefix(format!("t{:04}:", tenant * 2 + 1).as_bytes()));
+    assert!(absent.count() < 5, "prefixes of no key");
+    let absent = (5..205).filter(|user| table.may_contain_key(format!("t0010:user:{user:03}").as_bytes()));
+    assert!(absent.count() < 5, "keys that are not there, with prefixes that are");
+    assert!(table.filters().may_contain_prefix(b"t00"), "no part follows from it");
+    assert_eq!(table.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 1_000 });
+}
+
+#[test]
+fn the_filter_of_a_table_of_parts_alone_is_absent_for_no_key() {
+    let model = tenants((0..200).map(|tenant| tenant * 2), 5);
+    let table = open(&bytes_of(&model, Parts::TENANT, exact()), Parts::WHOLE_AND_TENANT);
+    let (filter, hasher) = (table.filters().block().unwrap(), KeyHasher::default());
+    for key in model.keys() {
+        assert!(filter.may_contain(hasher.hash(key)) && table.may_contain_key(key));
+    }
+    assert!(!table.may_contain_key(b"t0003:user:000"), "the table itself probes for tenants");
+}
+
+#[test]
+fn a_string_that_is_a_part_of_a_key_is_no_key() {
+    let model = tenants(0..300, 2);
+    let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
+    let taken = (1..300).filter(|tenant| table.may_contain_key(format!("t{tenant:04}:").as_bytes()));
+    assert!(taken.count() < 5, "parts are in a domain of their own");
+}
+
+#[test]
+fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has() {
+    let models = [tenants([1, 3, 5, 7], 40), tenants([1, 5, 7], 40), tenants([1, 3, 7], 40)];
+    let written = [Parts::WHOLE_AND_TENANT, Parts::WHOLE, Parts::TENANT];
+    let tables = || models.iter().zip(written).map(|(model, parts)| open(&bytes_of(model, parts, exact()), Parts(9)));
+    let set = TableSet::new(tables().collect());
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
+    assert_eq!(crate::prefix_matches_of(&set, b"t0003:"), [0, 1, 2], "a filter of whole keys cannot tell");
+    assert_eq!(crate::prefix_matches_of(&set, b"t0005:"), [0, 1]);
+    assert_eq!(crate::prefix_matches_of(&set, b"t0004:"), [1]);
+    assert_eq!(crate::matches_of(&set, b"t0003:user:007"), [0, 2]);
+    assert_eq!(crate::matches_of(&set, b"t0003:user:077"), [2], "the third has no whole keys, and has the tenant");
+    assert_eq!(crate::matches_of(&set, b"t0004:user:007"), [0; 0]);
+}
+
+#[test]
+fn a_filter_without_any_of_the_readers_parts_says_which_it_has() {
+    let table = open(&bytes_of(&tenants(0..9, 9), Parts(4 | 8), exact()), Parts(1 | 2));
+    let problem = table.filter_problem().unwrap();
+    assert!(matches!(
+        problem,
+        TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. }
+    ));
+    let message = problem.to_string();
+    assert!(message.contains("expected one of whole keys, 'fixed-prefix:1'"), "{message}");
+    assert!(message.contains("got 'fixed-prefix:3', 'prefix-to-byte:0x3a'"), "{message}");
+    assert!(table.get(b"t0003:user:003").unwrap() != sstfilter_table::Lookup::Absent);
+    assert!(problem.is_foreign_filter());
+}
+
+#[test]
+fn keys_that_were_announced_do_not_make_a_filter_of_several_parts_too_small() {
+    let model = tenants(0..2_000, 1);
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(2_000);
+    let table = open(&bytes_of(&model, Parts(15), TableOptions::default().with_context(context)), Parts(15));
+    let info = table.filters().block().unwrap().info().clone();
+    assert_eq!(info.keys, 2_000 + 2_000 + 20 + 1, "keys, tenants, and prefixes of three bytes and of one");
+    assert!(info.bits_per_key() >= 10.0, "{} bits for each entry", info.bits_per_key());
+}
+
+#[test]
+fn more_extractors_than_a_table_can_name_are_refused_before_anything_is_written() {
+    let parts = |count| {
+        (0..count)
+            .fold(KeyParts::whole_keys(), |parts, length| parts.with_extractor(Arc::new(FixedPrefix::new(length))))
+    };
+    let built = |count| TableBuilder::new(Vec::new(), &TableOptions::default().with_key_parts(parts(count)));
+    assert!(matches!(built(64), Err(TableError::Extractors { expected: "at most 63", got: 64 })));
+    let mut builder = built(63).unwrap();
+    builder.add(&[b'x'; 70], b"").unwrap();
+    let bytes = Bytes::from(builder.finish().unwrap().0);
+    let options = TableOptions::default().with_key_parts(parts(65));
+    let table = Table::open_source(bytes, &options).unwrap();
+    assert!(table.filter_problem().is_none() && table.may_contain_key(&[b'x'; 70]));
+    assert_eq!(table.filters().block().unwrap().info().keys, 64);
+}
+
+/// The last bytes of a key, at most so many: more bytes change them. It promises the opposite.
+#[derive(Debug)]
+struct LastBytes(usize);
+
+impl KeyExtractor for LastBytes {
+    fn name(&self) -> &'static str {
+        "last bytes"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        Some(Cow::Borrowed(&key[key.len().saturating_sub(self.0)..]))
+    }
+
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.extract(prefix)
+    }
+}
+
+fn written_with(parts: &KeyParts, keys: impl IntoIterator<Item = String>) -> (TableSummary, Table) {
+    let mut builder = TableBuilder::new(Vec::new(), &exact().with_key_parts(parts.clone())).unwrap();
+    keys.into_iter().for_each(|key| builder.add(key.as_bytes(), b"value").unwrap());
+    let (bytes, summary) = builder.finish().unwrap();
+    let options = TableOptions::default().with_key_parts(parts.clone());
+    (summary, Table::open_source(Bytes::from(bytes), &options).unwrap())
+}
+
+#[test]
+fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table() {
+    let keys = || (0..100).map(|number| format!("tenant-{:03}:{number:03}", number / 7));
+    let alone = KeyParts::extracted(Arc::new(LastBytes(4)));
+    let (summary, table) = written_with(&alone, keys());
+    assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
+    let report = summary.filter.unwrap();
+    assert_eq!((report.used, report.reason), (None, FallbackReason::UnstableExtractor));
+    assert!(table.filters().block().is_none(), "no part of it can be trusted");
+    assert!(keys().all(|key| table.filters().may_contain_prefix(&key.as_bytes()[..8])));
+    assert_eq!(table.filters().metadata().key_parts(), "none");
+
+    let others = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
+    let (summary, table) = written_with(&others.with_extractor(Arc::new(LastBytes(4))), keys());
+    assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
+    assert!(table.filter_problem().is_none(), "whole keys and tenants are left");
+    assert!(
+        keys().all(
+            |key| table.filters().may_contain_prefix(&key.as_bytes()[..8]) && table.may_contain_key(key.as_bytes())
+        )
+    );
+    assert!(!table.filters().may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
+    let set = TableSet::new(vec![table]);
+    assert_eq!(set.snapshot().scan_prefix(b"tenant-00").count(), 70);
+}
+
+#[test]
+fn an_extractor_that_breaks_its_promise_for_few_keys_is_found_out_by_those_keys() {
+    /// The first two bytes; of keys that begin with `x`, all of them.
+    #[derive(Debug)]
+    struct OrAll;
+    impl KeyExtractor for OrAll {
+        fn name(&self) -> &'static str {
+            "two or all"
+        }
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            if key.starts_with(b"x") { Some(Cow::Borrowed(key)) } else { key.get(..2).map(Cow::Borrowed) }
+        }
+        fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            self.extract(prefix)
+        }
+    }
+    let keys =
+        |letters: &'static str| letters.chars().flat_map(|at| (0..200).map(move |number| format!("{at}{number:05}")));
+    let parts = KeyParts::extracted(Arc::new(OrAll));
+    assert_eq!(written_with(&parts, keys("abc")).0.filter.unwrap().unstable_extractors, [""; 0]);
+    assert_eq!(written_with(&parts, keys("abcx")).0.filter.unwrap().unstable_extractors, ["two or all"]);
+}
+
+fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(select(vec![0_u8, b':', b'a', b'b', 0xff]), 0..6)
+}
+
+fn any_model() -> impl Strategy<Value = Model> {
+    prop::collection::btree_map(any_key(), prop::option::of(prop::collection::vec(any::<u8>(), 0..3)), 0..8)
+}
+
+fn any_parts() -> impl Strategy<Value = Parts> {
+    (1..16_u8).prop_map(Parts)
+}
+
+/// Every key, its prefixes, and what comes after them.
+fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
+    let cuts = |key: &Vec<u8>| (0..=key.len()).map(|length| key[..length].to_vec()).collect::<Vec<_>>();
+    let near = |cut: Vec<u8>| [b"", &b":"[..], b"a", b"\xff"].map(|rest| [&cut, rest].concat());
+    models.iter().flat_map(Model::keys).flat_map(cuts).flat_map(near).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
+
+    #[test]
+    fn sets_of_any_tables_lose_no_key_and_no_prefix_for_any_reader(
+        tables in prop::collection::vec((any_model(), any_parts()), 0..6),
+        reading in any_parts(),
+        copies in select(vec![1_usize, 1, 1, 25]),
+    ) {
+        let tables: Vec<(Model, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
+        let opened = tables.iter().map(|(model, written)| {
+            let table = open(&bytes_of(model, *written, exact()), reading);
+            let shared = Parts(written.0 & reading.0);
+            assert_eq!(table.filter_problem().is_none(), shared.are_confirmed_by(model), "{:?}", table.filter_problem());
+            table.verify().unwrap();
+            table
+        });
+        let set = TableSet::new(opened.collect());
+        let models: Vec<Model> = tables.into_iter().map(|(model, _)| model).collect();
+        let keys = neighbours(&models[..models.len() / copies]);
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let newest = |key: &[u8]| models.iter().find_map(|model| model.get(key)).cloned().flatten();
+        let (batch, tables) = (crate::batch_matches_of(&set, &refs), crate::tables_of(&set));
+        for ((batched, key), got) in batch.iter().zip(&keys).zip(set.multi_get(&refs)) {
+            let expected = newest(key).map(Bytes::from);
+            prop_assert_eq!(got.unwrap(), expected.clone());
+            prop_assert_eq!(set.get(key).unwrap(), expected);
+            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].may_contain_key(key)).collect();
+            prop_assert_eq!(batched, &alone);
+            prop_assert_eq!(crate::matches_of(&set, key), alone.clone());
+            prop_assert!((0..models.len()).all(|at| !models[at].contains_key(key) || alone.contains(&at)));
+            let with_prefix = crate::prefix_matches_of(&set, key);
+            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].filters().may_contain_prefix(key)).collect();
+            prop_assert_eq!(&with_prefix, &alone);
+            let holds = |at: &usize| models[*at].keys().any(|other| other.starts_with(key));
+            prop_assert!((0..models.len()).filter(holds).all(|at| with_prefix.contains(&at)));
+        }
+        let (mut merged, snapshot) = (Model::new(), set.snapshot());
+        models.iter().rev().for_each(|model| merged.extend(model.clone()));
+        for prefix in &keys {
+            let scanned: Vec<_> = snapshot.scan_prefix(prefix).map(Result::unwrap).collect();
+            let with_prefix = merged.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(prefix));
+            let live = with_prefix.filter_map(|(key, value)| Some((key.clone().into(), value.clone()?.into())));
+            prop_assert_eq!(scanned, live.collect::<Vec<(Bytes, Bytes)>>());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Tables whose filters are of a user's kind. The failure guarded against: the kind is registered, and tables are read
+//! without their filters all the same.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::kind::{EncodedShape, UserKind};
+use sstfilter::{BlockError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry};
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TableSet};
+
+/// The hashes themselves, 8 bytes each.
+#[derive(Debug)]
+struct Hashes;
+
+impl UserKind for Hashes {
+    fn id(&self) -> FilterKind {
+        FilterKind::from_code(210)
+    }
+
+    fn name(&self) -> &'static str {
+        "hashes"
+    }
+
+    fn plan(&self, keys: u64) -> Result<EncodedShape, FallbackReason> {
+        Ok(EncodedShape::new(&[], keys * 8))
+    }
+
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason> {
+        Ok((*plan, hashes.iter().flat_map(|hash| hash.get().to_le_bytes()).collect()))
+    }
+
+    fn payload_bytes(&self, shape: &EncodedShape) -> Result<u64, BlockError> {
+        Ok(shape.keys * 8)
+    }
+
+    fn expected_fpr(&self, _: &EncodedShape) -> f64 {
+        0.0
+    }
+
+    fn may_contain(&self, _: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
+        payload.as_chunks().0.iter().any(|&bytes| u64::from_le_bytes(bytes) == hash.get())
+    }
+}
+
+/// Keys in their order.
+fn bytes_of(key: u32) -> Vec<u8> {
+    format!("{key:04}").into_bytes()
+}
+
+#[test]
+fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
+    let policy = KindPolicy::user_defined(Hashes).unwrap();
+    let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_policy(Arc::new(policy))).unwrap();
+    for key in (0..1_000_u32).step_by(2) {
+        builder.add(&bytes_of(key), b"value").unwrap();
+    }
+    let bytes = Bytes::from(builder.finish().unwrap().0);
+
+    let kinds = KindRegistry::default().with_kind(Hashes).unwrap();
+    let open = |options: &TableOptions| Table::open_source(bytes.clone(), options).unwrap();
+    let known = open(&TableOptions::default().with_kinds(kinds));
+    let unknown = open(&TableOptions::default());
+    assert!(known.filter_problem().is_none() && unknown.filter_problem().is_some());
+    for key in 0..999_u32 {
+        let found = known.get(&bytes_of(key)).unwrap();
+        assert_eq!(found == Lookup::Absent, key % 2 == 1);
+        assert_eq!(found, unknown.get(&bytes_of(key)).unwrap());
+    }
+    assert_eq!((known.stats().filters.filter.negatives, known.stats().filters.filter.true_positives), (499, 500));
+    assert_eq!((unknown.stats().filters.filter.negatives, unknown.stats().filters.filter.unusable), (0, 999));
+    assert_eq!(known.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 500 });
+    assert!(matches!(unknown.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
+
+    let set = TableSet::new(vec![known]);
+    assert!((0..999_u32).all(|key| set.get(&bytes_of(key)).unwrap().is_some() == (key % 2 == 0)));
+    assert_eq!(set.stats().filters.filter.negatives, 499);
+}

@@ -1,0 +1,81 @@
+//! Tables and sets of tables: what goes in comes out, damage is found, filters save reads.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
+
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../../tests/store/engine.rs"]
+mod engine;
+
+use std::sync::Arc;
+
+use sstfilter_table::{Table, TableSet, TableSnapshot};
+
+mod block_cache;
+mod caller_panics;
+#[path = "../format/cases.rs"]
+mod cases;
+mod corruption;
+mod damage;
+mod edits;
+mod errors;
+mod flipped_bits;
+mod key_parts;
+mod kinds;
+mod model;
+mod partitions;
+mod prefix_lookup;
+mod prefix_scan;
+mod ranges;
+mod reports;
+mod roundtrip;
+mod salvage;
+mod same_as_an_engine;
+mod secret_seed;
+mod set;
+mod sidecar;
+mod sidecar_partitions;
+mod skipped_reads;
+mod snapshots;
+mod threads;
+mod writer_faults;
+
+/// The positions of the tables that may hold `key`.
+fn matches_of(set: &TableSet, key: &[u8]) -> Vec<usize> {
+    let tables = set.snapshot();
+    let mut candidates = tables.view().candidates(key);
+    positions_of(&tables, std::iter::from_fn(|| candidates.next_file()))
+}
+
+/// The positions of the tables that may hold a key with this prefix.
+fn prefix_matches_of(set: &TableSet, prefix: &[u8]) -> Vec<usize> {
+    let tables = set.snapshot();
+    positions_of(&tables, tables.view().candidates_by_prefix(prefix).map(|candidate| candidate.file))
+}
+
+/// The positions of the tables that may hold each of `keys`, by a lookup of all of them.
+fn batch_matches_of(set: &TableSet, keys: &[&[u8]]) -> Vec<Vec<usize>> {
+    let tables = set.snapshot();
+    let mut found = vec![Vec::new(); keys.len()];
+    let mut candidates = tables.view().candidates_of_each(keys);
+    loop {
+        let next = candidates.next_files();
+        if next.is_empty() {
+            return found.into_iter().map(|files| positions_of(&tables, files.into_iter())).collect();
+        }
+        next.iter().for_each(|&(key, table)| found[key].push(table));
+    }
+}
+
+/// All tables of the set, the newest first.
+fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
+    set.snapshot().all_tables().cloned().collect()
+}
+
+/// Where these tables are among all.
+fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<Table>>) -> Vec<usize> {
+    let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
+    found.map(|table| position(table).unwrap()).collect()
+}

@@ -1,0 +1,225 @@
+//! Prefix lookups against a scan of all keys. The failures guarded against: a scan that leaves out a table which holds
+//! keys with the prefix, because the prefix itself sorts before the table's smallest key; or because a filter was
+//! probed for something that its keys are not known by (whole keys, parts of another extractor, or a prefix too
+//! short to decide the part). And the opposite one: nothing is ever skipped, so that nobody notices.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::sample::select;
+use sstfilter::{BitsPerKey, DelimitedPrefix, FixedPrefix, KeyExtractor, KindPolicy};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
+
+type Keys = BTreeSet<Vec<u8>>;
+
+/// What a table's filter holds of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    Whole,
+    Fixed(usize),
+    Delimited(u8),
+    /// Those of [`UpToTwo`].
+    UpToTwo,
+}
+
+/// The first two bytes, or all there are: an extractor with parts for all keys and, by default, for no prefix.
+#[derive(Debug)]
+struct UpToTwo;
+
+impl KeyExtractor for UpToTwo {
+    fn name(&self) -> &'static str {
+        "up to two bytes"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        Some(Cow::Borrowed(&key[..key.len().min(2)]))
+    }
+}
+
+impl Parts {
+    fn extractor(self) -> Option<Arc<dyn KeyExtractor>> {
+        match self {
+            Self::Whole => None,
+            Self::Fixed(length) => Some(Arc::new(FixedPrefix::new(length))),
+            Self::Delimited(delimiter) => Some(Arc::new(DelimitedPrefix::new(delimiter))),
+            Self::UpToTwo => Some(Arc::new(UpToTwo)),
+        }
+    }
+}
+
+fn bytes_of(keys: &Keys, parts: Parts) -> Bytes {
+    let policy = Arc::new(KindPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap());
+    let mut options = TableOptions::default().with_policy(policy);
+    if let Some(extractor) = parts.extractor() {
+        options = options.with_extractor(extractor);
+    }
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    keys.iter().for_each(|key| builder.add(key, b"value").unwrap());
+    Bytes::from(builder.finish().unwrap().0)
+}
+
+fn open(bytes: &Bytes, parts: Parts) -> Table {
+    let options = match parts.extractor() {
+        Some(extractor) => TableOptions::default().with_extractor(extractor),
+        None => TableOptions::default(),
+    };
+    Table::open_source(bytes.clone(), &options).unwrap()
+}
+
+fn keys<const N: usize>(keys: [&[u8]; N]) -> Keys {
+    keys.map(Vec::from).into()
+}
+
+/// Tables whose filters hold `parts`.
+fn set_of(tables: &[Keys], parts: Parts) -> TableSet {
+    TableSet::new(tables.iter().map(|keys| open(&bytes_of(keys, parts), parts)).collect())
+}
+
+/// The tables that hold a key with the prefix.
+fn holders(tables: &[Keys], prefix: &[u8]) -> Vec<usize> {
+    let holds = |&table: &usize| tables[table].iter().any(|key| key.starts_with(prefix));
+    (0..tables.len()).filter(holds).collect()
+}
+
+/// All ends and prefixes of the keys, what comes after them, and the edges of key order.
+fn prefixes_of(tables: &[Keys]) -> BTreeSet<Vec<u8>> {
+    let cuts = |key: &Vec<u8>| (0..=key.len()).map(|length| key[..length].to_vec()).collect::<Vec<_>>();
+    let near = |cut: Vec<u8>| [b"", &b"\0"[..], b"\xff", b":"].map(|rest| [&cut, rest].concat());
+    let edges = [vec![], vec![0], vec![0; 9], vec![0xff], vec![0xff; 3], vec![0xff; 9]];
+    tables.iter().flatten().flat_map(cuts).flat_map(near).chain(edges).collect()
+}
+
+/// Asks the set and each of its tables for `prefixes`, and gives how many tables were skipped in all.
+fn assert_no_holder_is_skipped(set: &TableSet, tables: &[Keys], prefixes: &BTreeSet<Vec<u8>>) -> usize {
+    let counts = || (set.snapshot().view().lookups(), set.stats().filters.searched, set.stats().bytes_read);
+    let (before, opened) = (counts(), crate::tables_of(set));
+    let mut skipped = 0;
+    for prefix in prefixes {
+        let candidates = crate::prefix_matches_of(set, prefix);
+        let alone: Vec<usize> =
+            (0..tables.len()).filter(|&at| opened[at].filters().may_contain_prefix(prefix)).collect();
+        assert_eq!(candidates, alone, "{}", prefix.escape_ascii());
+        let holders = holders(tables, prefix);
+        assert!(
+            holders.iter().all(|table| candidates.contains(table)),
+            "{}: {holders:?} hold it, {candidates:?} are candidates",
+            prefix.escape_ascii()
+        );
+        skipped += tables.len() - candidates.len();
+    }
+    assert_eq!(counts(), before, "no key was looked up, and no table was read");
+    skipped
+}
+
+#[test]
+fn a_table_whose_keys_begin_with_the_prefix_is_a_candidate_though_all_sort_after_it() {
+    let tables = [keys([b"t042:a", b"t042:b"]), keys([b"t041:a", b"t042"]), keys([b"t043:a"])];
+    for parts in [Parts::Whole, Parts::Fixed(5), Parts::Delimited(b':'), Parts::UpToTwo] {
+        let set = set_of(&tables, parts);
+        assert_eq!(crate::matches_of(&set, b"t042:"), [0; 0], "it is no key of theirs");
+        assert_eq!(crate::prefix_matches_of(&set, b"t042:"), [0], "{parts:?}");
+        assert_eq!(crate::prefix_matches_of(&set, b"t042"), [0, 1], "{parts:?}");
+        assert_eq!(crate::prefix_matches_of(&set, b"t04"), [0, 1, 2], "{parts:?}");
+        assert_eq!(crate::prefix_matches_of(&set, b"t044"), [0; 0], "{parts:?}");
+    }
+}
+
+#[test]
+fn ranges_are_compared_right_at_their_ends() {
+    let holds = |keys: &Keys, prefix: &[u8]| {
+        open(&bytes_of(keys, Parts::Whole), Parts::Whole).filters().may_contain_prefix(prefix)
+    };
+    let some = keys([b"bb", b"bd\xff"]);
+    for inside in [&b""[..], b"b", b"bb", b"bbz", b"bc", b"bd", b"bd\xfe", b"bd\xff"] {
+        assert!(holds(&some, inside), "{}", inside.escape_ascii());
+    }
+    for outside in [&b"a"[..], b"ba", b"ba\xff", b"bd\xff\0", b"be", b"c", b"\xff"] {
+        assert!(!holds(&some, outside), "{}", outside.escape_ascii());
+    }
+    let edge = keys([b"\xff\xff"]);
+    assert!([&b""[..], b"\xff", b"\xff\xff"].iter().all(|prefix| holds(&edge, prefix)));
+    assert!([&b"\xfe"[..], b"\xff\xfe", b"\xff\xff\xff", b"\xff\xff\0"].iter().all(|prefix| !holds(&edge, prefix)));
+    let shortest = keys([b""]);
+    assert!(holds(&shortest, b"") && !holds(&shortest, b"\0"));
+    assert!(!holds(&Keys::new(), b""), "a table of no entries holds no key at all");
+}
+
+/// Tables of every 70th tenant each, so that all ranges overlap and only the filters can tell.
+fn tenants() -> Vec<Keys> {
+    let table = |first: u32| (0..40).map(|tenant| format!("{:05}/user", tenant * 70 + first).into_bytes()).collect();
+    (0..70).map(table).collect()
+}
+
+#[test]
+fn filters_skip_tables_for_prefixes_that_have_a_part() {
+    let tables = tenants();
+    for parts in [Parts::Fixed(5), Parts::Delimited(b'/')] {
+        let set = set_of(&tables, parts);
+        let prefixes: BTreeSet<Vec<u8>> = (70..2_700).map(|tenant| format!("{tenant:05}/").into_bytes()).collect();
+        let skipped = assert_no_holder_is_skipped(&set, &tables, &prefixes);
+        assert!(skipped > prefixes.len() * 68, "{parts:?}: {skipped} of {} times 69", prefixes.len());
+        assert_eq!(
+            crate::prefix_matches_of(&set, b"01000/u"),
+            holders(&tables, b"01000/u"),
+            "the part is a prefix of it"
+        );
+        assert_eq!(crate::prefix_matches_of(&set, b"010").len(), 70, "{parts:?}: no part follows from it");
+    }
+}
+
+#[test]
+fn filters_that_cannot_tell_skip_no_table() {
+    let tables = tenants();
+    let (whole, up_to_two) = (set_of(&tables, Parts::Whole), set_of(&tables, Parts::UpToTwo));
+    let read = |written: Parts, read: Parts| {
+        let open = |keys| open(&bytes_of(keys, written), read);
+        TableSet::new(tables.iter().map(open).collect())
+    };
+    let (fixed, delimited) = (Parts::Fixed(5), Parts::Delimited(b'/'));
+    let foreign =
+        [read(fixed, delimited), read(delimited, fixed), read(Parts::Whole, fixed), read(fixed, Parts::Whole)];
+    for set in [whole, up_to_two].iter().chain(&foreign) {
+        for prefix in [&b"01000/"[..], b"0"] {
+            assert_eq!(crate::prefix_matches_of(set, prefix), (0..70).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = || select(vec![0_u8, b':', b'a', 0xfe, 0xff]);
+    prop_oneof![prop::collection::vec(byte(), 0..5), prop::collection::vec(select(vec![0_u8, 0xff]), 0..11)]
+}
+
+/// Keys among which many are prefixes of one another.
+fn any_keys() -> impl Strategy<Value = Keys> {
+    prop::collection::btree_set(any_key(), 0..6)
+}
+
+fn any_parts() -> impl Strategy<Value = Parts> {
+    let fixed = (0..4_usize).prop_map(Parts::Fixed);
+    prop_oneof![Just(Parts::Whole), fixed, select(vec![b':', 0xff]).prop_map(Parts::Delimited), Just(Parts::UpToTwo)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
+
+    #[test]
+    fn no_table_that_holds_a_key_with_the_prefix_is_ever_skipped(
+        tables in prop::collection::vec((any_keys(), any_parts()), 0..6),
+        asked in prop::collection::btree_set(any_key(), 0..20),
+        reading in any_parts(),
+        is_one_extractor in any::<bool>(),
+        copies in select(vec![1_usize, 1, 1, 30]),
+    ) {
+        let tables: Vec<(Keys, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
+        let written = |parts: Parts| if is_one_extractor { reading } else { parts };
+        let opened = tables.iter().map(|(keys, parts)| open(&bytes_of(keys, written(*parts)), reading)).collect();
+        let set = TableSet::new(opened);
+        let keys: Vec<Keys> = tables.into_iter().map(|(keys, _)| keys).collect();
+        let prefixes = &asked | &prefixes_of(&keys[..keys.len() / copies]);
+        assert_no_holder_is_skipped(&set, &keys, &prefixes);
+    }
+}

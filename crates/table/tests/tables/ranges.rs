@@ -1,0 +1,558 @@
+//! Scans of ranges over many tables, some of them with range filters. The failures guarded against: a scan skips a
+//! table that has a key in the range, so that the key is lost, or an older value or a deleted key comes back; a damaged
+//! or foreign filter is believed; a scan that fails because of a filter that it could do without; and one that reads
+//! tables which the filter, or where the scan stops, could have spared it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use byteorder::{BigEndian, ByteOrder};
+use bytes::Bytes;
+use proptest::prelude::*;
+use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter::store::{PartitionOptions, ViewEdit};
+use sstfilter::{
+    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+};
+use sstfilter_table::{
+    FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
+};
+
+use crate::common::effort;
+
+/// What a table holds: keys, and their values or tombstones.
+type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn ordered() -> RangePolicy {
+    RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap()
+}
+
+/// Ranges of up to 64 in the four bytes behind the four of a prefix.
+fn bounded() -> RangePolicy {
+    let units = RangeUnits::integer(4).unwrap().within(prefix());
+    RangePolicy::bounded(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap()
+}
+
+fn prefix() -> Arc<dyn KeyExtractor> {
+    Arc::new(FixedPrefix::new(4))
+}
+
+fn reading() -> TableOptions {
+    TableOptions::default().with_range_extractor(prefix())
+}
+
+fn options(policy: impl Into<Option<RangePolicy>>) -> TableOptions {
+    let options = TableOptions::default().with_block_bytes(128).unwrap();
+    match policy.into() {
+        Some(policy) => options.with_range_filter(policy),
+        None => options,
+    }
+}
+
+fn build(entries: &Entries, options: &TableOptions) -> (Bytes, TableSummary) {
+    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
+    for (key, value) in entries {
+        match value {
+            Some(value) => builder.add(key, value).unwrap(),
+            None => builder.delete(key).unwrap(),
+        }
+    }
+    let (bytes, summary) = builder.finish().unwrap();
+    (bytes.into(), summary)
+}
+
+fn open(entries: &Entries, policy: impl Into<Option<RangePolicy>>) -> Table {
+    Table::open_source(build(entries, &options(policy)).0, &reading()).unwrap()
+}
+
+fn key(group: u32, number: u32) -> Vec<u8> {
+    let mut key = vec![0; 8];
+    BigEndian::write_u64(&mut key, u64::from(group) << 32 | u64::from(number));
+    key
+}
+
+/// Entries of these keys, of the same value.
+fn entries(keys: impl IntoIterator<Item = Vec<u8>>) -> Entries {
+    keys.into_iter().map(|key| (key, Some(b"value".to_vec()))).collect()
+}
+
+/// Every third number of `numbers` in every group, from one that depends on it.
+fn spread(numbers: std::ops::Range<u32>, step: usize) -> Entries {
+    entries((0..4).flat_map(|group| numbers.clone().skip(group as usize).step_by(step).map(move |at| key(group, at))))
+}
+
+/// What all tables hold together, of which the newest come first.
+fn newest(tables: &[Entries]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut all = Entries::new();
+    tables.iter().rev().for_each(|table| all.extend(table.clone()));
+    all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn values(scan: impl Iterator<Item = Result<(Bytes, Bytes), TableError>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    scan.map(Result::unwrap).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn expected(all: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    all.iter().filter(|(key, _)| range.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// All ranges between these ends, with all kinds of bounds.
+/// Ranges between all ends, with all kinds of bounds; in the short form one in five, which is prime to both numbers.
+fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
+    let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
+    let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
+    let all = pairs.flat_map(move |(lower, upper)| {
+        bounds(lower).into_iter().flat_map(move |lower| bounds(upper).map(|upper| KeyRange::from((lower, upper))))
+    });
+    all.step_by(effort::stride(5))
+}
+
+/// The positions of the tables that a scan of the range must read.
+fn matches_of(set: &TableSnapshot, range: KeyRange<'_>) -> Vec<usize> {
+    crate::positions_of(set, set.view().candidates_in_range(range).map(|candidate| candidate.file))
+}
+
+/// Everything that reads ranges, compared with what the tables hold.
+fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
+    let all = newest(held);
+    for range in ranges(ends) {
+        assert_eq!(values(set.range(range)), expected(&all, range), "{range:?}");
+        let matches = matches_of(set, range);
+        for (position, (table, entries)) in set.tables(0).zip(held).enumerate() {
+            let own: Vec<_> = entries.keys().filter(|key| range.contains(key)).collect();
+            let found: Vec<_> = table.range(range).map(|entry| entry.unwrap().key.to_vec()).collect();
+            assert!(found.iter().eq(own.iter().copied()), "{range:?}");
+            assert!(
+                own.is_empty() || table.filters().may_contain_range(range) && matches.contains(&position),
+                "{range:?}"
+            );
+            // A scan knows the filter's lower bound of the next key as well.
+            assert!(table.filters().may_contain_range(range) || !matches.contains(&position), "{range:?}");
+        }
+    }
+    for prefix in ends {
+        let of_prefix: Vec<_> = all.iter().filter(|(key, _)| key.starts_with(prefix)).collect();
+        let found = values(set.scan_prefix(prefix));
+        assert!(found.iter().map(|(key, value)| (key, value)).eq(of_prefix.iter().copied()), "{prefix:?}");
+        for (table, entries) in set.tables(0).zip(held) {
+            let has_it = entries.keys().any(|key| key.starts_with(prefix));
+            assert!(table.filters().may_contain_prefix(prefix) || !has_it, "{prefix:?}");
+        }
+    }
+}
+
+/// Tables that overlap, overwrite each other and delete each other's keys.
+fn overlapping() -> Vec<Entries> {
+    let table = |age: u32| -> Entries {
+        let keys = (0..3).flat_map(|group| (0..40).map(move |number| (group, number * 7)));
+        let kept = keys.filter(|(group, number)| (group * 31 + number * (age + 3)) % 5 < 2);
+        kept.map(|(group, number)| {
+            let is_deleted = (number + age).is_multiple_of(4);
+            (key(group, number), (!is_deleted).then(|| age.to_string().into_bytes()))
+        })
+        .collect()
+    };
+    (0..5).map(table).collect()
+}
+
+fn ends() -> Vec<Vec<u8>> {
+    let near = [0, 7, 8, 13, 70, 98, 273, 300].map(|number| [key(0, number), key(1, number), key(2, number)]);
+    let others = [&b""[..], b"\0\0\0\x01", b"\0\0\0\x01\0\0\0\x07\0", b"\0\0\0\x02", b"\xff\xff"];
+    near.into_iter().flatten().chain(others.map(<[u8]>::to_vec)).collect()
+}
+
+#[test]
+fn scans_agree_with_a_map_for_all_bounds_with_either_map_without_and_with_all_of_them_mixed() {
+    let held = overlapping();
+    let (all_ordered, all_bounded) = ([Some(ordered()), Some(ordered())], [Some(bounded()), Some(bounded())]);
+    let policies = [&all_ordered[..], &all_bounded, &[None], &[None, Some(ordered()), Some(bounded())]];
+    for policies in policies {
+        let tables = held.iter().zip(policies.iter().cycle()).map(|(entries, policy)| open(entries, policy.clone()));
+        check(&TableSet::new(tables.collect()).snapshot(), &held, &ends());
+    }
+}
+
+#[test]
+fn keys_of_all_lengths_are_scanned_like_those_of_one() {
+    let texts = ["", "a", "a\0", "aa", "ab", "abc", "abcdefghijklmnop", "abcdefghijklmnoq", "b", "\u{7f}", "zz"];
+    let all = entries(texts.map(|text| text.as_bytes().to_vec()));
+    let ends: Vec<_> =
+        texts.iter().flat_map(|text| [text.to_string(), format!("{text}\0"), format!("{text}m")]).collect();
+    let ends: Vec<_> = ends.into_iter().map(String::into_bytes).chain([vec![0xff], vec![0xff; 3]]).collect();
+    for policy in [ordered(), bounded()] {
+        check(&TableSet::new(vec![open(&all, policy)]).snapshot(), std::slice::from_ref(&all), &ends);
+    }
+}
+
+#[test]
+fn sets_of_several_levels_scan_ranges_as_lists_do() {
+    let held = overlapping();
+    let mut edit = ViewEdit::new();
+    for entries in held.iter().rev() {
+        edit = edit.add(0, Arc::new(open(entries, ordered())));
+    }
+    let below = entries((0..300).map(|number| key(1, number * 3)));
+    let mut levels = held.clone();
+    levels.push(below.clone());
+    for half in below.iter().collect::<Vec<_>>().chunks(10) {
+        let part: Entries = half.iter().map(|&(key, value)| (key.clone(), value.clone())).collect();
+        edit = edit.add(3, Arc::new(open(&part, bounded())));
+    }
+    let set = TableSet::new(vec![]).apply(edit).unwrap();
+    let all = newest(&levels);
+    for range in ranges(&ends()) {
+        assert_eq!(values(set.range(range)), expected(&all, range), "{range:?}");
+        let matching: u64 =
+            set.view().candidates_in_range(range).map(|found| found.file.range(range).count() as u64).sum();
+        let held: usize = levels.iter().map(|table| table.keys().filter(|key| range.contains(key)).count()).sum();
+        assert_eq!(matching, held as u64, "{range:?}");
+    }
+    for prefix in ends() {
+        assert!(
+            values(set.scan_prefix(&prefix))
+                .iter()
+                .eq(expected(&all, KeyRange::from(..)).iter().filter(|(key, _)| key.starts_with(&prefix)))
+        );
+    }
+}
+
+#[test]
+fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
+    let held = entries((0..100).map(|group| key(group << 8, 100)));
+    let count = |table: &Table, holds: fn(&Table, u32) -> bool| (0..99).filter(|&group| holds(table, group)).count();
+    // Of keys, and half way between two of them.
+    let queries: [fn(&Table, u32) -> bool; 4] = [
+        |table, group| table.filters().may_contain_range(&key(group << 8, 90)..&key(group << 8, 110)),
+        |table, group| table.filters().may_contain_prefix(&key(group << 8, 0)[..4]),
+        |table, group| table.filters().may_contain_range(&key(group << 8 | 128, 90)..&key(group << 8 | 128, 110)),
+        |table, group| table.filters().may_contain_prefix(&key(group << 8 | 128, 0)[..4]),
+    ];
+    let table = open(&held, None);
+    assert_eq!(queries.map(|query| count(&table, query)), [99; 4], "without a range filter");
+    let table = open(&held, ordered());
+    let [keys, prefixes, no_keys, no_prefixes] = queries.map(|query| count(&table, query));
+    assert_eq!((keys, prefixes), (99, 99));
+    assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
+    assert_eq!(table.stats().filters.ranges.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
+    let set = TableSet::new(vec![table]).snapshot();
+    let no_matches = (0..99_u32).filter(|group| {
+        let prefix = &key(group << 8 | 128, 0)[..4];
+        set.view().candidates_by_prefix(prefix).next().is_some()
+    });
+    assert_eq!(no_matches.count(), no_prefixes);
+}
+
+#[test]
+fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
+    let reads = |policy: Option<RangePolicy>| {
+        let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
+        let set = TableSet::new((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
+        // Half way between two groups.
+        let from = 5 << 24 | 1 << 23;
+        assert_eq!(set.range(&key(from, 100)..&key(from, 160)).count(), 0);
+        let stats = set.stats();
+        (stats.filters.ranges.negatives, stats.data_block_reads)
+    };
+    assert_eq!(reads(None), (0, 20));
+    for policy in [ordered(), bounded()] {
+        let (negatives, data_block_reads) = reads(Some(policy));
+        assert!(negatives >= 18 && negatives + data_block_reads == 20, "{negatives} of 20, {data_block_reads} reads");
+    }
+}
+
+#[test]
+fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops() {
+    // All tables begin at the same key and end at the same; between them, each has its own stretch.
+    let table = |number: u32| {
+        let stretch = (0..200).map(|at| key(10 + number, at * 1_000));
+        entries(stretch.chain([key(0, 0), key(100, 0)]))
+    };
+    let reads = |policy: Option<RangePolicy>| {
+        let tables = (0..40).rev().map(|number| open(&table(number), policy.clone()));
+        let set = TableSet::new(tables.collect()).snapshot();
+        let found: Vec<_> = set.range(&key(17, 0)..).take(100).map(|entry| entry.unwrap().0).collect();
+        assert!(found.iter().eq(&(0..100).map(|at| Bytes::from(key(17, at * 1_000))).collect::<Vec<_>>()));
+        set.tables(0).filter(|table| table.stats().data_block_reads > 0).count()
+    };
+    assert_eq!((reads(Some(ordered())), reads(None)), (1, 40));
+}
+
+#[test]
+fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
+    let table = TableSet::new(vec![open(&spread(0..1_000_000, 50_000), ordered())]).snapshot();
+    let stats = || table.stats().filters.ranges;
+    let outcomes = || (stats().true_positives, stats().false_positives);
+    let (from, to) = (key(1, 400_000), key(1, 600_000));
+    let mut walk = table.range(&from..&to);
+    assert_eq!((stats().positives, outcomes()), (1, (0, 0)));
+    walk.next().unwrap().unwrap();
+    assert_eq!(outcomes(), (1, 0));
+    assert!(walk.count() > 0 && outcomes() == (1, 0), "once");
+    drop(table.range(&from..&to));
+    assert_eq!((stats().positives, outcomes()), (2, (1, 0)), "nothing was read");
+
+    // Beside a key, an ordered filter cannot tell.
+    let beside = (0..20).map(|number| key(1, 1 + number * 50_000)).find(|from| {
+        let range = KeyRange::from((Bound::Excluded(from.as_slice()), Bound::Included(from.as_slice())));
+        assert_eq!(table.range(range).count(), 0, "empty");
+        let upper = [from.as_slice(), b"\x05"].concat();
+        let range = KeyRange::from((Bound::Excluded(from.as_slice()), Bound::Excluded(upper.as_slice())));
+        let before = stats().positives;
+        assert_eq!(table.range(range).count(), 0);
+        stats().positives > before
+    });
+    if beside.is_some() {
+        assert_eq!(outcomes(), (1, 1));
+    }
+    let ends = table.tables(0).next().unwrap().properties();
+    assert!(table.range(ends.filters.key_bounds().unwrap().0..).count() > 60);
+    assert_eq!(outcomes().0, 1, "not probed where an end of the table is in the range");
+}
+
+/// A table of two filters or of the one for ranges, and where the one for ranges is.
+fn with_range_filter(options: &TableOptions) -> (Entries, Bytes, std::ops::Range<usize>) {
+    let held = spread(0..1_000_000, 9_973);
+    let (bytes, summary) = build(&held, options);
+    let table = Table::open_source(bytes.clone(), &reading()).unwrap();
+    let region = table.region(TablePart::RangeFilter).unwrap();
+    assert_eq!((region.start % 64, region.end - region.start), (0, summary.range_filter_bytes));
+    (held, bytes, usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap())
+}
+
+#[test]
+fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_end_to_end() {
+    let base = options(ordered());
+    let kinds = [
+        base.clone(),
+        base.clone().without_filter(),
+        base.clone().with_partitioned_filter(PartitionOptions::default()),
+    ];
+    for (number, options) in kinds.into_iter().enumerate() {
+        let (held, bytes, _) = with_range_filter(&options);
+        let table = Table::open_source(bytes.clone(), &reading()).unwrap();
+        assert!(table.range_filter_problem().is_none() && table.filter_problem().is_none());
+        assert_eq!(table.properties().filters.sections().len() == 2, number != 1);
+        let mut end = 0;
+        for (part, region) in table.layout() {
+            assert_eq!(region.start, end, "{part}");
+            end = region.end;
+        }
+        assert_eq!(end, bytes.len() as u64);
+        let report = table.verify().unwrap();
+        let keys = held.len() as u64;
+        assert_eq!(report.range_filter, FilterVerdict::ContainsAll { keys });
+        assert_eq!(report.filter == FilterVerdict::None, number == 1);
+        assert_eq!(table.properties().filters.range_extractor(), None);
+        let named = Table::open_source(build(&held, &self::options(bounded())).0, &reading()).unwrap();
+        assert_eq!(named.properties().filters.range_extractor(), Some("fixed-prefix:4"));
+        assert!(table.stats().bytes_read > 0 && held.keys().all(|key| table.may_contain_key(key)));
+        // A reader of lookups alone is not disturbed.
+        let plain = Table::open_source(bytes, &TableOptions::default().without_filter()).unwrap();
+        assert!(plain.filters().range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
+    }
+}
+
+#[test]
+fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
+    let held = spread(0..1_000, 7);
+    let id = [7; 16];
+    let (with, summary) = build(&held, &options(ordered()).with_table_id(id));
+    let (without, none) = build(&held, &options(None).with_table_id(id));
+    assert!(with.len() > without.len() && summary.range_filter.is_some());
+    assert!(none.range_filter.is_none() && none.range_filter_bytes == 0);
+    let table = Table::open_source(without, &reading()).unwrap();
+    assert!(table.filters().range_filter().is_none() && table.properties().range_filter_missing.is_none());
+    assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
+}
+
+#[test]
+fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
+    for policy in [ordered(), bounded()] {
+        let (held, bytes, place) = with_range_filter(&options(policy));
+        let all = newest(&[held]);
+        let (from, to) = (key(1, 100_000), key(1, 200_000));
+        for bit in (place.start * 8..place.end * 8).step_by(11) {
+            let mut damaged = bytes.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let table = Table::open_source(Bytes::from(damaged), &reading()).unwrap();
+            assert!(table.range_filter_problem().is_some(), "bit {bit}");
+            assert!(table.filter_problem().is_none());
+            assert!(table.verify().is_err(), "bit {bit}");
+            let set = TableSet::new(vec![table]).snapshot();
+            let range = KeyRange::from(&from..&to);
+            assert_eq!(values(set.range(range)), expected(&all, range));
+            assert_eq!(set.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
+            assert_eq!(set.stats().filters.ranges.unusable, 2);
+        }
+    }
+}
+
+#[test]
+fn the_range_filter_of_another_table_is_refused_in_its_place() {
+    let id = |number| [number; 16];
+    let (held, bytes, place) = with_range_filter(&options(ordered()).with_table_id(id(1)));
+    let (_, same, _) = with_range_filter(&options(ordered()).with_table_id(id(1)));
+    let (_, others, other_place) = with_range_filter(&options(ordered()).with_table_id(id(2)));
+    assert_eq!((&bytes, place.clone()), (&same, other_place));
+    let mut swapped = bytes.to_vec();
+    swapped[place.clone()].copy_from_slice(&others[place.clone()]);
+    let table = Table::open_source(Bytes::from(swapped), &reading()).unwrap();
+    assert!(table.range_filter_problem().unwrap().to_string().contains("range-filter at offset"));
+    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
+    assert_eq!(table.range(..).count(), held.len());
+
+    // The same id, place and length, and other keys: what the properties name has another checksum.
+    let shifted = entries(held.keys().map(|key| [&key[..7], &[key[7] ^ 1]].concat()));
+    let (older, _) = build(&shifted, &options(bounded()).with_table_id(id(1)));
+    let mut newer = build(&held, &options(bounded()).with_table_id(id(1))).0.to_vec();
+    let region = |bytes: &[u8]| {
+        let table = Table::open_source(Bytes::copy_from_slice(bytes), &reading()).unwrap();
+        let region = table.region(TablePart::RangeFilter).unwrap();
+        usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
+    };
+    let place = region(&newer);
+    assert_eq!(place, region(&older));
+    newer[place.clone()].copy_from_slice(&older[place]);
+    let table = Table::open_source(Bytes::from(newer), &reading()).unwrap();
+    assert!(table.range_filter_problem().is_some());
+    assert_eq!(table.range(..).count(), held.len());
+}
+
+#[test]
+fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses_it() {
+    let held = spread(0..1_000_000, 9_973);
+    let seeded = options(bounded()).with_context(BuildContext::new(&KeyHasher::with_seed(5)));
+    let wrong = [
+        (build(&held, &options(bounded())).0, TableOptions::default()),
+        (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(FixedPrefix::new(3)))),
+        (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(DelimitedPrefix::new(0)))),
+        (build(&held, &options(bounded())).0, reading().with_hasher(KeyHasher::with_seed(6))),
+        (build(&held, &seeded).0, reading().with_hasher(KeyHasher::with_seed(6))),
+    ];
+    for (number, (bytes, options)) in wrong.into_iter().enumerate() {
+        let table = Table::open_source(bytes.clone(), &options).unwrap();
+        assert!(table.range_filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{number}");
+        assert!(table.filters().may_contain_range(&key(1, 100_001)..&key(1, 100_002)));
+        assert_eq!(table.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
+        assert_eq!(table.stats().filters.ranges.unusable, 2);
+        assert_eq!(table.range(..).count(), held.len());
+        assert!(matches!(table.verify().unwrap().range_filter, FilterVerdict::NotProbed { .. }));
+        assert!(Table::open_source(bytes.clone(), &options.with_strict_hash()).is_err(), "{number}");
+    }
+    let table = Table::open_source(build(&held, &seeded).0, &reading().with_strict_hash()).unwrap();
+    assert!(table.range_filter_problem().is_none());
+    // Ordered codes know no hash and no extractor.
+    let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
+    let table = Table::open_source(build(&held, &self::options(ordered())).0, &options).unwrap();
+    assert!(table.range_filter_problem().is_none() && table.filter_problem().is_some());
+}
+
+/// A function of the engine's whose tag never changes.
+fn function(seed: u64) -> KeyHasher {
+    KeyHasher::custom(1, move |key| KeyHash::mix(KeyHasher::with_seed(seed).hash(key).get()))
+}
+
+#[test]
+fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_changed() {
+    let held: Vec<_> = (0..6).map(|table| spread(table..1_000_000 + table * 7, 99_991)).collect();
+    // So few that the first and the last key may be held by chance, as no reader can tell.
+    let units = RangeUnits::integer(4).unwrap().within(prefix());
+    let rate = FalsePositiveRate::new(0.4).unwrap();
+    let policy = RangePolicy::bounded(units, 1, rate).unwrap();
+    let write = |entries| {
+        let options = options(Some(policy.clone())).with_context(BuildContext::new(&function(1)));
+        build(entries, &options.without_filter()).0
+    };
+    let bytes: Vec<_> = held.iter().map(write).collect();
+    let tables = || {
+        let reading = reading().with_hasher(function(2));
+        bytes.iter().map(move |bytes| Table::open_source(bytes.clone(), &reading).unwrap())
+    };
+    let found_out = tables().filter(|table| table.range_filter_problem().is_some()).count();
+    assert!(found_out > 0, "chance");
+    let set = TableSet::new(tables().collect()).snapshot();
+    assert!(set.tables(0).all(|table| table.range_filter_problem().is_some()));
+    check(&set, &held, &[key(1, 0), key(1, 500_000), key(2, 1), key(3, 999_999)]);
+    let edit = tables().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
+    let edited = TableSet::new(vec![]).apply(edit).unwrap();
+    assert!(edited.filter_problem().is_some());
+    let all = newest(&held);
+    let ends = [key(1, 0), key(1, 500_000), key(1, 500_001), key(2, 7)];
+    for range in ranges(&ends) {
+        assert_eq!(values(edited.range(range)), expected(&all, range), "{range:?}");
+    }
+}
+
+/// An extractor that breaks its promise: of a longer key it has another part.
+#[derive(Debug)]
+struct Unstable;
+
+impl KeyExtractor for Unstable {
+    fn name(&self) -> &'static str {
+        "unstable"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        key.get(..key.len() / 2).map(Cow::Borrowed)
+    }
+
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.extract(prefix)
+    }
+}
+
+#[test]
+fn a_table_without_the_range_filter_it_was_to_have_says_why() {
+    let units = RangeUnits::integer(4).unwrap().within(Arc::new(Unstable));
+    let policy = RangePolicy::bounded(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let held = spread(0..1_000, 7);
+    let (bytes, summary) = build(&held, &options(Some(policy)));
+    let report = summary.range_filter.unwrap();
+    assert_eq!((report.reason, report.used, summary.range_filter_bytes), (FallbackReason::UnstableExtractor, None, 0));
+    let table = Table::open_source(bytes, &reading()).unwrap();
+    assert_eq!(table.properties().range_filter_missing.as_deref(), Some("unstable key extractor"));
+    assert!(table.filters().range_filter().is_none() && table.region(TablePart::RangeFilter).is_none());
+    assert_eq!(table.range(..).count(), held.len());
+    assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
+}
+
+#[test]
+fn a_table_of_no_entries_has_no_key_in_any_range() {
+    for policy in [Some(ordered()), Some(bounded()), None] {
+        let table = open(&Entries::new(), policy);
+        assert!(!table.filters().may_contain_range(..) && table.range(..).next().is_none());
+        table.verify().unwrap();
+        assert_eq!(TableSet::new(vec![table]).snapshot().range(..).count(), 0);
+    }
+}
+
+fn any_entries() -> impl Strategy<Value = Entries> {
+    let byte = prop_oneof![Just(0_u8), Just(1), Just(0x7f), Just(0xff)];
+    let free = proptest::collection::vec(byte, 0..7);
+    let fixed = (0..3_u32, 0..200_u32).prop_map(|(group, number)| key(group, number));
+    let value = proptest::option::weighted(0.8, proptest::collection::vec(any::<u8>(), 0..3));
+    proptest::collection::btree_map(prop_oneof![free, fixed], value, 0..60)
+}
+
+fn any_end() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![Just(0_u8), Just(1), Just(0x7f), Just(0xff)];
+    let fixed = (0..3_u32, 0..200_u32).prop_map(|(group, number)| key(group, number));
+    prop_oneof![proptest::collection::vec(byte, 0..7), fixed]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(128, 128)))]
+
+    #[test]
+    fn no_key_of_any_tables_is_lost_to_a_scan_of_any_range(
+        tables in proptest::collection::vec((any_entries(), 0..3_u8), 1..5),
+        ends in proptest::collection::vec(any_end(), 2..6),
+    ) {
+        let policy = |number| match number { 0 => None, 1 => Some(ordered()), _ => Some(bounded()) };
+        let opened = tables.iter().map(|(entries, number)| open(entries, policy(*number))).collect();
+        let held: Vec<_> = tables.into_iter().map(|(entries, _)| entries).collect();
+        check(&TableSet::new(opened).snapshot(), &held, &ends);
+    }
+}

@@ -1,0 +1,161 @@
+//! An engine's own tables have the filters that tables of the mini SST have: the same bytes and answers, as often read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::range::RangePolicy;
+use sstfilter::store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
+use sstfilter::{AutoPolicy, BuildContext, FalsePositiveRate, FileId, FilterPolicy, KeyHasher, KindPolicy};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
+
+use crate::engine::{Disk, File, Key, numbered, view_of};
+
+/// Keys are numbers below this one.
+const NUMBERS: u32 = 200_000;
+
+/// What tables and files are written and read with.
+struct Settings {
+    policy: Arc<dyn FilterPolicy>,
+    partitions: Option<PartitionOptions>,
+    ranges: Option<RangePolicy>,
+    budget: Option<u64>,
+}
+
+impl Settings {
+    fn whole(policy: impl FilterPolicy + 'static) -> Self {
+        Self { policy: Arc::new(policy), partitions: None, ranges: None, budget: None }
+    }
+
+    fn budget(&self) -> Option<FilterBudget> {
+        self.budget.map(FilterBudget::new)
+    }
+
+    fn tables(&self, files: &[Vec<Key>]) -> (TableSet, Option<FilterBudget>) {
+        let mut write = TableOptions::default().with_policy(self.policy.clone());
+        let mut read = TableOptions::default();
+        if let Some(partitions) = self.partitions {
+            write = write.with_partitioned_filter(partitions);
+        }
+        if let Some(ranges) = &self.ranges {
+            write = write.with_range_filter(ranges.clone());
+        }
+        let budget = self.budget();
+        if let Some(budget) = &budget {
+            read = read.with_filter_budget(budget.clone());
+        }
+        let open = |(id, keys): (u8, &Vec<Key>)| {
+            let options = write.clone().with_table_id([id; 16]);
+            let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+            keys.iter().for_each(|key| builder.add(key, b"").unwrap());
+            Table::open_source(Bytes::from(builder.finish().unwrap().0), &read).unwrap()
+        };
+        (TableSet::new((0..).zip(files).map(open).collect()), budget)
+    }
+
+    fn files(&self, files: &[Vec<Key>]) -> (FilterView<File>, Option<FilterBudget>) {
+        let mut store = FilterStore::new(&KeyHasher::default()).with_policy(self.policy.clone());
+        if let Some(partitions) = self.partitions {
+            store = store.with_partitions(partitions);
+        }
+        if let Some(ranges) = &self.ranges {
+            store = store.with_range_filters(ranges.clone());
+        }
+        let budget = self.budget();
+        if let Some(budget) = &budget {
+            store = store.with_budget(budget.clone());
+        }
+        let open = |(id, keys): (u8, &Vec<Key>)| {
+            let context: BuildContext = store.build_context().with_file_id(FileId::from([id; 16]));
+            let mut builder = store.builder(&context);
+            keys.iter().for_each(|key| builder.add_key(key));
+            let (bytes, metadata) = builder.finish().seal();
+            let disk = Disk::new(bytes);
+            let filters = store.open(metadata, disk.clone());
+            Arc::new(File::new(keys.iter().cloned().collect(), disk, filters))
+        };
+        let files: Vec<_> = (0..).zip(files).map(open).collect();
+        // The first is the newest, and what is added later is newer.
+        let view = view_of(&store, &files.iter().rev().map(|file| (0, file)).collect::<Vec<_>>());
+        (view, budget)
+    }
+}
+
+/// What is looked up and scanned, in the same order in both.
+struct Asked {
+    keys: Vec<Key>,
+    ranges: Vec<[Key; 2]>,
+}
+
+fn ask_tables(set: &TableSet, asked: &Asked) -> Vec<FileStats> {
+    for key in &asked.keys {
+        let _ = set.get(key).unwrap();
+    }
+    let snapshot = set.snapshot();
+    for [from, to] in &asked.ranges {
+        snapshot.range(&from[..]..&to[..]).for_each(|entry| drop(entry.unwrap()));
+    }
+    snapshot.all_tables().map(|table| table.filters().stats()).collect()
+}
+
+fn ask_files(view: &FilterView<File>, asked: &Asked) -> Vec<FileStats> {
+    for key in &asked.keys {
+        let mut candidates = view.candidates(key);
+        while let Some(file) = candidates.next_file() {
+            if file.has(key) {
+                candidates.found();
+                break;
+            }
+        }
+    }
+    for [from, to] in &asked.ranges {
+        let range = &from[..]..&to[..];
+        for candidate in view.candidates_in_range(range.clone()) {
+            candidate.record(candidate.file.first_in(range.clone().into()).is_some());
+        }
+    }
+    view.files(0).map(|file| file.filters.stats()).collect()
+}
+
+#[test]
+fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_the_mini_sst() {
+    // Overlapping, with a third of all numbers in each.
+    let files: Vec<Vec<Key>> =
+        (0..8).map(|first| numbered((first..NUMBERS).step_by(24 + first as usize % 3))).collect();
+    let asked = Asked {
+        keys: numbered((0..NUMBERS).step_by(13)),
+        ranges: (0..NUMBERS)
+            .step_by(1_009)
+            .map(|number| [number, number + 3].map(|number| numbered([number]).remove(0)))
+            .collect(),
+    };
+    let one_percent = FalsePositiveRate::ONE_PERCENT;
+    let ribbon = || KindPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
+    let cut = |cut| Some(PartitionOptions::new(cut, 4_096).unwrap());
+    let all = [
+        Settings::whole(AutoPolicy::default()),
+        Settings::whole(ribbon()),
+        Settings { partitions: cut(PartitionCut::KeyRange), ..Settings::whole(ribbon()) },
+        Settings { ranges: Some(RangePolicy::ordered(one_percent).unwrap()), ..Settings::whole(ribbon()) },
+        Settings { budget: Some(40_000), ..Settings::whole(AutoPolicy::default()) },
+        Settings { budget: Some(40_000), partitions: cut(PartitionCut::HashRange), ..Settings::whole(ribbon()) },
+    ];
+    for (number, settings) in all.iter().enumerate() {
+        let ((set, table_budget), (view, file_budget)) = (settings.tables(&files), settings.files(&files));
+        let snapshot = set.snapshot();
+        for (table, file) in snapshot.all_tables().zip(view.files(0)) {
+            let [tables, files] = [table.filters(), &file.filters].map(|filters| {
+                let metadata = filters.metadata();
+                let bytes: Vec<_> = metadata.sections().iter().map(|section| (section.kind, section.bytes)).collect();
+                (bytes, filters.block().map(|block| block.as_bytes().to_vec()))
+            });
+            assert!(tables == files && !tables.0.is_empty(), "settings {number}");
+        }
+        let [tables, files] = [ask_tables(&set, &asked), ask_files(&view, &asked)];
+        assert_eq!(tables, files, "settings {number}");
+        let sum = tables.iter().fold(FileStats::default(), |sum, stats| sum.merged(stats));
+        assert!(sum.searched > 0 && sum.skipped_by_bounds + sum.filter.negatives > 0, "settings {number}: {sum:?}");
+        let [tables, files] = [table_budget, file_budget].map(|budget| budget.as_ref().map(FilterBudget::stats));
+        assert_eq!(tables, files, "settings {number}");
+        assert!(tables.is_none_or(|BudgetStats { loads, .. }| loads > 0), "settings {number}");
+    }
+}

@@ -1,0 +1,627 @@
+//! A sidecar is believed for a table that it was not made for: a table was rewritten under its name, restored from a
+//! backup, or given the number of one that is gone, and the filter that lay beside the earlier one is negative for
+//! nearly every key. Or the sidecar is half there, or another reader's. In every such case the table's own filter
+//! answers, and the problem can be seen.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use sstfilter::range::RangePolicy;
+use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
+use sstfilter::{
+    BitsPerKey, BuildContext, FalsePositiveRate, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash,
+    KeyHasher, KeyParts, KindPolicy, KindRegistry,
+};
+use sstfilter_table::{
+    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions,
+    TableSet, TableWriter, WritableFile,
+};
+
+const TABLE: &str = "/db/000001.sst";
+pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
+
+/// Files in memory that can only be read, and how often each name was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    contents: BTreeMap<PathBuf, Bytes>,
+    /// What opening a sidecar fails with.
+    refusal: Option<io::ErrorKind>,
+    opened: Mutex<Vec<PathBuf>>,
+}
+
+impl FileSystem for Files {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        self.opened.lock().unwrap().push(path.to_owned());
+        match self.refusal {
+            Some(refusal) if path == Path::new(SIDECAR) => Err(refusal.into()),
+            _ => Ok(Box::new(self.contents.get(path).cloned().ok_or(io::ErrorKind::NotFound)?)),
+        }
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Box<dyn WritableFile>> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn name(key: u32) -> Vec<u8> {
+    format!("user:{key:06}").into_bytes()
+}
+
+/// Every seventh key is deleted: a filter without it would let older tables answer.
+fn is_deleted(key: u32) -> bool {
+    key % 7 == 3
+}
+
+fn fill<W: io::Write>(mut builder: TableBuilder<W>, keys: u32, value: &[u8]) -> W {
+    for key in 0..keys {
+        if is_deleted(key) {
+            builder.delete(&name(key)).unwrap();
+        } else {
+            builder.add(&name(key), value).unwrap();
+        }
+    }
+    builder.finish().unwrap().0
+}
+
+/// The table of `keys` keys, with a Bloom filter of its own.
+pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
+    let options = TableOptions::default().with_table_id([id; 16]);
+    fill(TableBuilder::new(Vec::new(), &options).unwrap(), keys, value).into()
+}
+
+pub(crate) fn ribbon() -> TableOptions {
+    let policy = KindPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
+    TableOptions::default().with_policy(Arc::new(policy))
+}
+
+/// A Ribbon filter for the table.
+pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
+    built(table, &TableOptions::default(), &ribbon())
+}
+
+/// A sidecar for the table, as a reader of these options builds it.
+pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
+    let table = Table::open_source(table.clone(), reading).unwrap();
+    table.build_sidecar(options).unwrap().filters.seal_as_sidecar(&table.identity()).unwrap()
+}
+
+const TRAILER_BYTES: usize = 64;
+
+/// The three parts of a sidecar: filter bytes, their description, and the trailer.
+fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
+    let trailer = sidecar.len() - TRAILER_BYTES;
+    let filter_bytes = u64::from_le_bytes(sidecar[trailer..trailer + 8].try_into().unwrap());
+    let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
+    let (description, trailer) = rest.split_at(rest.len() - TRAILER_BYTES);
+    [filter, description, trailer]
+}
+
+/// The sidecar with the filter bytes `filter`, which `section` describes, under checksums that hold.
+fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
+    let [_, description, trailer] = parts_of(sidecar);
+    let (mut description, mut trailer) = (description.to_vec(), trailer.to_vec());
+    description[SECTION].copy_from_slice(section);
+    let seal = |part: &mut [u8]| {
+        let end = part.len() - 4;
+        let sum = crc32c::crc32c(&part[..end]).to_le_bytes();
+        part[end..].copy_from_slice(&sum);
+    };
+    seal(&mut description);
+    trailer[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
+    seal(&mut trailer);
+    [filter, &description, &trailer].concat().into()
+}
+
+/// Where a description has its first section, and that the checksum of its filter.
+const SECTION: std::ops::Range<usize> = 44..72;
+const SECTION_CHECKSUM_AT: usize = 24;
+
+pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
+    let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
+    Arc::new(Files { contents: contents.into(), ..Files::default() })
+}
+
+pub(crate) fn open(files: &Arc<Files>, options: TableOptions) -> Table {
+    Table::open(TABLE, &options.with_file_system(Arc::clone(files) as Arc<dyn FileSystem>)).unwrap()
+}
+
+fn kind_in_use(table: &Table) -> Option<FilterKind> {
+    Some(table.filters().block()?.info().kind)
+}
+
+pub(crate) fn assert_no_key_is_lost(table: &Table, keys: u32, story: &str) {
+    for key in 0..keys {
+        let lookup = table.get(&name(key)).unwrap();
+        let is_expected = if is_deleted(key) { lookup == Lookup::Deleted } else { matches!(lookup, Lookup::Found(_)) };
+        assert!(is_expected, "{story}: key {key} is lost");
+    }
+}
+
+/// The sidecar is not used, that shows, and the table's own filter answers.
+pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
+    assert!(!table.uses_sidecar(), "{story}: the sidecar is used");
+    let problem = table.sidecar_problem().unwrap_or_else(|| panic!("{story}: nothing shows")).to_string();
+    assert!(problem.contains(SIDECAR), "{story}: {problem}");
+    assert_eq!(table.stats().sidecar_problems, 1);
+    assert!(table.filter_problem().is_none(), "{story}");
+    assert_eq!(kind_in_use(table), Some(FilterKind::BLOCKED_BLOOM), "{story}");
+    assert_no_key_is_lost(table, keys, story);
+}
+
+#[test]
+fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor_tombstone() {
+    let bytes = table(1, 3_000, b"value");
+    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
+    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+    assert!(table.sidecar_problem().is_none() && table.stats().sidecar_problems == 0);
+    assert!(table.uses_sidecar());
+    assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
+    let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
+    assert!(absent > 1_900, "{absent} of 2000 absent keys");
+    let report = table.verify().unwrap();
+    assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 3_000 });
+    assert_eq!(report.filter, report.sidecar);
+}
+
+#[test]
+fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
+    let bytes = table(1, 100, b"value");
+    let files = Arc::new(Files { contents: [(TABLE.into(), bytes.clone())].into(), ..Files::default() });
+    let table = open(&files, TableOptions::default());
+    assert_eq!(*files.opened.lock().unwrap(), [TABLE, SIDECAR].map(PathBuf::from));
+    let alone = Table::open_source(bytes, &TableOptions::default()).unwrap();
+    assert_eq!(table.stats().bytes_read, alone.stats().bytes_read);
+    assert!(!table.uses_sidecar() && table.sidecar_problem().is_none());
+    assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::None);
+    files.opened.lock().unwrap().clear();
+    open(&files, TableOptions::default().without_sidecars());
+    open(&files, TableOptions::default().without_filter());
+    assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_of_a_sidecar_leaves_the_answers_to_the_tables_own_filter() {
+    let bytes = table(1, 30, b"value");
+    let sidecar = sidecar_of(&bytes);
+    let flipped = (0..sidecar.len() * 8).map(|bit| {
+        let mut damaged = sidecar.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        (format!("bit {bit}"), damaged)
+    });
+    let cut = (0..sidecar.len()).map(|length| (format!("cut to {length}"), sidecar[..length].to_vec()));
+    let longer = [(String::from("a byte more"), [&sidecar[..], &[0]].concat())];
+    for (story, damaged) in flipped.chain(cut).chain(longer) {
+        let table = open(&files(&bytes, damaged), TableOptions::default());
+        assert_unused(&table, 30, &story);
+        assert_is_found(&table, &story);
+    }
+}
+
+/// Verifying the table finds damage in its sidecar.
+pub(crate) fn assert_is_found(table: &Table, story: &str) {
+    let problem = table.verify().err().unwrap_or_else(|| panic!("{story}: not found")).to_string();
+    assert!(problem.contains(SIDECAR), "{story}: {problem}");
+}
+
+#[test]
+fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() {
+    let bytes = table(1, 50, b"value");
+    let others = [
+        ("another id, the same length", table(2, 50, b"value")),
+        ("the same id, another length", table(1, 40, b"value")),
+        ("the same id and length, other values", table(1, 50, b"VALUE")),
+    ];
+    for (story, other) in others {
+        assert_eq!(other.len() == bytes.len(), !story.contains("another length"));
+        let table = open(&files(&bytes, sidecar_of(&other)), TableOptions::default());
+        assert_unused(&table, 50, story);
+        assert!(matches!(
+            table.sidecar_problem(),
+            Some(TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
+        ));
+        assert!(table.verify().is_err(), "{story}");
+    }
+}
+
+#[test]
+fn a_sidecar_that_is_something_else_is_not_used() {
+    let bytes = table(1, 50, b"value");
+    let sidecar = sidecar_of(&bytes);
+    let own_bare_block = Bytes::copy_from_slice(parts_of(&sidecar)[0]);
+    // Of another file, under the name of this one.
+    let other = sidecar_of(&table(2, 50, b"value"));
+    let [filter, description, _] = parts_of(&other);
+    let of_another_file = forged(&sidecar, filter, &description[SECTION]);
+    for (story, other) in [
+        ("the table", bytes.clone()),
+        ("a bare filter block", own_bare_block),
+        ("the block of another file", of_another_file),
+        ("zeros", Bytes::from(vec![0; 1_000])),
+        ("nothing", Bytes::new()),
+    ] {
+        assert_unused(&open(&files(&bytes, other), TableOptions::default()), 50, story);
+    }
+}
+
+#[test]
+fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_none() {
+    let bytes = table(1, 50, b"value");
+    for refusal in [io::ErrorKind::PermissionDenied, io::ErrorKind::IsADirectory, io::ErrorKind::Other] {
+        let sidecar = sidecar_of(&bytes);
+        let contents = [(TABLE.into(), bytes.clone()), (SIDECAR.into(), sidecar)].into();
+        let files = Arc::new(Files { contents, refusal: Some(refusal), ..Files::default() });
+        let table = open(&files, TableOptions::default());
+        assert_unused(&table, 50, &refusal.to_string());
+        assert!(matches!(table.sidecar_problem(), Some(TableError::Io { .. })));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    std::fs::write(&path, &bytes).unwrap();
+    std::fs::create_dir(sidecar_path(&path)).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    assert!(table.sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
+    assert_no_key_is_lost(&table, 50, "a directory");
+}
+
+/// The sidecar of `bytes` whose filter holds only the keys below `held`, under checksums that hold.
+pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
+    sidecar_of_keys(bytes, &FilterStore::default(), 0..held)
+}
+
+/// The sidecar of `bytes` whose filters hold these keys, as they are built in `store`.
+pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
+    let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
+    let store = store.clone().with_policy(Arc::new(KindPolicy::default()));
+    let file = table.properties().filters.file_id();
+    let mut builder = store.builder(&store.build_context().with_file_id(file));
+    keys.for_each(|key| builder.add_key(&name(key)));
+    builder.finish().seal_as_sidecar(&table.identity()).unwrap()
+}
+
+#[test]
+fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_another_by_verify() {
+    let bytes = table(1, 50, b"value");
+    let table = open(&files(&bytes, sidecar_lacking_keys(&bytes, 40)), TableOptions::default());
+    assert_unused(&table, 50, "known keys");
+    // What only a forger makes: the known keys are there, and the others are not.
+    let forged = sidecar_of_keys(&bytes, &FilterStore::default(), [0, 49].into_iter());
+    let table = open(&files(&bytes, forged), TableOptions::default());
+    match table.verify().unwrap_err() {
+        TableError::FalseNegative { at, .. } => assert_eq!(at.path.as_deref(), Some(Path::new(SIDECAR))),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    let sidecar_path = sidecar_path(&path);
+    let bytes = table(1, 2_000, b"value");
+    std::fs::write(&path, &bytes).unwrap();
+    let stale = sidecar_of(&table(1, 1_000, b"value"));
+    let open = || {
+        std::fs::write(&sidecar_path, sidecar_of(&bytes)).unwrap();
+        let table = Table::open(&path, &TableOptions::default()).unwrap();
+        assert!(table.uses_sidecar());
+        table
+    };
+
+    let table = open();
+    std::fs::remove_file(&sidecar_path).unwrap();
+    assert_no_key_is_lost(&table, 2_000, "vanished");
+    assert!(matches!(table.verify(), Err(TableError::Io { .. })));
+
+    let table = open();
+    std::fs::write(&sidecar_path, &stale).unwrap();
+    assert_no_key_is_lost(&table, 2_000, "replaced by a stale one");
+    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
+
+    let table = open();
+    table.write_sidecar(&TableOptions::default()).unwrap();
+    assert!(sidecar_path.exists());
+    assert_no_key_is_lost(&table, 2_000, "replaced by a good one");
+    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "the one that was loaded");
+    table.verify().unwrap();
+}
+
+#[test]
+fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_the_old_one() {
+    let bytes = table(1, 500, b"value");
+    for hasher in [KeyHasher::with_seed(7), KeyHasher::with_secret_seed(7)] {
+        let options = TableOptions::default().with_hasher(hasher);
+        let moved = Table::open_source(bytes.clone(), &options).unwrap();
+        assert!(moved.filter_problem().is_some(), "its own filter is of the old hash");
+        let files = files(&bytes, built(&bytes, &options, &ribbon()));
+
+        let table = open(&files, options.with_strict_hash());
+        assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+        assert_no_key_is_lost(&table, 500, "the new hash");
+        let report = table.verify().unwrap();
+        assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 500 });
+        assert!(matches!(report.filter, FilterVerdict::NotProbed { .. }));
+
+        let table = open(&files, TableOptions::default().with_strict_hash());
+        assert_unused(&table, 500, "the old hash");
+        assert!(table.sidecar_problem().unwrap().is_foreign_filter());
+        assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
+    }
+}
+
+#[test]
+fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_hash() {
+    let options = TableOptions::default().without_filter();
+    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 50, b"value").into();
+    let other = TableOptions::default().with_hasher(KeyHasher::with_seed(7));
+    let files = files(&bytes, built(&bytes, &other, &ribbon()));
+    let table = open(&files, TableOptions::default());
+    assert!(table.filters().block().is_none() && table.sidecar_problem().is_some());
+    assert_no_key_is_lost(&table, 50, "no filter at all");
+    let options = TableOptions::default().with_file_system(files);
+    assert!(Table::open(TABLE, &options.clone().with_strict_hash()).unwrap_err().is_foreign_filter());
+    Table::open(TABLE, &options.with_strict_hash().without_sidecars()).unwrap();
+}
+
+#[test]
+fn a_sidecar_of_other_parts_of_keys_is_not_used() {
+    let bytes = table(1, 500, b"value");
+    let prefixes = || TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
+    let files = files(&bytes, built(&bytes, &prefixes(), &ribbon()));
+    let table = open(&files, TableOptions::default());
+    assert_unused(&table, 500, "whole keys");
+
+    let table = open(&files, prefixes());
+    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "one of prefixes, which the table's own is not");
+    assert_no_key_is_lost(&table, 500, "prefixes");
+    assert!(table.filters().may_contain_prefix(b"user:0003"));
+
+    let others = open(&files, TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(9))));
+    assert!(!others.uses_sidecar() && others.filter_problem().is_some());
+    assert_no_key_is_lost(&others, 500, "prefixes of another length");
+}
+
+/// A function that is not the one that the tag stands for.
+fn changed_function(tag: u64) -> KeyHasher {
+    KeyHasher::custom(tag, |key| KeyHash::mix(key.iter().fold(1, |sum, &byte| sum * 31 + u64::from(byte))))
+}
+
+#[test]
+fn a_custom_hash_that_changed_under_its_tag_is_found_out_in_a_sidecar_too() {
+    let bytes = table(1, 500, b"value");
+    let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
+    let options = TableOptions::default().with_hasher(hasher);
+    let files = files(&bytes, built(&bytes, &options, &ribbon()));
+    assert!(open(&files, options).uses_sidecar());
+    let changed = open(&files, TableOptions::default().with_hasher(changed_function(5)));
+    assert!(changed.sidecar_problem().unwrap().is_foreign_filter());
+    assert_no_key_is_lost(&changed, 500, "a changed function");
+}
+
+#[test]
+fn a_set_whose_newest_table_has_another_function_probes_the_sidecars_of_others_by_their_own() {
+    let options = TableOptions::default().without_filter();
+    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 500, b"value").into();
+    let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
+    let reading = TableOptions::default().with_hasher(hasher);
+    let older = open(&files(&bytes, built(&bytes, &reading, &ribbon())), reading);
+    assert!(older.uses_sidecar());
+    let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
+    let newest = TableOptions::default().with_hasher(changed_function(5));
+    let newest = Table::open_source(Bytes::from(empty), &newest).unwrap();
+    let set = TableSet::new(vec![newest, older]);
+    assert!(set.snapshot().filter_problem().is_none());
+    for key in (0..500).filter(|&key| !is_deleted(key)) {
+        assert!(set.get(&name(key)).unwrap().is_some(), "key {key} is lost");
+    }
+    assert!((0..500).all(|key| set.get(&[&name(key)[..], b"x"].concat()).unwrap().is_none()));
+    assert!(set.stats().filters.filter.negatives > 450, "{:?}", set.stats());
+}
+
+#[test]
+fn a_set_of_tables_probes_their_sidecars() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..3).map(|number| directory.path().join(format!("{number}.sst"))).collect();
+    for path in &paths {
+        let mut writer = TableWriter::create(path, &TableOptions::default().without_filter()).unwrap();
+        (0..1_000).for_each(|key| writer.add(&name(key * 2), b"value").unwrap());
+        writer.finish().unwrap();
+        Table::open(path, &TableOptions::default()).unwrap().write_sidecar(&TableOptions::default()).unwrap();
+    }
+    let set = TableSet::open(&paths, &TableOptions::default()).unwrap();
+    for key in 0..1_000 {
+        assert!(set.get(&name(key * 2)).unwrap().is_some());
+        assert!(set.get(&name(key * 2 + 1)).unwrap().is_none());
+    }
+    let skipped = set.stats().filters.filter.negatives;
+    assert!(skipped > 2_900, "{skipped} of 3000");
+}
+
+#[test]
+fn a_table_of_no_entries_has_a_sidecar_of_no_keys() {
+    let bytes = table(1, 0, b"");
+    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
+    assert!(table.uses_sidecar());
+    assert_eq!(table.get(b"key").unwrap(), Lookup::Absent);
+    table.verify().unwrap();
+}
+
+#[test]
+fn damaged_data_ends_a_rebuild_and_the_sidecar_that_is_there_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    let bytes = table(1, 2_000, b"value");
+    std::fs::write(&path, &bytes).unwrap();
+    let good = sidecar_of(&bytes);
+    std::fs::write(sidecar_path(&path), &good).unwrap();
+    let mut damaged = bytes.to_vec();
+    damaged[5_000] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    let refused = Table::open(&path, &TableOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
+    assert!(matches!(refused, TableError::Checksum { .. }), "{refused}");
+    assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), good);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no temporary file is left");
+}
+
+#[test]
+fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    std::fs::write(&path, table(1, 100, b"value")).unwrap();
+    let open = Table::open(&path, &TableOptions::default()).unwrap();
+    let next = directory.path().join("next");
+    std::fs::write(&next, table(1, 100, b"VALUE")).unwrap();
+    std::fs::rename(&next, &path).unwrap();
+    assert!(open.write_sidecar(&ribbon()).unwrap_err().to_string().contains("replaced"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(open.write_sidecar(&ribbon()), Err(TableError::Io { .. })));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+    let pathless = Table::open_source(table(1, 10, b""), &TableOptions::default()).unwrap();
+    let refused = pathless.write_sidecar(&ribbon()).unwrap_err().to_string();
+    assert!(refused.contains("expected a table that was opened by path"), "{refused}");
+}
+
+#[test]
+fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    let bytes = table(1, 100, b"value");
+    std::fs::write(&path, &bytes).unwrap();
+    let sound = sidecar_of(&bytes);
+    std::fs::write(sidecar_path(&path), &sound).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
+        let other = Table::open_source(other, &TableOptions::default()).unwrap();
+        let refused = table.place_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
+        let expected = FilterProblem::OtherTable { expected: table.identity(), got: other.identity() };
+        assert!(matches!(&refused, TableError::Filter { source, .. } if *source == expected), "{refused}");
+        assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
+    }
+    table.place_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
+    assert_ne!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
+}
+
+/// Makes no filters, or none that it was told to make.
+#[derive(Debug)]
+struct Unhelpful(Option<KindPolicy>);
+
+impl FilterPolicy for Unhelpful {
+    fn name(&self) -> &'static str {
+        "unhelpful"
+    }
+
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        Some(self.0.as_ref()?.builder(&BuildContext::new(&KeyHasher::default())))
+    }
+}
+
+#[test]
+fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    std::fs::write(&path, table(1, 100, b"value")).unwrap();
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    let declining = TableOptions::default().with_policy(Arc::new(Unhelpful(None)));
+    let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(KindPolicy::default()))));
+    for options in [TableOptions::default().without_filter(), declining, unbound] {
+        let built = table.write_sidecar(&options).unwrap();
+        assert!(built.filters.metadata().sections().is_empty());
+        assert_eq!(table.place_sidecar(&built, &options).unwrap(), None);
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damage() {
+    let bytes = table(1, 50, b"value");
+    let sidecar = sidecar_of(&bytes);
+    let [filter, description, _] = parts_of(&sidecar);
+    let mut filter = filter.to_vec();
+    let at = filter.len() - 32;
+    filter[at + 21] = 200;
+    // The file's fingerprint and the parameter words stand before the trailer.
+    let words = usize::from(filter[at + 24] >> 4);
+    let end = filter.len() - 4;
+    let sum = crc32c::crc32c(&filter[at - 8 - 4 * words..end]).to_le_bytes();
+    filter[end..].copy_from_slice(&sum);
+    let mut section = description[SECTION].to_vec();
+    section[SECTION_CHECKSUM_AT..].copy_from_slice(&crc32c::crc32c(&filter[..end]).to_le_bytes());
+    let unknown = forged(&sidecar, &filter, &section);
+    let table = open(&files(&bytes, unknown), TableOptions::default().with_kinds(KindRegistry::default()));
+    assert_unused(&table, 50, "kind 200");
+    assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
+}
+
+#[test]
+fn local_files_have_their_sidecars_beside_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("000001.sst");
+    std::fs::write(&path, table(1, 100, b"value")).unwrap();
+    let options = TableOptions::default().with_file_system(Arc::new(LocalFileSystem));
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    let built = table.write_sidecar(&options).unwrap();
+    let (sidecar, bytes) = table.place_sidecar(&built, &options).unwrap().unwrap();
+    assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
+    assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
+    assert_eq!(built.filters.points.unwrap().distinct_keys, 100);
+}
+
+/// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
+/// make prefixes absent.
+#[test]
+fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
+    let table = table(1, 3_000, b"v");
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(9)));
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let store = match cut {
+            Some(cut) => FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()),
+            None => FilterStore::default(),
+        };
+        let whole_keys = sidecar_of_keys(&table, &store, 0..3_000);
+        let of_parts = sidecar_of_keys(&table, &store.with_key_parts(parts.clone()), 0..3_000);
+        let [filter, description, _] = parts_of(&whole_keys);
+        let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
+        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
+        {
+            let table = open(&files, options.with_key_parts(parts.clone()));
+            for key in (0..3_000).step_by(50) {
+                assert!(
+                    table.filters().may_contain_prefix(&name(key)[..9]),
+                    "{cut:?}: the prefix of key {key} is lost"
+                );
+            }
+            assert!(table.sidecar_problem().is_some() || table.filter_problem().is_some(), "{cut:?}");
+            assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
+        }
+    }
+}
+
+/// A range filter of the table's own would be lost by readers of its sidecar.
+#[test]
+fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_right() {
+    let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let options = TableOptions::default().with_table_id([1; 16]).with_range_filter(policy);
+    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 60, b"value").into();
+    let sidecar = sidecar_of(&bytes);
+    let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
+    assert!(table.uses_sidecar() && table.filters().range_filter().is_some());
+    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+    assert!(!table.filters().may_contain_range(&b"user:0000001"[..]..&b"user:0000002"[..]));
+    table.verify().unwrap();
+    let from = name(20);
+    for bit in 0..sidecar.len() * 8 {
+        let mut damaged = sidecar.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let table = open(&files(&bytes, damaged), TableOptions::default());
+        assert_eq!(table.range(&from[..]..).count(), 40, "bit {bit}");
+        assert_no_key_is_lost(&table, 60, "damage");
+        assert_is_found(&table, &format!("bit {bit}"));
+    }
+}

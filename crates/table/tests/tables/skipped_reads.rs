@@ -1,0 +1,146 @@
+//! The failure guarded against: filters are probed but save no reads, so that nothing is wrong, only slow. A source and
+//! a hasher that count their calls prove what is read and what is hashed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use sstfilter::{BuildContext, KeyHash, KeyHasher};
+use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet};
+
+struct Counting {
+    bytes: Bytes,
+    reads: AtomicU64,
+}
+
+impl RandomAccess for Counting {
+    fn len(&self) -> io::Result<u64> {
+        RandomAccess::len(&self.bytes)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.read_exact_at(buf, offset)
+    }
+}
+
+impl Counting {
+    fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+/// A table of the even numbers below 2,000.
+fn counted_table(options: &TableOptions, read: &TableOptions) -> (Table, Arc<Counting>) {
+    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
+    for number in (0..2_000).step_by(2) {
+        builder.add(&key(number), b"value").unwrap();
+    }
+    let source = Arc::new(Counting { bytes: builder.finish().unwrap().0.into(), reads: AtomicU64::new(0) });
+    (Table::open_source(source.clone(), read).unwrap(), source)
+}
+
+#[test]
+fn opening_reads_footer_metaindex_properties_and_filter_and_no_more() {
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
+    assert_eq!(source.reads(), 4);
+    assert_eq!((table.stats().index_block_reads, table.stats().data_block_reads), (0, 0));
+}
+
+#[test]
+fn a_key_that_the_filter_denies_costs_no_read_of_index_or_data() {
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
+    let opened = source.reads();
+    let denied: Vec<u32> = (1..1_998).step_by(2).filter(|&number| !table.may_contain_key(&key(number))).collect();
+    assert!(denied.len() > 900);
+    let asked = table.stats().filters.filter;
+    assert_eq!((source.reads(), asked.negatives), (opened, denied.len() as u64), "the question is a probe and no read");
+    for &number in &denied {
+        assert_eq!(table.get(&key(number)).unwrap(), Lookup::Absent);
+    }
+    assert_eq!(source.reads(), opened);
+    let stats = table.stats();
+    assert_eq!(stats.filters.filter.negatives - asked.negatives, denied.len() as u64);
+    assert_eq!((stats.index_block_reads, stats.data_block_reads), (0, 0));
+}
+
+#[test]
+fn a_key_that_is_there_costs_the_index_once_and_one_data_block_each() {
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
+    let opened = source.reads();
+    for number in (0..2_000).step_by(2) {
+        assert!(matches!(table.get(&key(number)).unwrap(), Lookup::Found(_)));
+    }
+    assert_eq!(source.reads() - opened, 1 + 1_000);
+    let stats = table.stats();
+    assert_eq!(
+        (stats.index_block_reads, stats.data_block_reads, stats.filters.filter.true_positives),
+        (1, 1_000, 1_000)
+    );
+}
+
+#[test]
+fn a_key_outside_the_range_asks_no_filter_and_is_not_hashed() {
+    let (hasher, hashed) = counting_hasher();
+    let read = TableOptions::default().with_hasher(hasher.clone());
+    let (table, source) = counted_table(&TableOptions::default().with_context(BuildContext::new(&hasher)), &read);
+    let (opened, built) = (source.reads(), hashed.load(Ordering::Relaxed));
+    for outside in [&b""[..], b"a", b"key 001998\0", b"zebra"] {
+        assert_eq!(table.get(outside).unwrap(), Lookup::Absent);
+    }
+    assert_eq!((source.reads(), hashed.load(Ordering::Relaxed)), (opened, built));
+    assert_eq!((table.stats().filters.skipped_by_bounds, table.stats().filters.filter.probes()), (4, 0));
+}
+
+#[test]
+fn without_the_filter_the_same_keys_cost_a_read_each() {
+    let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default().without_filter());
+    let opened = source.reads();
+    for number in (1..1_998).step_by(2) {
+        assert_eq!(table.get(&key(number)).unwrap(), Lookup::Absent);
+    }
+    assert_eq!(source.reads() - opened, 1 + 999);
+}
+
+fn counting_hasher() -> (KeyHasher, Arc<AtomicU64>) {
+    let hashed = Arc::new(AtomicU64::new(0));
+    let counter = hashed.clone();
+    let inner = KeyHasher::with_seed(11);
+    let hasher = KeyHasher::custom(11, move |key| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        KeyHash::from_well_mixed(inner.hash(key).get())
+    });
+    (hasher, hashed)
+}
+
+#[test]
+fn a_set_hashes_each_key_once_for_all_its_tables() {
+    let (hasher, hashed) = counting_hasher();
+    let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+    let read = TableOptions::default().with_hasher(hasher.clone());
+    let (tables, sources): (Vec<_>, Vec<_>) = (0..20).map(|_| counted_table(&options, &read)).unzip();
+    let set = TableSet::new(tables);
+    let opened: u64 = sources.iter().map(|source| source.reads()).sum();
+    let built = hashed.load(Ordering::Relaxed);
+
+    let absent = key(777);
+    assert_eq!(set.get(&absent).unwrap(), None);
+    assert_eq!(hashed.load(Ordering::Relaxed) - built, 1);
+    assert_eq!(set.get(&key(778)).unwrap(), Some(Bytes::from_static(b"value")));
+    assert_eq!(hashed.load(Ordering::Relaxed) - built, 2);
+    let keys: Vec<Vec<u8>> = (0..100).map(key).collect();
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    assert_eq!(set.multi_get(&refs).iter().filter(|value| matches!(value, Ok(Some(_)))).count(), 50);
+    assert_eq!(hashed.load(Ordering::Relaxed) - built, 102);
+
+    let stats = set.stats();
+    let reads: u64 = sources.iter().map(|source| source.reads()).sum();
+    assert_eq!(stats.index_block_reads + stats.data_block_reads, reads - opened);
+    assert_eq!(set.snapshot().view().lookups(), 102);
+    assert!(stats.filters.filter.negatives > 900, "{stats:?}");
+}

@@ -1,0 +1,462 @@
+//! What readers see of a set of tables that changes. The failures guarded against: a reader that sees half an edit, or
+//! loses a table that it still reads; counts that differ between single lookups and batches, or go with a table; tables
+//! of several hashes of which one is probed by the hash of another.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use bytes::Bytes;
+use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
+use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy};
+use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
+
+use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
+
+/// A table in memory that says when it is closed.
+#[derive(Debug)]
+struct Closing {
+    bytes: Bytes,
+    _open: Arc<()>,
+}
+
+impl RandomAccess for Closing {
+    fn len(&self) -> io::Result<u64> {
+        RandomAccess::len(&self.bytes)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.bytes.read_exact_at(buf, offset)
+    }
+}
+
+fn closing(number: u128, keys: &[&str]) -> (Arc<Table>, Weak<()>) {
+    let entries = keys.iter().map(|key| (key.as_bytes().to_vec(), Some(number.to_string().into_bytes()))).collect();
+    let open = Arc::new(());
+    let is_open = Arc::downgrade(&open);
+    let source = Closing { bytes: bytes_of(number, &entries, &TableOptions::default()), _open: open };
+    (Arc::new(Table::open_source(source, &TableOptions::default()).unwrap()), is_open)
+}
+
+#[test]
+fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_last_of_them() {
+    for level in [0, 1] {
+        let set = TableSet::new(vec![]);
+        let (table, is_open) = closing(1, &["a", "b"]);
+        let first = set.apply(ViewEdit::new().add(level, table.clone())).unwrap();
+        let second = set.apply(ViewEdit::new().add(5, closing(2, &["c"]).0)).unwrap();
+        let third = set.apply(ViewEdit::new().remove(level, &table)).unwrap();
+        drop(table);
+        assert_eq!((text(&third, "a"), text(&third, "c").unwrap()), (None, "2".to_owned()));
+        assert_eq!((text(&first, "a").unwrap(), text(&first, "c")), ("1".to_owned(), None));
+        drop(first);
+        assert_eq!((text(&second, "b").unwrap(), text(&second, "c").unwrap()), ("1".to_owned(), "2".to_owned()));
+        assert_eq!(is_open.strong_count(), 1);
+        drop(second);
+        assert_eq!(is_open.strong_count(), 0);
+        let refused = set.apply(ViewEdit::new().add(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
+        assert!(refused.is_err());
+    }
+}
+
+#[test]
+fn batches_read_and_count_what_single_lookups_do() {
+    for level in [0, 1] {
+        for cached in [false, true] {
+            let run = |is_batch: bool| {
+                let mut read = TableOptions::default();
+                if cached {
+                    read = read.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+                }
+                let mut edit = ViewEdit::new();
+                for number in 0..100_u32 {
+                    // Side by side at level 1, one over the other at level 0.
+                    let key = |at: u32| if level == 0 { (number * 20 + at) * 131 % 3_000 } else { number * 30 + at };
+                    let entries: Entries = (0..30)
+                        .map(|at| (format!("{:05}", key(at) * 2).into_bytes(), Some(vec![7; number as usize % 9])))
+                        .collect();
+                    let bytes = bytes_of(number.into(), &entries, &TableOptions::default());
+                    let step = if level == 0 { 0 } else { 1 + number % 4 };
+                    edit = edit.add(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
+                }
+                let set = TableSet::new(vec![]);
+                let tables = set.apply(edit).unwrap();
+                let keys: Vec<Vec<u8>> = (0..6_100).map(|key| format!("{key:05}").into_bytes()).collect();
+                let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let values: Vec<_> = if is_batch {
+                    refs.chunks(75).flat_map(|keys| tables.multi_get(keys)).map(Result::unwrap).collect()
+                } else {
+                    refs.iter().map(|key| tables.get(key).unwrap()).collect()
+                };
+                let stats: Vec<_> = tables.all_tables().map(|table| table.stats()).collect();
+                assert_eq!(set.stats(), tables.stats());
+                (values, stats)
+            };
+            let (singly, batches) = (run(false), run(true));
+            assert!(singly.0.iter().flatten().count() > 1_000);
+            assert_eq!(singly, batches);
+        }
+    }
+}
+
+/// How a table's filter is made and read.
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    Bloom,
+    /// Of another kind than blocked Bloom.
+    Ribbon,
+    None,
+    Damaged,
+    /// Built with another hash.
+    Foreign,
+    Partitioned(PartitionCut),
+    Budgeted,
+    Sidecar,
+}
+
+const FILTERS: [Filter; 9] = [
+    Filter::Bloom,
+    Filter::Partitioned(PartitionCut::KeyRange),
+    Filter::Damaged,
+    Filter::Bloom,
+    Filter::Sidecar,
+    Filter::Budgeted,
+    Filter::Ribbon,
+    Filter::Foreign,
+    Filter::None,
+];
+
+/// What makes the probes of all tables.
+#[derive(Clone, Copy, Debug)]
+enum Probes {
+    WholeKeys,
+    /// By functions that are the same, which no reader can know.
+    WholeKeysByCustomHash,
+    Prefixes,
+    PrefixesAndWholeKeys,
+}
+
+fn table_with(
+    filter: Filter,
+    (probes, parts): (Probes, &KeyParts),
+    number: u128,
+    entries: &Entries,
+    read: &TableOptions,
+) -> Arc<Table> {
+    let hasher = match probes {
+        Probes::WholeKeysByCustomHash => KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key)),
+        _ => KeyHasher::default(),
+    };
+    let built = if let Filter::Foreign = filter { KeyHasher::with_seed(9) } else { hasher.clone() };
+    let mut options = TableOptions::default().with_context(BuildContext::new(&built)).with_key_parts(parts.clone());
+    let mut read = read.clone().with_hasher(hasher).with_key_parts(parts.clone());
+    match filter {
+        Filter::None => options = options.without_filter(),
+        Filter::Ribbon => {
+            options = options.with_policy(Arc::new(KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)));
+        }
+        Filter::Partitioned(cut) => {
+            options = options.with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap());
+        }
+        Filter::Budgeted => read = read.with_filter_budget(FilterBudget::unlimited()),
+        Filter::Bloom | Filter::Damaged | Filter::Foreign | Filter::Sidecar => {}
+    }
+    let mut bytes = bytes_of(number, entries, &options).to_vec();
+    match filter {
+        Filter::Damaged => {
+            let table = Table::open_source(Bytes::from(bytes.clone()), &read).unwrap();
+            bytes[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
+        }
+        Filter::Sidecar => {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("table");
+            std::fs::write(&path, &bytes).unwrap();
+            Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
+            // Its blocks are read after the folder has gone.
+            return Arc::new(Table::open(&path, &read).unwrap());
+        }
+        _ => {}
+    }
+    Arc::new(Table::open_source(Bytes::from(bytes), &read).unwrap())
+}
+
+#[test]
+fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
+    for probes in [Probes::WholeKeys, Probes::WholeKeysByCustomHash, Probes::Prefixes, Probes::PrefixesAndWholeKeys] {
+        let extractor = Arc::new(FixedPrefix::new(3));
+        let parts = match probes {
+            Probes::WholeKeys | Probes::WholeKeysByCustomHash => KeyParts::whole_keys(),
+            Probes::Prefixes => KeyParts::extracted(extractor),
+            Probes::PrefixesAndWholeKeys => KeyParts::whole_keys().with_extractor(extractor),
+        };
+        let run = |is_batch: bool| {
+            let read = TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
+            // The oldest first: side by side at the levels above 0, and there one over the other, in several chunks.
+            for number in 0..170_u32 {
+                let (level, at) = if number < 90 { (3 - number / 30, number % 30) } else { (0, number - 90) };
+                let key = |entry: u32| match level {
+                    0 => (at * 40 + entry * 97) % 3_000,
+                    _ => at * 100 + entry * 3 + level,
+                };
+                let value = |entry: u32| (!entry.is_multiple_of(5)).then(|| format!("{number} {entry}").into_bytes());
+                let entries: Entries =
+                    (0..30).map(|entry| (format!("{:04}", key(entry)).into_bytes(), value(entry))).collect();
+                let filter = FILTERS[number as usize % FILTERS.len()];
+                edit = edit.add(level, table_with(filter, (probes, &parts), number.into(), &entries, &read));
+                model.extend(entries);
+            }
+            let tables = TableSet::new(vec![]).apply(edit).unwrap();
+            assert!(tables.filter_problem().is_none());
+            let mut keys: Vec<Vec<u8>> = (0..3_100).map(|key| format!("{:04}", key * 7 % 3_100).into_bytes()).collect();
+            keys.extend([b"".to_vec(), b"000".to_vec(), b"12345".to_vec(), b"9".to_vec()]);
+            let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let values: Vec<_> = if is_batch {
+                refs.chunks(75).flat_map(|keys| tables.multi_get(keys)).map(Result::unwrap).collect()
+            } else {
+                refs.iter().map(|key| tables.get(key).unwrap()).collect()
+            };
+            for (key, value) in keys.iter().zip(&values) {
+                assert_eq!(value.as_deref(), model.get(key).and_then(Option::as_deref), "{}", key.escape_ascii());
+            }
+            tables.all_tables().map(|table| (*table.table_id(), table.stats())).collect::<Vec<_>>()
+        };
+        let (singly, batches) = (run(false), run(true));
+        for (one, other) in singly.iter().zip(&batches) {
+            assert_eq!(one, other, "{probes:?}");
+        }
+        let of_filter = |number: usize| {
+            let counts = singly.iter().filter(|(table, _)| u128::from_le_bytes(*table) as usize % 9 == number);
+            counts.map(|(_, stats)| stats.filters.filter).fold(FilterStats::default(), |sum, stats| sum.merged(&stats))
+        };
+        for number in [0, 1, 3, 4, 5, 6] {
+            let stats = of_filter(number);
+            assert!(stats.negatives > 0 && stats.true_positives > 0 && stats.unusable == 0, "{number}: {stats:?}");
+        }
+        for number in [2, 7] {
+            let stats = of_filter(number);
+            assert!(stats.unusable > 0 && stats.probes() == stats.unusable, "{number}: {stats:?}");
+        }
+        assert_eq!(of_filter(8), FilterStats::default());
+    }
+}
+
+#[test]
+fn tables_whose_hashers_share_a_tag_are_each_probed_with_their_own() {
+    let table = |number: u32| {
+        let hasher = KeyHasher::custom(5, move |key| KeyHasher::with_seed(number.into()).hash(key));
+        let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+        let keys = (0..200_u32).filter(|key| key % 7 == number % 7);
+        let entries = keys.map(|key| (format!("{key:03}").into_bytes(), Some(key.to_le_bytes().to_vec()))).collect();
+        let read = TableOptions::default().with_hasher(hasher);
+        Arc::new(Table::open_source(bytes_of(number.into(), &entries, &options), &read).unwrap())
+    };
+    let edit = (0..7).fold(ViewEdit::new(), |edit, number| edit.add(0, table(number)));
+    let tables = TableSet::new(vec![]).apply(edit).unwrap();
+    assert!(tables.filter_problem().is_none());
+    let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
+    let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    for (number, (key, value)) in (0_u32..).zip(refs.iter().zip(tables.multi_get(&refs))) {
+        assert_eq!(value.unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
+        assert_eq!(tables.get(key).unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
+    }
+}
+
+#[test]
+fn what_tables_counted_stays_counted_when_they_leave_and_is_counted_once_when_they_return() {
+    let set = small_set();
+    let counts = || {
+        let stats = set.stats().filters;
+        [set.snapshot().view().lookups(), stats.skipped_by_bounds, stats.filter.negatives, stats.searched]
+    };
+    assert_eq!(counts(), [0; 4]);
+    let tables = set.snapshot();
+    ["a", "b", "m", "n"].iter().for_each(|key| drop(text(&tables, key)));
+    drop(tables);
+    let counted = counts();
+    assert!(counted[0] == 8 && counted[3] >= 6, "{counted:?}");
+    let table = held(&set, 2);
+    set.apply(ViewEdit::new().remove(1, &table)).unwrap();
+    assert_eq!(counts(), counted);
+    set.apply(ViewEdit::new().add(2, table.clone())).unwrap();
+    assert_eq!(counts(), counted);
+    let edit = ViewEdit::new().remove(2, &table).remove(0, &held(&set, 1));
+    set.apply(edit.remove(1, &held(&set, 3)).remove(1, &held(&set, 4))).unwrap();
+    assert_eq!(counts(), counted, "no table is left");
+    assert_eq!((set.stats().bytes_read, set.stats().data_block_reads), (0, 0));
+    assert_eq!(set.snapshot().view().levels().count(), 0);
+}
+
+#[test]
+fn candidates_are_the_tables_that_a_lookup_may_search_and_nothing_is_read_for_them() {
+    let set = small_set();
+    let tables = set.apply(ViewEdit::new().add(2, table(5, &["a", "z"], "5"))).unwrap();
+    let before = tables.stats().bytes_read;
+    assert_eq!(candidates(&tables, b"a"), [2, 5]);
+    assert_eq!(candidates(&tables, b"b"), [1]);
+    assert_eq!(candidates(&tables, b"zz"), []);
+    let prefixed = |prefix: &[u8]| {
+        let found = tables.view().candidates_by_prefix(prefix);
+        found.map(|candidate| number_of(candidate.file)).collect::<Vec<_>>()
+    };
+    assert_eq!(prefixed(b""), [1, 2, 3, 4, 5]);
+    assert_eq!(prefixed(b"n"), [4, 5]);
+    assert_eq!(prefixed(b"zz"), []);
+    assert_eq!(tables.stats().bytes_read, before);
+}
+
+#[test]
+fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
+    let keys = |number: u32| {
+        let keys = (0..300_u32).filter(move |key| key % 4 == number).map(|key| format!("{key:03}").into_bytes());
+        keys.map(|key| (key, Some(b"value".to_vec()))).collect::<Entries>()
+    };
+    let seeded = |number: u32| {
+        let options = TableOptions::default().with_context(BuildContext::new(&KeyHasher::with_seed(number.into())));
+        open(bytes_of(number.into(), &keys(number), &options))
+    };
+    let extractor = Arc::new(FixedPrefix::new(2));
+    let bytes = bytes_of(2, &keys(2), &TableOptions::default().with_extractor(extractor.clone()));
+    let extracted = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
+    let tables = [seeded(0), seeded(1), Arc::new(extracted), table_of(3, &keys(3))];
+    for first in 0..4 {
+        for levels in [[0; 4], [1, 2, 3, 4]] {
+            let order = (0..4).map(|number| (number + first) % 4).zip(levels);
+            let edit = order.fold(ViewEdit::new(), |edit, (number, level)| edit.add(level, tables[number].clone()));
+            let set = TableSet::new(vec![]);
+            let tables = set.apply(edit).unwrap();
+            let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
+            let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+            for (key, value) in keys.iter().zip(tables.multi_get(&refs)) {
+                assert_eq!(value.unwrap().as_deref(), Some(&b"value"[..]), "{key}");
+                assert_eq!(text(&tables, key).as_deref(), Some("value"), "{key}");
+            }
+            assert!(set.stats().filters.filter.negatives > 400, "{:?}", set.stats());
+        }
+    }
+}
+
+#[test]
+fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
+    let written = KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key));
+    // The same for the bounds of table 1, so that its filter seems to be of this hash.
+    let changed = KeyHasher::custom(5, |key| KeyHasher::with_seed(1 + u64::from(key != b"a" && key != b"c")).hash(key));
+    let options = TableOptions::default().with_context(BuildContext::new(&written));
+    // Tables of level 0 are probed together.
+    for level in [0, 1] {
+        let read = TableOptions::default().with_hasher(changed.clone());
+        let of = |number, keys: [&str; 3]| {
+            let entries = keys.map(|key| (key.as_bytes().to_vec(), Some(b"value".to_vec()))).into();
+            Arc::new(Table::open_source(bytes_of(number, &entries, &options), &read).unwrap())
+        };
+        let set = TableSet::new(vec![]);
+        let before = set.apply(ViewEdit::new().add(level, of(1, ["a", "b", "c"]))).unwrap();
+        assert!(before.filter_problem().is_none());
+        let tables = set.apply(ViewEdit::new().add(level, of(2, ["d", "e", "f"]))).unwrap();
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(text(&tables, key).as_deref(), Some("value"), "{key}");
+            assert_eq!(candidates(&tables, key.as_bytes()).len(), 1, "{key}");
+        }
+        let problem = tables.filter_problem();
+        let Some(FilterProblem::ReaderChanged { hash }) = problem else { panic!("{problem:?}") };
+        assert_eq!(hash.id, HashId::Custom);
+        // Not forgotten with the table that showed it.
+        let tables = set.apply(ViewEdit::new().remove(level, &held(&set, 2))).unwrap();
+        assert_eq!(text(&tables, "b").as_deref(), Some("value"));
+        assert!(tables.filter_problem().is_some());
+    }
+}
+
+#[test]
+fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tables() {
+    let entries = Entries::from([(b"k".to_vec(), Some(b"new".to_vec()))]);
+    let mut bytes = bytes_of(1, &entries, &TableOptions::default()).to_vec();
+    bytes[2] ^= 1;
+    let edit = ViewEdit::new().add(0, open(bytes.into())).add(1, table(2, &["a", "k"], "old"));
+    let tables = TableSet::new(vec![]).apply(edit).unwrap();
+    assert!(matches!(tables.get(b"k"), Err(TableError::Checksum { .. })));
+    let values = tables.multi_get(&[b"a", b"k", b"z"]);
+    assert!(matches!(values.as_slice(), [Ok(Some(_)), Err(TableError::Checksum { .. }), Ok(None)]), "{values:?}");
+}
+
+/// Every edit moves all keys from one generation to the next, over levels, in one step.
+#[test]
+fn no_reader_sees_half_an_edit() {
+    const KEYS: usize = 40;
+    const GENERATIONS: u64 = 300;
+    let names: Vec<String> = (0..KEYS).map(|key| format!("{key:03}")).collect();
+    // Tables of four keys, at levels 1 and 2 by turns; one of them at level 0.
+    let tables_of = |generation: u64| {
+        let value = generation.to_string();
+        let tables = names.chunks(4).enumerate().map(|(at, keys)| {
+            let level = if at == 3 { 0 } else { 1 + u32::try_from((at as u64 + generation) % 2).unwrap() };
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            (level, table(u128::from(generation) << 32 | at as u128, &keys, &value))
+        });
+        tables.collect::<Vec<_>>()
+    };
+    let set = TableSet::new(vec![]);
+    let mut present = tables_of(0);
+    set.apply(present.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.add(*level, table.clone()))).unwrap();
+    let (is_over, newest) = (AtomicBool::new(false), AtomicU64::new(0));
+    let reader = |thread: u64| {
+        let keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        let (mut last, mut seen) = (0, 0);
+        while !is_over.load(Ordering::Acquire) {
+            let least = newest.load(Ordering::Acquire);
+            let tables = set.snapshot();
+            let values = match thread % 2 {
+                0 => tables.multi_get(&keys),
+                _ => keys.iter().map(|key| tables.get(key)).collect(),
+            };
+            let values: Vec<u64> =
+                values.into_iter().map(|value| text_of(&value.unwrap().unwrap()).parse().unwrap()).collect();
+            assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+            assert!(values[0] >= last.max(least), "a set older than one that was seen");
+            seen += u64::from(values[0] > last);
+            last = values[0];
+        }
+        seen
+    };
+    thread::scope(|scope| {
+        let reader = &reader;
+        let readers: Vec<_> = (0..8).map(|thread| scope.spawn(move || reader(thread))).collect();
+        for generation in 1..=GENERATIONS {
+            let next = tables_of(generation);
+            let edit = present.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.remove(*level, table));
+            set.apply(next.iter().fold(edit, |edit, (level, table)| edit.add(*level, table.clone()))).unwrap();
+            newest.store(generation, Ordering::Release);
+            present = next;
+        }
+        is_over.store(true, Ordering::Release);
+        let seen: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+        assert!(seen > 0, "the readers never saw a change");
+    });
+}
+
+fn text_of(value: &[u8]) -> &str {
+    std::str::from_utf8(value).unwrap()
+}
+
+#[test]
+fn edits_of_many_threads_are_all_applied() {
+    let set = TableSet::new(vec![]);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let set = &set;
+            scope.spawn(move || {
+                for number in (thread..200_u128).step_by(4) {
+                    let key = format!("{number:03}");
+                    let table = table(number, &[&key], &key);
+                    set.apply(ViewEdit::new().add(1, table.clone())).unwrap();
+                    if number.is_multiple_of(3) {
+                        set.apply(ViewEdit::new().remove(1, &table)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let expected: Vec<u128> = (0..200_u128).filter(|number| !number.is_multiple_of(3)).collect();
+    assert_eq!(numbers(&set.snapshot(), 1), expected);
+}

@@ -1,0 +1,112 @@
+//! Threads that share tables and filters. The failure guarded against: a slow disk under one thread's read that
+//! holds up all others, because a lock is held across it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sstfilter::store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
+use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
+use sstfilter_table::{
+    BoundedBlockCache, RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
+};
+
+/// A disk on which one read, once it is chosen, does not end before it is told to.
+struct SlowDisk {
+    bytes: Bytes,
+    /// The offset from which a read is slow.
+    slow_from: AtomicU64,
+    began: Sender<()>,
+    may_end: Mutex<Receiver<()>>,
+}
+
+const NOTHING_IS_SLOW: u64 = u64::MAX;
+
+/// A slow read that nobody ends by then fails, and with it the test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl RandomAccess for SlowDisk {
+    fn len(&self) -> io::Result<u64> {
+        RandomAccess::len(&self.bytes)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let is_slow = self.slow_from.compare_exchange(offset, NOTHING_IS_SLOW, Ordering::SeqCst, Ordering::SeqCst);
+        if is_slow.is_ok() {
+            self.began.send(()).unwrap();
+            self.may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        }
+        self.bytes.read_exact_at(buf, offset)
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+fn table_bytes() -> Bytes {
+    let options = TableOptions::default().with_block_bytes(512).unwrap();
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    (0..500).for_each(|number| builder.add(&key(number), b"value").unwrap());
+    builder.finish().unwrap().0.into()
+}
+
+#[test]
+fn a_read_that_takes_long_holds_up_no_other_thread() {
+    let bytes = table_bytes();
+    let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
+    let index_offset = table.region(TablePart::Index).unwrap().start;
+    for (what, slow_from) in [("first data block", 0), ("index", index_offset)] {
+        for options in [
+            TableOptions::default(),
+            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ] {
+            let (began, has_begun) = channel();
+            let (end, may_end) = channel();
+            let slow_from = AtomicU64::new(slow_from);
+            let disk = Arc::new(SlowDisk { bytes: bytes.clone(), slow_from, began, may_end: Mutex::new(may_end) });
+            let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()]);
+            thread::scope(|scope| {
+                // Dropped when an assertion fails: the slow read fails then, too, and nothing waits for it.
+                let end = end;
+                let slow = scope.spawn(|| set.get(&key(0)).unwrap().is_some());
+                has_begun.recv_timeout(PATIENCE).unwrap();
+                for number in 0..500 {
+                    assert!(set.get(&key(number)).unwrap().is_some(), "{what}: key {number}");
+                    assert!(set.multi_get(&[&key(number)])[0].as_ref().unwrap().is_some(), "{what}: key {number}");
+                }
+                assert_eq!(set.snapshot().all_tables().next().unwrap().iter().count(), 500, "{what}");
+                assert!(set.snapshot().view().lookups() >= 1_000, "{what}");
+                end.send(()).unwrap();
+                assert!(slow.join().unwrap(), "{what}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
+    fn is_shared<T: Send + Sync>() {}
+    fn is_moved<T: Send>() {}
+    is_shared::<KeyHasher>();
+    is_shared::<FilterBlock<Bytes>>();
+    is_shared::<FilterReader<Bytes>>();
+    is_shared::<FilterSet<Bytes>>();
+    is_shared::<Table>();
+    is_shared::<TableSet>();
+    is_shared::<TableSnapshot>();
+    is_shared::<FilterView<Table>>();
+    is_shared::<FilterStore>();
+    is_shared::<FileFilters>();
+    is_moved::<FilterRead>();
+    is_moved::<FileFilterBuilder>();
+    is_shared::<RegisterBlockedBloom>();
+    is_shared::<Arc<dyn FilterPolicy>>();
+    is_moved::<TableBuilder<Vec<u8>>>();
+    is_moved::<sstfilter_table::TableWriter>();
+    is_moved::<Box<dyn sstfilter::FilterBuilder>>();
+}
