@@ -75,6 +75,7 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
 }
 
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -85,6 +86,8 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
 /// exceeds 64 bits.
+#[must_use]
+#[inline]
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (position, &byte) in bytes.iter().take(10).enumerate() {
@@ -170,7 +173,7 @@ fn stagger() -> usize {
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them if they are to be
+/// Zeroed bytes that start on a cache-line boundary, with 100 free bytes behind them if they are to be
 /// written.
 #[derive(Debug)]
 pub struct AlignedBuffer {
@@ -185,6 +188,7 @@ impl AlignedBuffer {
     }
 
     /// The same for bytes that are read, to which nothing is appended.
+    #[must_use]
     pub fn without_tail(length: u64) -> Option<Self> {
         Self::with_free(length, 0)
     }

@@ -17,6 +17,7 @@ use byteorder::{BigEndian, ByteOrder};
 /// eighth byte.
 #[expect(clippy::inline_always, reason = "kernels for ranges call it, and inline all that they call")]
 #[inline(always)]
+#[must_use]
 pub fn head(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         BigEndian::read_u64(first)
@@ -30,6 +31,8 @@ pub fn head(bytes: &[u8]) -> u64 {
 }
 
 /// Length of the longest common prefix.
+#[must_use]
+#[inline]
 pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
@@ -50,6 +53,7 @@ pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_bef
 
 /// How many of the ascending `heads` are below `bound`.
 #[inline]
+#[must_use]
 pub fn lower_bound(heads: &[u64], bound: u64) -> usize {
     let (mut below, mut rest) = (0, heads);
     while rest.len() > STEP * STEP {

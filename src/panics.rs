@@ -31,16 +31,19 @@ pub struct Interruption {
 
 impl Interruption {
     /// Before code that may panic.
+    #[inline]
     pub fn enter(&mut self) {
         self.calls += 1;
     }
 
     /// After it.
+    #[inline]
     pub fn leave(&mut self) {
         self.calls -= 1;
     }
 
     /// Outside of all calls: whether one of them was interrupted.
+    #[must_use]
     pub const fn has_happened(&self) -> bool {
         self.calls > 0
     }

@@ -469,7 +469,7 @@ fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
     // It makes some hundred thousand calls, of which the first write and open tables.
     let scenario = Scenario::new("demo", &["demo"]).writing();
     let mut points = 0;
-    for number in (0..400).step_by(if is_long() { 31 } else { 97 }) {
+    for number in (0..400).step_by(if is_long() { 31 } else { 197 }) {
         let Some(trial) = scenario.trial(number, Fault::Fails(EIO)) else { return };
         scenario.check(&trial, None, Fault::Fails(EIO));
         let left = fs::read_dir(scenario.place.path("work/tmp")).unwrap().count();

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter_table::{TableBuilder, TableOptions};
 use sstfilter::{FilterPolicy, FixedPrefix, kind};
 use sstfilter_fuzz::pick;
+use sstfilter_table::{TableBuilder, TableOptions};
 
 type Failed = Box<dyn std::error::Error>;
 

@@ -21,36 +21,10 @@ use std::borrow::Cow;
 ///
 /// # Prefix scans
 ///
-/// [`TableSnapshot::scan_prefix`] gives all keys with a prefix. It skips tables by
-/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or
-/// [`FileFilters::may_contain_prefix`]. They compare the prefix with the table's range, and then probe the filter if
-/// it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted parts can,
-/// where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use sstfilter::sst::{Table, TableBuilder, TableOptions, TableSet};
-/// use sstfilter::DelimitedPrefix;
-///
-/// let extractor = Arc::new(DelimitedPrefix::new(b':'));
-/// let table = |tenants: &[&str]| -> Result<Table, sstfilter::sst::TableError> {
-///     let options = TableOptions::default().with_extractor(extractor.clone());
-///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
-///     for tenant in tenants {
-///         builder.add(format!("{tenant}:user:1").as_bytes(), b"value")?;
-///     }
-///     let bytes = bytes::Bytes::from(builder.finish()?.0);
-///     Table::open_source(bytes, &TableOptions::default().with_extractor(extractor.clone()))
-/// };
-/// let tables = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?]).snapshot();
-///
-/// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
-/// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: ranges alone decide");
-/// assert_eq!(candidates(b"t042:"), 1, "both have it in their range, one in its filter");
-/// assert_eq!(tables.scan_prefix(b"t042:").count(), 1);
-/// # Ok::<(), sstfilter::sst::TableError>(())
-/// ```
+/// [`FilterView::candidates_by_prefix`] gives the files that may have a key with a prefix, and
+/// [`FileFilters::may_contain_prefix`] says it of one. They compare the prefix with the file's range, and then probe the
+/// filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted parts
+/// can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
 /// # Keys and prefixes in one filter
 ///
@@ -59,7 +33,6 @@ use std::borrow::Cow;
 ///
 /// [`FileFilters::may_contain_prefix`]: crate::store::FileFilters::may_contain_prefix
 /// [`FilterView::candidates_by_prefix`]: crate::store::FilterView::candidates_by_prefix
-/// [`TableSnapshot::scan_prefix`]: crate::sst::TableSnapshot::scan_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;

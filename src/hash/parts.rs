@@ -70,7 +70,7 @@ impl KeyHash {
 /// Parts are hashed in the [`Domain`] of their extractor's name.
 ///
 /// Give them to the builder ([`BuildContext::with_key_parts`](crate::BuildContext::with_key_parts), which serves whole,
-/// partitioned and sidecar filters, or [`TableOptions::with_key_parts`](crate::sst::TableOptions::with_key_parts)), and
+/// partitioned and sidecar filters, or [`FilterStore::with_key_parts`](crate::store::FilterStore::with_key_parts)), and
 /// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can
 /// be added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
 /// probes for answers "may be present".

@@ -147,7 +147,7 @@ fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
         integers(8, 2),
     ];
     for (number, universe) in universes.iter().enumerate() {
-        for case in (0..12).step_by(effort::stride(CASES)) {
+        for case in (0..12).step_by(effort::strides(3, CASES)) {
             let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
             for (low_bits, segment_keys) in [(0, 224), (0, 7), (1, 3), (3, 60), (0, 1)] {
                 let filter = filter_of(ordered(low_bits, segment_keys), &keys, None);
@@ -195,7 +195,7 @@ fn hashed_codes_lose_no_key_on_all_ranges_of_small_universes() {
         (strings(&[0, b'a'], 0, 6), [whole(8, 0), whole(1, 0), whole(5, 20)]),
     ];
     for (number, (universe, units)) in universes.iter().enumerate() {
-        for case in (0..8).step_by(effort::stride(CASES)) {
+        for case in (0..8).step_by(effort::strides(3, CASES)) {
             let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
             for units in units {
                 for (low_bits, line_codes, chunk_bits) in [(0, 192, 8), (0, 1, 0), (1, 20, 4), (2, 192, 10), (0, 3, 2)]
@@ -219,7 +219,7 @@ fn hashed_codes_inside_prefixes_lose_no_key() {
     let universes = [strings(&[0, b':', 0xff], 0, 4), strings(b":;", 0, 6), strings(&[0, 0xff], 4, 4)];
     let mut told = 0;
     for (number, universe) in universes.iter().enumerate() {
-        for case in (0..8).step_by(effort::stride(CASES)) {
+        for case in (0..8).step_by(effort::strides(3, CASES)) {
             let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
             for extractor in &extractors {
                 for (bytes, dropped, chunk_bits) in [(8, 0, 4), (2, 4, 8), (1, 0, 0), (8, 56, 3)] {
@@ -277,7 +277,7 @@ fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
 #[test]
 fn dense_keys_of_one_length_are_told_exactly_by_ordered_codes() {
     let universe = integers(10, 4);
-    for case in (0..6).step_by(effort::stride(CASES)) {
+    for case in (0..6).step_by(effort::strides(3, CASES)) {
         let keys = sample(&universe, 128, case);
         let filter = filter_of(ordered(3, 224), &keys, None);
         let answers = compare(&filter, &keys, &universe, "dense keys");

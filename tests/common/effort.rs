@@ -17,7 +17,18 @@ pub(crate) fn is_short() -> bool {
 /// `step` in the short form, otherwise 1: for `step_by`, which takes the first of what there is in any case, and for
 /// the numbers that a test expects of its cases.
 pub(crate) fn stride(step: usize) -> usize {
-    if is_short() { step } else { 1 }
+    strides(1, step)
+}
+
+/// 1 in the long form, otherwise the step of the usual or of the short one.
+pub(crate) fn strides(usual: usize, short: usize) -> usize {
+    if is_short() {
+        short
+    } else if is_long() {
+        1
+    } else {
+        usual
+    }
 }
 
 fn is_set(variable: &str) -> bool {

@@ -65,7 +65,7 @@ fn the_figures_are_those_of_the_tables_that_are_built() {
 fn the_blocks_read_over_many_files_are_those_that_tables_read() {
     let place = Place::new();
     let (stored, absent) = debian(&place);
-    let demo = run(&["demo", "--json"]).expect_code(0).json();
+    let demo = crate::demo::report();
     let bloom = demo["scenario_70_files"].as_array().unwrap().iter().find(|one| one["policy"] == "bloom").unwrap();
     let compared = compare(&["--input", &stored, "--absent", &absent, "--files", "70", "--bits-per-key", "10"]);
     let row = row(&compared, "bloom");

@@ -1,8 +1,16 @@
 //! A demonstration that shows figures which are not so, or exits with success though a key was lost,
 //! would be worse than none.
 
+use std::sync::OnceLock;
+
 use crate::common::run;
 use serde_json::Value;
+
+/// What the demonstration reports. It runs once for all tests: it takes seconds.
+pub(crate) fn report() -> &'static Value {
+    static REPORT: OnceLock<Value> = OnceLock::new();
+    REPORT.get_or_init(|| run(&["demo", "--json"]).expect_code(0).json())
+}
 
 fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {value}"))
@@ -21,7 +29,7 @@ fn assert_rate_as_expected(figures: &Value) {
 
 #[test]
 fn the_figures_keep_their_bounds() {
-    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let report = report();
     let scenario = &report["scenario_70_files"];
     let reads = |policy| number(by_name(scenario, "policy", policy), "data_block_reads_per_absent_lookup");
     assert!((69.0..=70.0).contains(&reads("none")), "{}", reads("none"));
@@ -58,7 +66,7 @@ fn check_compacted(compacted: &Value) {
 
 #[test]
 fn scans_with_range_filters_read_a_tenth_of_the_files_that_hold_none_of_their_names() {
-    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let report = report();
     let scans = &report["scans"];
     assert_eq!(scans["is_accepted"], true, "{scans}");
     let rows = scans["rows"].as_array().unwrap();
@@ -88,7 +96,7 @@ fn scans_with_range_filters_read_a_tenth_of_the_files_that_hold_none_of_their_na
 
 #[test]
 fn with_a_quarter_of_the_memory_shrinking_halves_the_useless_reads() {
-    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let report = report();
     let rows = report["less_memory"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
     for row in rows {

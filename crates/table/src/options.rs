@@ -211,6 +211,28 @@ impl TableOptions {
     }
 
     /// Sets which part of a key goes into the filter, and is probed for, instead of the whole key.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sstfilter::DelimitedPrefix;
+    /// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
+    ///
+    /// let options = TableOptions::default().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
+    /// let table = |tenants: [&str; 2]| -> Result<Table, TableError> {
+    ///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    ///     for tenant in tenants {
+    ///         builder.add(format!("{tenant}:user:1").as_bytes(), b"value")?;
+    ///     }
+    ///     Table::open_source(bytes::Bytes::from(builder.finish()?.0), &options)
+    /// };
+    /// let tables = TableSet::new(vec![table(["t041", "t043"])?, table(["t041", "t042"])?]).snapshot();
+    ///
+    /// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
+    /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: ranges alone decide");
+    /// assert_eq!(candidates(b"t042:"), 1, "both have it in their range, one in its filter");
+    /// assert_eq!(tables.scan_prefix(b"t042:").count(), 1);
+    /// # Ok::<(), TableError>(())
+    /// ```
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         self.with_key_parts(KeyParts::extracted(extractor))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
-use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
+use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 
 use super::{Engine, OURS, RIBBON};
 use crate::data::Data;

@@ -1,12 +1,12 @@
-//! The tables and the sidecar of `fixtures/v1`, and how each is made.
+//! The tables of `fixtures/v1`, and how each is made.
 
 use std::sync::Arc;
 
 use sstfilter::KeyParts;
-use sstfilter::store::{FilterStore, PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{TableBuilder, TableOptions};
 
-use crate::common::cases::{Policy, TEN, directory, identity_of, key, three_parts};
+use crate::common::cases::{Policy, TEN, directory, key, three_parts};
 
 /// A table: entry `number` is a tombstone when `number % 7 == 3` and there are tombstones.
 #[derive(Clone, Copy)]
@@ -117,29 +117,5 @@ impl TableCase {
             }
         }
         builder.finish().unwrap().0
-    }
-}
-
-/// A fixture sidecar: for the table `table`, of another kind than the table's own filter.
-pub(crate) struct SidecarCase {
-    pub(crate) name: &'static str,
-    pub(crate) table: &'static TableCase,
-    pub(crate) policy: Policy,
-}
-
-/// The sidecar.
-pub(crate) const SIDECAR: SidecarCase =
-    SidecarCase { name: "sidecar-2000-entries-bloom", table: &TABLES[1], policy: Policy::bloom(12.0) };
-
-impl SidecarCase {
-    pub(crate) fn file(&self) -> String {
-        format!("{}.filter", self.name)
-    }
-
-    pub(crate) fn build(&self) -> Vec<u8> {
-        let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
-        let mut builder = store.builder(&store.build_context().with_file_id(self.table.table_id.into()));
-        (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
-        builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
     }
 }

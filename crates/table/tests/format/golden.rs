@@ -10,14 +10,38 @@ use sstfilter::store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
 
-use crate::cases::{SIDECAR, TABLES, TableCase};
-use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase};
+use crate::cases::{TABLES, TableCase};
+use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, Policy, identity_of, key};
 use crate::common::documented::hex;
 use crate::common::golden::{check_file, digest, is_regenerating};
 use crate::common::{self, for_each_set};
 
 /// Absent keys asked of each filter.
 const ABSENT_KEYS: u32 = 10_000;
+
+/// A fixture sidecar: for the table `table`, of another kind than the table's own filter.
+struct SidecarCase {
+    name: &'static str,
+    table: &'static TableCase,
+    policy: Policy,
+}
+
+/// The sidecar.
+const SIDECAR: SidecarCase =
+    SidecarCase { name: "sidecar-2000-entries-bloom", table: &TABLES[1], policy: Policy::bloom(12.0) };
+
+impl SidecarCase {
+    fn file(&self) -> String {
+        format!("{}.filter", self.name)
+    }
+
+    fn build(&self) -> Vec<u8> {
+        let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
+        let mut builder = store.builder(&store.build_context().with_file_id(self.table.table_id.into()));
+        (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
+        builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
+    }
+}
 
 const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes of 'key-' and i in 8 decimal digits; they are added in order",
   "absent_keys": "absent key number i, from 0 to 9999, is the ASCII bytes of 'absent-' and i in 8 decimal digits",

@@ -13,6 +13,7 @@ use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 use crate::cases::{TABLES, TableCase};
 use crate::common;
 use crate::common::cases;
+use crate::common::effort::is_long;
 
 fn open(bytes: &[u8]) -> Result<Table, TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default())
@@ -48,10 +49,15 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
     (first..case.entries).step_by(stride as usize).chain([case.entries])
 }
 
+/// All bits in the long form. Otherwise, of tables of more than some hundred entries, one bit of each byte.
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
     for case in &TABLES {
+        let is_whole = is_long() || case.entries <= 100;
         common::for_each_flip(&case.read(), |damaged, bit| {
+            if !is_whole && bit % 8 != bit / 8 % 8 {
+                return;
+            }
             assert_table_damage_is_caught(case, damaged, sampled(case, bit), &format!("bit {bit} flipped"));
         });
     }

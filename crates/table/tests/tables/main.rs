@@ -6,6 +6,7 @@
 mod common;
 
 #[allow(dead_code, reason = "other test programs use the rest")]
+#[expect(clippy::big_endian_bytes, reason = "keys of numbers, in the order of the numbers")]
 #[path = "../../../../tests/store/engine.rs"]
 mod engine;
 
