@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_table_that_is_changed_and_sealed_again_has_only_right_checksums() {
         for file in ["rocksdb/11.8-bloom-7-keys.sst", "rocksdb/7.8-bloom-7-keys.sst", "leveldb/7-keys.ldb"] {
-            let path = format!("{}/../interop/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/../crates/interop/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
             let mut bytes = std::fs::read(path).expect("a fixture");
             let original = bytes.clone();
             seal(&mut bytes);

@@ -22,9 +22,9 @@ use std::borrow::Cow;
 /// # Prefix scans
 ///
 /// [`FilterView::candidates_by_prefix`] gives the files that may have a key with a prefix, and
-/// [`FileFilters::may_contain_prefix`] says it of one. They compare the prefix with the file's range, and then probe the
-/// filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted parts
-/// can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+/// [`FileFilters::may_contain_prefix`] says it of one. They compare the prefix with the file's range, and then probe
+/// the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted
+/// parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
 /// # Keys and prefixes in one filter
 ///

@@ -21,10 +21,11 @@
 //!
 //! # Use it
 //!
-//! [`FilterStore::with_range_filters`](crate::store::FilterStore::with_range_filters) builds them beside the filters for
-//! points, and scans skip files by them. Without a store, a writer and a reader follow the same steps as for point filters: [`RangePolicy::builder`], the block's bytes into the file,
-//! [`RangeReader::load`] when the file is opened, [`RangeReader::probe`] before the file is searched. The
-//! [contract](RangeBuilder#contract) says what must be added, and when a file has no range filter.
+//! [`FilterStore::with_range_filters`](crate::store::FilterStore::with_range_filters) builds them beside the filters
+//! for points, and scans skip files by them. Without a store, a writer and a reader follow the same steps as for point
+//! filters: [`RangePolicy::builder`], the block's bytes into the file, [`RangeReader::load`] when the file is opened,
+//! [`RangeReader::probe`] before the file is searched. The [contract](RangeBuilder#contract) says what must be added,
+//! and when a file has no range filter.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -7,9 +7,9 @@ use crate::ids::FileId;
 /// What identifies one table of a store: a sidecar of any other is not used.
 ///
 /// A table of the package `sstfilter-table` has its footer's checksum, which depends on every byte of the file. For
-/// another engine's table, take what the engine keeps: its unique id, the length of its file, and a checksum that covers the
-/// keys, such as the file checksum in the manifest, or the CRC32C of its last blocks where these name the checksums of
-/// all others.
+/// another engine's table, take what the engine keeps: its unique id, the length of its file, and a checksum that
+/// covers the keys, such as the file checksum in the manifest, or the CRC32C of its last blocks where these name the
+/// checksums of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TableIdentity {

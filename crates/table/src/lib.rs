@@ -45,7 +45,8 @@
 //! Where neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
 //! [ordered](sstfilter::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table
 //! waits under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops
-//! early leaves the others unread. Without a budget, range filters are read when their tables are opened, and stay in memory.
+//! early leaves the others unread. Without a budget, range filters are read when their tables are opened, and stay in
+//! memory.
 //!
 //! # Damage
 //!

@@ -9,8 +9,8 @@ use slatedb::bytes::Bytes;
 use crate::AnyError;
 
 /// Names of Debian 12, and names of a later release that Debian 12 does not have.
-const PRESENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cli/keys/debian-bookworm-packages.tsv.gz");
-const ABSENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cli/keys/debian-sid-only-packages.txt.gz");
+const PRESENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/cli/keys/debian-bookworm-packages.tsv.gz");
+const ABSENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/cli/keys/debian-sid-only-packages.txt.gz");
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014): the same numbers everywhere.
 pub(crate) struct Random(u64);

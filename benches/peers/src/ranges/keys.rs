@@ -9,8 +9,8 @@ use sstfilter::range::KeyRange;
 use super::random::Random;
 
 /// Names of Debian 12, and names of a later release that Debian 12 does not have.
-const NAMES: &[u8] = include_bytes!("../../../../cli/keys/debian-bookworm-packages.tsv.gz");
-const ABSENT_NAMES: &[u8] = include_bytes!("../../../../cli/keys/debian-sid-only-packages.txt.gz");
+const NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-bookworm-packages.tsv.gz");
+const ABSENT_NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-sid-only-packages.txt.gz");
 
 /// Letters at which a random range starts.
 const LETTERS: usize = 8;

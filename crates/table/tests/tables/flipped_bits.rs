@@ -1,5 +1,5 @@
-//! Every fixture table with every single bit flipped, truncated at every length, and extended: damage may cost an error,
-//! but never a key.
+//! Every fixture table with every single bit flipped, truncated at every length, and extended: damage may cost an
+//! error, but never a key.
 
 #![expect(clippy::cast_possible_truncation, reason = "fixtures of some thousand bytes")]
 

@@ -1,0 +1,647 @@
+//! The program's every system call on its files fails in turn: a table that could not be looked at must not
+//! count as one that is not there (older values would answer), half a table must not stay behind, and whoever
+//! reads the message must learn which file it was and what the system said.
+//!
+//! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled with `cc`.
+//! Where that cannot be done, the tests say so and are skipped. It is a program of its own because traced processes are
+//! slow beside other tests. A sample of the calls is tried; all of them with `SSTFILTER_LONG=1 cargo test --release
+//! --test faults -- --nocapture`, which prints how many.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use common::{Place, lines, names, program, run, say_skipped};
+use sstfilter_table::{Table, TableOptions};
+
+const EINTR: i32 = 4;
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+
+/// Exit code of the injector when the system does not let it trace.
+const CANNOT_TRACE: i32 = 77;
+
+/// What befalls one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Fails(i32),
+    /// All calls that make, grow or sync files fail from this one on.
+    FailsFromThenOn(i32),
+    /// A read or write of half the bytes.
+    Short,
+}
+
+impl Fault {
+    fn argument(self) -> String {
+        match self {
+            Self::Fails(code) => code.to_string(),
+            Self::FailsFromThenOn(code) => format!("+{code}"),
+            Self::Short => "short".to_owned(),
+        }
+    }
+
+    /// What the system says of it.
+    fn cause(self) -> String {
+        match self {
+            Self::Fails(code) | Self::FailsFromThenOn(code) => io::Error::from_raw_os_error(code).to_string(),
+            Self::Short => "nothing".to_owned(),
+        }
+    }
+}
+
+/// The call that failed, and on which path.
+#[derive(Debug)]
+struct Hit {
+    call: String,
+    path: PathBuf,
+}
+
+struct Trial {
+    code: i32,
+    stdout: String,
+    stderr: String,
+    hit: Option<Hit>,
+    calls: usize,
+}
+
+/// The injector, compiled and tried; `None`, and a word about it, where it cannot be had or does not work.
+fn injector() -> Option<&'static Path> {
+    static INJECTOR: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let compiled = INJECTOR.get_or_init(|| {
+        let tried = compile_injector().and_then(|program| try_injector(&program).map(|()| program));
+        tried.map_err(|reason| say_skipped("all tests that make system calls fail", reason)).ok()
+    });
+    compiled.as_deref()
+}
+
+/// Other test processes may compile it at the same time: each its own, which then takes the one name.
+fn compile_injector() -> Result<PathBuf, String> {
+    if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        return Err("the registers of this CPU are not known".to_owned());
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (program, own) = (directory.join("inject"), directory.join(format!("inject-{}", std::process::id())));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/inject.c");
+    let compiled = Command::new("cc").args(["-O1", "-o"]).arg(&own).arg(source).output();
+    let compiled = compiled.map_err(|error| format!("cc cannot be run: {error}"))?;
+    if !compiled.status.success() {
+        return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)));
+    }
+    fs::rename(&own, &program).map_err(|error| format!("{}: {error}", own.display()))?;
+    Ok(program)
+}
+
+/// Makes the shell open a file, which is to succeed, and then is to fail.
+fn try_injector(program: &Path) -> Result<(), String> {
+    let place = Place::new();
+    let file = place.write("file", "");
+    for (number, fires) in [("1000000", false), ("0", true)] {
+        let mut command = Command::new(program);
+        command.arg(file.as_str()).args([number, &EIO.to_string(), &place.text("log")]);
+        let run = command.args(["/bin/sh", "-c", ": < \"$0\"", &file]).output();
+        let run = run.map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
+        let log = fs::read_to_string(place.path("log")).unwrap_or_default();
+        let has_fired = !run.status.success() && log.ends_with(&format!(" {file}\n"));
+        let has_not = run.status.success() && log.starts_with("calls ") && !log.starts_with("calls 0");
+        if run.status.code() == Some(CANNOT_TRACE) || !(if fires { has_fired } else { has_not }) {
+            let text = String::from_utf8_lossy(&run.stderr);
+            return Err(format!("processes cannot be traced: {}, log {log:?}, {text}", run.status));
+        }
+    }
+    Ok(())
+}
+
+/// What a run is compared with in which nothing fails.
+struct Sound {
+    stdout: String,
+    calls: usize,
+    tables: Tables,
+}
+
+fn is_long() -> bool {
+    std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
+}
+
+/// A command and the files that it works on.
+struct Scenario {
+    name: &'static str,
+    place: Place,
+    arguments: Vec<String>,
+    /// The files are made again for each trial.
+    writes: bool,
+    /// Standard output is the same in every run.
+    is_steady: bool,
+    /// Of so many calls, one is tried, unless all are.
+    every: usize,
+    /// The tables before.
+    old: Tables,
+}
+
+impl Scenario {
+    /// Two tables of 20 keys each, a bare filter block, and a file of 30 keys.
+    fn new(name: &'static str, arguments: &[&str]) -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("work")).unwrap();
+        let built = place.build(40, &["--files", "2"]);
+        let block = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(BARE_BLOCK)).unwrap();
+        fs::write(place.path("tables/bare.filter"), block).unwrap();
+        fs::rename(built, place.path("old")).unwrap();
+        place.write("new.tsv", lines(0..30, |key| format!("key{key:04}\tnew{key:04}")));
+        let work = place.text("work");
+        let arguments = arguments.iter().map(|argument| argument.replace("WORK", &work)).collect();
+        let mut scenario =
+            Self { name, place, arguments, writes: false, is_steady: true, every: 5, old: Tables::new() };
+        scenario.make_files();
+        scenario.old = scenario.tables();
+        assert_eq!(union(scenario.old.values()), build_of(40, "value"));
+        scenario
+    }
+
+    fn writing(self) -> Self {
+        Self { writes: true, is_steady: false, ..self }
+    }
+
+    fn make_files(&self) {
+        let work = self.place.path("work");
+        fs::remove_dir_all(&work).unwrap();
+        fs::create_dir_all(work.join("tables")).unwrap();
+        fs::create_dir_all(work.join("tmp")).unwrap();
+        for name in names(self.place.path("old")) {
+            fs::copy(self.place.path("old").join(&name), work.join("tables").join(&name)).unwrap();
+        }
+        fs::copy(self.place.path("new.tsv"), work.join("new.tsv")).unwrap();
+    }
+
+    /// All tables with their entries.
+    fn tables(&self) -> Tables {
+        let paths = files_below(&self.place.path("work")).into_iter();
+        let tables = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sst"));
+        tables.map(|path| (path.clone(), entries_of(&path, self.name))).collect()
+    }
+
+    /// Runs the command, and nothing fails: the tables that it makes have all keys between them, each once.
+    fn sound(&self, fault: Fault) -> Option<Sound> {
+        let Trial { code, stdout, stderr, calls, .. } = self.trial(usize::MAX >> 1, fault)?;
+        assert_eq!(code, 0, "{}: {stderr}", self.name);
+        assert!(calls > 5, "{}: {calls} calls", self.name);
+        let tables = self.tables();
+        let made = || tables.iter().filter(|&(path, entries)| self.old.get(path) != Some(entries));
+        if made().next().is_some() {
+            assert_eq!(union(made().map(|(_, entries)| entries)), build_of(30, "new"), "{}", self.name);
+        }
+        Some(Sound { stdout, calls, tables })
+    }
+
+    fn trial(&self, number: usize, fault: Fault) -> Option<Trial> {
+        if self.writes {
+            self.make_files();
+        }
+        let log = self.place.path("log");
+        let run = Command::new(injector()?)
+            .arg(self.place.path("work"))
+            .args([&number.to_string(), &fault.argument()])
+            .arg(&log)
+            .arg(program().get_program())
+            .args(&self.arguments)
+            .env("TMPDIR", self.place.path("work/tmp"))
+            .output()
+            .unwrap();
+        let log = fs::read_to_string(log).unwrap();
+        let mut hit = None;
+        let mut calls = 0;
+        for (call, rest) in log.lines().filter_map(|line| line.split_once(' ')) {
+            match call {
+                "calls" => calls = rest.parse().unwrap(),
+                _ => hit = Some(Hit { call: call.to_owned(), path: rest.into() }),
+            }
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let code = run.status.code().unwrap();
+        Some(Trial { code, stdout: text(run.stdout), stderr: text(run.stderr), hit, calls })
+    }
+
+    /// Tries `fault` at the sampled calls, and at others until [`has_told`]; gives how often each outcome was met.
+    fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
+        let mut outcomes = BTreeMap::new();
+        let Some(sound) = self.sound(fault) else { return outcomes };
+        let every = if is_long() { 1 } else { self.every };
+        let sampled = (fault.argument().len() % every..sound.calls).step_by(every);
+        let tried = sampled.len();
+        for (position, number) in sampled.chain(0..sound.calls).enumerate() {
+            if position >= tried && has_told(&outcomes, fault) {
+                break;
+            }
+            let trial = self.trial(number, fault).unwrap();
+            let outcome = self.check(&trial, Some(&sound), fault);
+            *outcomes.entry(outcome).or_insert(0) += 1;
+        }
+        println!("{}, {fault:?}: {} calls, {outcomes:?}", self.name, sound.calls);
+        outcomes
+    }
+
+    fn check(&self, trial: &Trial, sound: Option<&Sound>, fault: Fault) -> &'static str {
+        let story = format!(
+            "{} {fault:?} at {:?}: code {}\n{}\n{}",
+            self.name, trial.hit, trial.code, trial.stdout, trial.stderr
+        );
+        let Some(hit) = &trial.hit else {
+            assert_eq!(trial.code, 0, "{story}");
+            return "not applicable";
+        };
+        if hit.call == "close" && trial.code == 101 && trial.stderr.contains("closedir") {
+            // The standard library's own: it panics when a directory that was listed cannot be closed. A build then
+            // removes the directory that it made.
+            return "std panics";
+        }
+        assert!(!trial.stderr.contains("panicked"), "{story}");
+        self.check_files(is_removal(hit), sound, &story);
+        if trial.code != 0 {
+            self.check_old_tables(&story);
+        }
+        if trial.code == 0 {
+            let is_sound = self.is_steady && sound.is_some_and(|sound| trial.stdout == sound.stdout);
+            assert!(is_sound || is_absorbed(hit, trial, fault), "{story}");
+            assert!(is_sound || !self.is_steady || names_file(&trial.stdout, hit), "{story}");
+            return "absorbed";
+        }
+        assert_eq!(trial.code, 2, "{story}");
+        let is_interrupted =
+            fault == Fault::Fails(EINTR) && RETRIED.contains(&hit.call.as_str()) && !was_directory(&hit.path);
+        assert!(fault != Fault::Short && !is_interrupted, "not taken up again: {story}");
+        let text = format!("{}{}", trial.stderr, trial.stdout);
+        assert!(text.contains(&fault.cause()) && names_file(&text, hit), "{story}");
+        assert!(text.matches(&fault.cause()).count() <= text.lines().count(), "says it twice: {story}");
+        "error"
+    }
+
+    /// Whatever has the name of a table or of a report is whole, and nothing else is left behind unless it could
+    /// not be removed. A table has all entries that it had before, or all that it has when nothing fails.
+    fn check_files(&self, may_be_left: bool, sound: Option<&Sound>, story: &str) {
+        let temporary = self.place.path("work/tmp");
+        let may_be_left = may_be_left || story.contains(COMPLETE);
+        for path in files_below(&self.place.path("work")) {
+            let aside = path.iter().find(|name| name.to_str().unwrap().starts_with(".sstfilter-"));
+            assert!(may_be_left || aside.is_none(), "left over: {story}");
+            // A table that is still aside is the one that would get its name.
+            let found = path.clone();
+            let path: PathBuf = path.iter().filter(|&name| Some(name) != aside).collect();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("sst") => {
+                    let entries = entries_of(&found, story);
+                    let is_old = self.old.get(&path) == Some(&entries);
+                    let is_new = sound.is_some_and(|sound| sound.tables.get(&path) == Some(&entries));
+                    let is_of_demo = path.starts_with(&temporary);
+                    assert!(is_old || is_new || is_of_demo, "{} is of no build: {story}", path.display());
+                }
+                Some("html") => assert!(fs::read_to_string(&path).unwrap().trim_end().ends_with("</html>"), "{story}"),
+                Some("json") => {
+                    serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&path).unwrap()).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Of a build that failed, they are all there unless the new ones are.
+    fn check_old_tables(&self, story: &str) {
+        for (path, entries) in self.old.iter().filter(|_| !story.contains(COMPLETE)) {
+            assert!(path.exists(), "{} went before the new tables were complete: {story}", path.display());
+            assert_eq!(entries_of(path, story), *entries, "{}: {story}", path.display());
+        }
+    }
+}
+
+/// What is said of new tables once old ones may be gone.
+const COMPLETE: &str = "the new tables are complete, and not all in ";
+
+const BARE_BLOCK: &str = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
+
+/// Whether it is a directory, or was one: a build that failed has removed those that it made. All files here have an
+/// extension.
+fn was_directory(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_none()
+}
+
+/// Calls on files that are made again when a signal interrupts them. The others are not interrupted by signals.
+const RETRIED: [&str; 7] = ["openat", "read", "pread64", "write", "fsync", "close", "fdatasync"];
+
+/// Whether the program may go on after this.
+fn is_absorbed(hit: &Hit, trial: &Trial, fault: Fault) -> bool {
+    let is_taken_up_again = matches!(fault, Fault::Short | Fault::Fails(EINTR));
+    match hit.call.as_str() {
+        // What was written is synced before; there may be no locks; removing what is of no use; a hint of
+        // a length; and what cannot be told to be a file must be opened.
+        "close" | "flock" | "unlink" | "unlinkat" | "rmdir" => true,
+        "statx" | "fstat" | "newfstatat" | "lseek" => hit.path.extension().is_none_or(|extension| extension != "sst"),
+        // A filter is done without, and that is said.
+        "pread64" => is_taken_up_again || names_file(&format!("{}{}", trial.stderr, trial.stdout), hit),
+        _ => is_taken_up_again,
+    }
+}
+
+fn is_removal(hit: &Hit) -> bool {
+    ["unlink", "unlinkat", "rmdir", "getdents64"].contains(&hit.call.as_str())
+}
+
+/// Temporary files and directories are named by what is to be made there.
+fn names_file(text: &str, hit: &Hit) -> bool {
+    let is_temporary = hit.path.to_str().unwrap().contains("/.sstfilter-");
+    let path = if is_temporary { hit.path.parent().unwrap() } else { &hit.path };
+    text.contains(path.to_str().unwrap())
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+type Tables = BTreeMap<PathBuf, Entries>;
+
+/// All entries of a table, which is whole and has some.
+fn entries_of(path: &Path, story: &str) -> Entries {
+    let table = Table::open(path, &TableOptions::default()).unwrap_or_else(|error| panic!("{error}: {story}"));
+    table.verify().unwrap_or_else(|error| panic!("{error}: {story}"));
+    let entries = table.iter().map(Result::unwrap).map(|entry| (entry.key.into(), entry.value.unwrap().into()));
+    let entries: Entries = entries.collect();
+    assert!(!entries.is_empty(), "a table without keys: {story}");
+    entries
+}
+
+/// The entries of tables that have no key in common.
+fn union<'a>(tables: impl Iterator<Item = &'a Entries>) -> Entries {
+    let mut all = Entries::new();
+    for (key, value) in tables.flatten() {
+        assert_eq!(all.insert(key.clone(), value.clone()), None, "{}", key.escape_ascii());
+    }
+    all
+}
+
+/// `count` keys of one build, with its values.
+fn build_of(count: usize, value: &str) -> Entries {
+    let entry = |key| (format!("key{key:04}").into_bytes(), format!("{value}{key:04}").into_bytes());
+    (0..count).map(entry).collect()
+}
+
+const ALL_FAULTS: [Fault; 4] = [Fault::Fails(EIO), Fault::Fails(EMFILE), Fault::Fails(EINTR), Fault::Short];
+
+/// Whether some call met with the fault, and the program said so if it must.
+fn has_told(outcomes: &BTreeMap<&'static str, usize>, fault: Fault) -> bool {
+    match fault {
+        Fault::Fails(EIO) | Fault::FailsFromThenOn(_) => outcomes.contains_key("error"),
+        Fault::Fails(_) | Fault::Short => outcomes.keys().any(|&outcome| outcome != "not applicable"),
+    }
+}
+
+fn try_all(scenario: &Scenario, faults: &[Fault]) {
+    for &fault in faults {
+        let outcomes = scenario.try_calls(fault);
+        if injector().is_none() {
+            return;
+        }
+        assert!(has_told(&outcomes, fault), "{}, {fault:?}: {outcomes:?}", scenario.name);
+    }
+}
+
+#[test]
+fn a_build_whose_calls_fail_leaves_whole_tables_and_says_which_file_failed() {
+    let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/a/b", "--files", "2"];
+    let scenario = Scenario::new("build", &arguments).writing();
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC), Fault::FailsFromThenOn(EIO)]);
+}
+
+#[test]
+fn a_build_over_old_tables_whose_calls_fail_leaves_whole_tables_of_one_build_or_the_other() {
+    let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/tables", "--files", "3", "--overwrite"];
+    let scenario = Scenario::new("build --overwrite", &arguments).writing();
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
+}
+
+#[test]
+fn a_rebuild_whose_calls_fail_leaves_whole_sidecars_and_says_which_file_failed() {
+    let scenario = Scenario { writes: true, ..Scenario::new("rebuild", &["rebuild", "WORK/tables"]) };
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
+}
+
+#[test]
+fn a_lookup_whose_calls_fail_gives_the_right_answer_or_an_error() {
+    try_all(&Scenario::new("get", &["get", "WORK/tables", "key0000", "key0001", "key0039"]), &ALL_FAULTS);
+}
+
+#[test]
+fn probing_whose_calls_fail_counts_every_table_or_is_an_error() {
+    try_all(&Scenario::new("probe", &["probe", "WORK/tables", "--keys", "WORK/new.tsv"]), &ALL_FAULTS);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_failure_of_inspect_and_not_a_finding() {
+    let arguments = ["inspect", "WORK/tables/000001.sst", "WORK/tables/bare.filter"];
+    try_all(&Scenario::new("inspect", &arguments), &ALL_FAULTS);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
+    try_all(&Scenario::new("verify", &["verify", "WORK/tables"]), &ALL_FAULTS);
+}
+
+#[test]
+fn a_report_whose_calls_fail_leaves_whole_files() {
+    let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
+    let scenario = Scenario { every: 13, ..Scenario::new("report", &arguments).writing() };
+    try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
+}
+
+#[test]
+fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
+    // It makes some hundred thousand calls, of which the first write and open tables.
+    let scenario = Scenario::new("demo", &["demo"]).writing();
+    let mut points = 0;
+    for number in (0..400).step_by(if is_long() { 31 } else { 197 }) {
+        let Some(trial) = scenario.trial(number, Fault::Fails(EIO)) else { return };
+        scenario.check(&trial, None, Fault::Fails(EIO));
+        let left = fs::read_dir(scenario.place.path("work/tmp")).unwrap().count();
+        assert!(left == 0 || is_removal(trial.hit.as_ref().unwrap()), "{:?}", trial.hit);
+        points += 1;
+    }
+    println!("demo, Fails(5): {points} points");
+}
+
+/// Each of these was passed over without a word once, and older tables answered.
+#[test]
+fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
+    let make: [fn(&Path); 4] = [
+        |path| symlink("nowhere", path).unwrap(),
+        |path| symlink(path, path).unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+    ];
+    for make in make {
+        let place = Place::new();
+        let out = place.build(100, &["--files", "2"]);
+        let table = place.text("tables/000003.sst");
+        make(Path::new(&table));
+        run(&["get", &out, "key0000"]).expect_error(&table);
+        let keys = place.text("keys.tsv");
+        let probed = run(&["probe", &out, "--keys", &keys]).expect_code(2);
+        assert!(
+            probed.stdout.contains(&table) && probed.stdout.contains("in none of the 3 tables read: 0"),
+            "{}",
+            probed.stdout
+        );
+        let verified = run(&["verify", &out]).expect_code(2);
+        assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unreadable"), "{}", verified.stdout);
+        let code = run(&["inspect", &table]).code.unwrap();
+        assert!(code == 1 || code == 2);
+    }
+}
+
+/// Waits for a reader of its pipe, which does not come when the test fails.
+struct Feeder(Child);
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        drop(self.0.kill().and_then(|()| self.0.wait()));
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_one_with_keys_in_it_is_read() {
+    let place = Place::new();
+    let pipe = place.text("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    run(&["get", &pipe, "key"]).expect_error(&pipe);
+    run(&["inspect", &pipe]).expect_code(1);
+    run(&["verify", &pipe]).expect_code(1);
+    run(&["build", "--generate", "5", "--out", &pipe]).expect_error("expected a directory");
+    let feeder = Command::new("sh").args(["-c", "printf 'a\\t1\\nb\\t2\\n' > \"$0\"", &pipe]).spawn();
+    let mut feeder = Feeder(feeder.unwrap());
+    run(&["build", "--input", &pipe, "--out", &place.text("tables")]).expect_code(0);
+    assert!(feeder.0.wait().unwrap().success());
+    assert_eq!(run(&["get", &place.text("tables"), "b"]).expect_code(0).stdout, "2\n");
+}
+
+#[test]
+fn endless_and_hollow_inputs_are_refused_before_they_take_the_memory() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let limited = ["build", "--memory-limit", "1M", "--out", &out, "--input"];
+    for device in ["/dev/zero", "/dev/full"] {
+        run(&[&limited[..], &[device]].concat()).expect_error("--memory-limit");
+        run(&["get", device, "key"]).expect_error(device);
+        run(&["verify", device]).expect_code(1);
+    }
+    let hollow = place.text("000001.sst");
+    File::create(&hollow).unwrap().set_len(1 << 40).unwrap();
+    run(&[&limited[..], &[&hollow]].concat()).expect_error("--memory-limit");
+    run(&["get", &hollow, "key"]).expect_error(&hollow);
+    run(&["verify", &hollow]).expect_code(1);
+    run(&["inspect", &hollow]).expect_code(1);
+    assert!(!Path::new(&out).join("000001.sst").exists());
+}
+
+/// Commands with their results, small and large.
+fn commands(place: &Place) -> Vec<Vec<String>> {
+    let value = "x".repeat(100_000);
+    let input = place.write("large", format!("large\t{value}\n"));
+    let out = place.text("large-tables");
+    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
+    let keys = place.text("large");
+    let table = format!("{out}/000001.sst");
+    let fresh = place.text("fresh");
+    let all: [&[&str]; 8] = [
+        &["get", &out, "large"],
+        &["get", &out, "large", "large"],
+        &["get", "--json", &out, "large"],
+        &["probe", &out, "--keys", &keys],
+        &["inspect", &table],
+        &["verify", &out],
+        &["advise", "--keys", "1000"],
+        &["build", "--generate", "10", "--overwrite", "--out", &fresh],
+    ];
+    all.iter().map(|arguments| arguments.iter().map(|argument| (*argument).to_owned()).collect()).collect()
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_that_says_so() {
+    let place = Place::new();
+    for arguments in commands(&place) {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let run = program().args(&arguments).stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains("cannot write to standard output: No space left on device"), "{arguments:?}: {text}");
+    }
+    let fresh = entries_of(&place.path("fresh/000001.sst"), "the tables are there all the same");
+    assert_eq!(fresh.len(), 10);
+}
+
+#[test]
+fn closed_standard_streams_are_no_panic() {
+    let place = Place::new();
+    for arguments in commands(&place) {
+        for closing in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"] {
+            let script = format!("exec \"$@\" {closing}");
+            let program = program();
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "sh"]).arg(program.get_program()).args(&arguments);
+            let code = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code();
+            assert!(code == Some(0) || code == Some(2), "{arguments:?} {closing}: {code:?}");
+        }
+    }
+}
+
+/// What a shell says when the limit or mount that a test needs is there.
+const SET_UP: &str = "set up";
+
+#[test]
+fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
+    let place = Place::new();
+    let out = place.text("tables");
+    // Files of at most 64 KiB, and a file system of 200.
+    let limits = [("sh", "trap '' XFSZ; ulimit -f 128"), ("unshare", "mount -t tmpfs -o size=200k none \"$D\"")];
+    let old = "\"$1\" build --generate 100 --out \"$D\" > /dev/null";
+    let cases = limits.into_iter().flat_map(|limit| [(limit, ":"), (limit, old)]);
+    for ((shell, limit), before) in cases {
+        fs::create_dir(&out).unwrap();
+        let script = format!(
+            "{{ {limit}; }} || exit; echo {SET_UP}; {before}; \"$@\"; code=$?; ls -A \"$D\"; \"$1\" verify \"$D\"; exit $code"
+        );
+        let arguments: &[&str] = if shell == "unshare" { &["-m", "sh", "-c", &script] } else { &["-c", &script] };
+        let program = program();
+        let build = ["build", "--generate", "20000", "--files", "3", "--out", &out, "--overwrite"];
+        let mut command = Command::new(shell);
+        command.args(arguments).arg("sh").arg(program.get_program()).args(build).env("D", &out);
+        let run = command.output();
+        fs::remove_dir_all(&out).unwrap();
+        let run = match run {
+            Ok(run) if String::from_utf8_lossy(&run.stdout).starts_with(SET_UP) => run,
+            other => {
+                say_skipped("an output directory that fills up", format!("`{limit}` is not allowed here: {other:?}"));
+                continue;
+            }
+        };
+        let (found, text) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        assert_eq!(run.status.code(), Some(2), "{text}");
+        let (remains, verified) = match before {
+            ":" => ("0 tables before it are complete".to_owned(), "holds no table"),
+            _ => (format!("the tables in {out} are those of before"), "1 file checked, 100 entries: 0 damaged"),
+        };
+        assert!(text.contains(&format!("error: cannot write table 1; {remains}")), "{text}");
+        assert!(text.contains("File too large") || text.contains("No space left on device"), "{text}");
+        assert!(found.contains(verified), "{found}");
+        assert!(!found.contains(".sstfilter-") && !text.contains("panicked"), "{found}{text}");
+    }
+}

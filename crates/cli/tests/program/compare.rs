@@ -1,0 +1,305 @@
+//! A comparison on one's own keys decides which filter a store gets. It must not flatter a kind: by figures that are
+//! not those of the filters that are then built, by keys counted as absent that are stored, by a rate that few probes
+//! cannot show, or by a kind that is left out without a word.
+
+use std::fs;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use sstfilter::kind;
+
+use crate::common::{Place, lines, run, run_with_input};
+
+/// The names of Debian 12, and those of a later release that it does not have.
+fn debian(place: &Place) -> (String, String) {
+    let unpack = |name: &str| {
+        let packed = fs::read(format!("{}/keys/{name}.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let mut text = String::new();
+        GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+        place.write(name, text)
+    };
+    (unpack("debian-bookworm-packages.tsv"), unpack("debian-sid-only-packages.txt"))
+}
+
+fn row<'a>(compared: &'a Value, filter: &str) -> &'a Value {
+    let mut rows = compared["rows"].as_array().unwrap().iter();
+    rows.find(|row| row["filter"] == filter).unwrap_or_else(|| panic!("no {filter} in {compared}"))
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {value}"))
+}
+
+fn compare(arguments: &[&str]) -> Value {
+    run(&[&["compare", "--json"], arguments].concat()).expect_code(0).json()
+}
+
+#[test]
+fn the_figures_are_those_of_the_tables_that_are_built() {
+    let place = Place::new();
+    let (stored, absent) = debian(&place);
+    let compared = compare(&["--input", &stored, "--absent", &absent, "--fpr", "0.01"]);
+    assert_eq!((&compared["keys"], &compared["absent_keys"]), (&63_666.into(), &22_721.into()));
+    assert_eq!(compared["omissions"], Value::Array(Vec::new()));
+    for policy in kind::all().iter().map(|entry| entry.name).chain(["auto"]) {
+        let out = place.text(&format!("tables-{policy}"));
+        let options = ["--policy", policy, "--fpr", "0.01", "--files", "1"];
+        let build = [&["build", "--json", "--input", &stored, "--out", &out], &options[..]].concat();
+        let built = &run(&build).expect_code(0).json()["table_list"][0];
+        let probed = run(&["probe", "--json", &out, "--keys", &absent]).expect_code(0).json();
+        let row = row(&compared, policy);
+        assert_eq!(row["kind"], built["kind"], "{row} {built}");
+        // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
+        assert_eq!(row["bytes"].as_u64().unwrap() + 8, built["filter_bytes"].as_u64().unwrap(), "{row} {built}");
+        assert_eq!(row["observed_fpr"], probed["observed_rate"], "{row} {probed}");
+        assert_eq!(row["expected_fpr"], built["expected_fpr"], "{row} {built}");
+        assert!(number(row, "build_ns_per_key") > 0.0 && number(row, "query_one_ns") > 0.0, "{row}");
+        assert_eq!(row["lost_keys"], 0);
+        let bits = number(row, "bytes") * 8.0 / 63_666.0;
+        assert!((number(row, "bits_per_key") - bits).abs() < 1e-9, "{row}");
+    }
+}
+
+#[test]
+fn the_blocks_read_over_many_files_are_those_that_tables_read() {
+    let place = Place::new();
+    let (stored, absent) = debian(&place);
+    let demo = crate::demo::report();
+    let bloom = demo["scenario_70_files"].as_array().unwrap().iter().find(|one| one["policy"] == "bloom").unwrap();
+    let compared = compare(&["--input", &stored, "--absent", &absent, "--files", "70", "--bits-per-key", "10"]);
+    let row = row(&compared, "bloom");
+    assert_eq!(row["blocks_per_absent_key"], bloom["data_block_reads_per_absent_lookup"], "{row} {bloom}");
+    assert!((69.9..70.0).contains(&number(&compared, "blocks_without_filters")), "{compared}");
+    // Too few keys in each file for Ribbon: left out with the reason, where the automatic policy takes Bloom.
+    let reason = compared["omissions"][0]["reason"].as_str().unwrap();
+    assert!(compared["omissions"][0]["filter"] == "ribbon" && reason.contains("too few keys"), "{reason}");
+    assert_eq!(self::row(&compared, "auto")["kind"], "bloom");
+}
+
+/// Whether the rate is the expected one within five standard errors.
+fn assert_as_expected(row: &Value, absent: f64) {
+    let (observed, expected) = (number(row, "observed_fpr"), number(row, "expected_fpr"));
+    let sigma = (expected * (1.0 - expected) / absent).sqrt();
+    assert!((observed - expected).abs() < 5.0 * sigma, "{row}");
+}
+
+#[test]
+fn keys_held_out_are_a_share_that_says_what_absent_keys_would() {
+    let place = Place::new();
+    let (stored, _) = debian(&place);
+    let [first, again] = [(); 2].map(|()| compare(&["--input", &stored]));
+    let (keys, absent) = (number(&first, "keys"), number(&first, "absent_keys"));
+    // Five standard errors of a tenth of 63,666 keys are 378.
+    assert!((keys + absent - 63_666.0).abs() < 0.5 && (absent - 6_366.6).abs() < 378.0, "{first}");
+    for row in first["rows"].as_array().unwrap() {
+        assert_as_expected(row, absent);
+        assert_eq!(row["lost_keys"], 0);
+        let other = self::row(&again, row["filter"].as_str().unwrap());
+        assert_eq!(
+            (&row["bytes"], &row["observed_fpr"]),
+            (&other["bytes"], &other["observed_fpr"]),
+            "not the same keys"
+        );
+    }
+    let half = compare(&["--input", &stored, "--holdout", "50%"]);
+    assert!((number(&half, "absent_keys") - 31_833.0).abs() < 631.0, "{half}");
+    let text = run(&["compare", "--input", &stored]).expect_code(0).stdout;
+    assert!(text.contains("held out (10% of the keys given)") && text.contains(" +- "), "{text}");
+    assert!(text.contains("bloom") && text.contains("keys were found again in every filter"), "{text}");
+}
+
+#[test]
+fn the_conclusion_is_one_sentence_about_what_is_saved() {
+    let place = Place::new();
+    let (stored, absent) = debian(&place);
+    let options = ["compare", "--input", &stored, "--absent", &absent];
+    let by_rate = run(&options).expect_code(0).stdout;
+    let sentence = by_rate.lines().last().unwrap();
+    // 6.8 bits per key instead of 10: README.md.
+    assert!(
+        sentence.contains("ribbon is smallest: 52.") && sentence.contains("of blocked Bloom, 32 % less, for "),
+        "{by_rate}"
+    );
+    let by_size = run(&[&options[..], &["--bits-per-key", "10"]].concat()).expect_code(0).stdout;
+    let sentence = by_size.lines().last().unwrap();
+    assert!(
+        sentence.starts_with("At 10 bits per key, ribbon reads the fewest data blocks: 0.0010 expected"),
+        "{by_size}"
+    );
+    assert!(sentence.contains("instead of the 0.0097 of blocked Bloom, 90 % fewer"), "{by_size}");
+}
+
+#[test]
+fn repeated_keys_and_absent_keys_that_are_stored_are_dropped_and_said_to_be() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..3_000, |key| format!("key{key}")) + "key7\tagain\nkey7\n");
+    let absent = place.write("absent", lines(2_990..4_500, |key| format!("key{key}")) + "key4000\n");
+    let compared = compare(&["--input", &keys, "--absent", &absent]);
+    assert_eq!((&compared["keys"], &compared["absent_keys"]), (&3_000.into(), &1_500.into()));
+    let notes: Vec<_> = compared["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    assert_eq!(
+        notes,
+        [
+            "--input: 2 repetitions of keys dropped: each key is counted once",
+            "--absent: 1 repetition of keys dropped: each key is counted once",
+            "--absent: 10 keys dropped, being in --input as well",
+        ]
+    );
+    for row in compared["rows"].as_array().unwrap() {
+        assert_as_expected(row, 1_500.0);
+    }
+}
+
+#[test]
+fn rates_of_few_absent_keys_are_said_to_be_rough() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..2_000, |key| format!("key{key}")));
+    let absent = place.write("absent", "a\nb\nc\n");
+    let text = run(&["compare", "--input", &keys, "--absent", &absent]).expect_code(0).stdout;
+    assert!(text.contains("note: only 3 absent keys: measured rates are rough"), "{text}");
+    assert!(text.contains("< 100.000 %"), "no false positive among three is no rate of zero: {text}");
+}
+
+#[test]
+fn a_key_outside_the_range_of_a_file_reads_no_block_of_it() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..2_000, |key| format!("key{key:04}")));
+    let absent = place.write("absent", lines(0..5_000, |key| format!("zzz{key}")));
+    let compared = compare(&["--input", &keys, "--absent", &absent, "--fpr", "0.1"]);
+    assert_eq!(compared["blocks_without_filters"], 0.0);
+    for row in compared["rows"].as_array().unwrap() {
+        assert_eq!(row["blocks_per_absent_key"], 0.0, "{row}");
+        assert_as_expected(row, 5_000.0);
+    }
+}
+
+/// What does not depend on the time that it took.
+fn figures(compared: &Value) -> Vec<String> {
+    let rows = compared["rows"].as_array().unwrap().iter();
+    rows.map(|row| format!("{} {} {}", row["filter"], row["bytes"], row["observed_fpr"])).collect()
+}
+
+#[test]
+fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
+    let place = Place::new();
+    let text = lines(0..4_000, |key| format!("key{key:04}"));
+    let (tables, keys) = (place.build(4_000, &["--files", "3"]), place.write("keys", &text));
+    let expected = compare(&["--input", &keys]);
+    assert_eq!(expected["keys"].as_u64().unwrap() + expected["absent_keys"].as_u64().unwrap(), 4_000);
+    assert_eq!(figures(&compare(&["--input", &tables])), figures(&expected));
+
+    // By their bytes: a table of another name is one, and a directory's other files are passed over.
+    let [first, second, third] = [1, 2, 3].map(|number| format!("{tables}/00000{number}.sst"));
+    fs::rename(&first, format!("{tables}/table")).unwrap();
+    fs::write(format!("{tables}/notes.txt"), "not a key\n").unwrap();
+    let compared = compare(&["--input", &tables]);
+    assert_eq!(figures(&compared), figures(&expected));
+    assert!(compared["notes"][0].as_str().unwrap().contains("1 file not read, being no table (the first: notes.txt)"));
+    let compared = compare(&["--input", &second, &format!("{tables}/table"), "--input", &third]);
+    assert_eq!(figures(&compared), figures(&expected));
+
+    let nul = text.replace('\n', "\0");
+    let hex = text.lines().map(|key| key.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")) + "\n");
+    for (format, input) in [("lines", text.clone()), ("nul", nul), ("hex", hex.collect())] {
+        let arguments = ["compare", "--json", "--input", "-", "--keys-format", format];
+        assert_eq!(
+            figures(&run_with_input(&arguments, input.as_bytes()).expect_code(0).json()),
+            figures(&expected),
+            "{format}"
+        );
+    }
+}
+
+#[test]
+fn keys_come_from_tables_of_other_engines_alike() {
+    let place = Place::new();
+    // The rule that the tables' keys are made by: crates/interop/fixtures/README.md.
+    let keys = place.write("keys", lines(0..6_000, |key| format!("{:08}", key * 18)));
+    let expected = figures(&compare(&["--input", &keys]));
+    let fixtures = format!("{}/../interop/fixtures", env!("CARGO_MANIFEST_DIR"));
+    for table in
+        ["rocksdb/11.8-bloom-fv7.sst", "leveldb/snappy.ldb", "pebble/rocksdbv2-bloom.sst", "pebble/leveldb-bloom.sst"]
+    {
+        // Its bytes say what it is.
+        let unnamed = place.text("unnamed");
+        fs::copy(format!("{fixtures}/{table}"), &unnamed).unwrap();
+        assert_eq!(figures(&compare(&["--input", &unnamed])), expected, "{table}");
+    }
+    // All of LevelDB's directory together, tables without keys and of other rules included.
+    let all = compare(&["--input", &format!("{fixtures}/leveldb")]);
+    assert!(number(&all, "keys") + number(&all, "absent_keys") > 6_000.0, "{all}");
+    assert_eq!(row(&all, "ribbon")["lost_keys"], 0);
+    let stored = format!("{fixtures}/leveldb/snappy.ldb");
+    run(&["compare", "--input", &keys, "--absent", &stored]).expect_error("all 6,000 keys are in --input as well");
+}
+
+#[test]
+fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..100, |key| format!("key{key}")));
+    let (empty, none) = (place.write("empty", "\n"), place.text("none"));
+    for (arguments, words) in [
+        (&["--input", &none][..], "none"),
+        (&["--input", &empty], "holds no key"),
+        (&["--input", &keys, "--absent", &empty], "holds no key"),
+        (&["--input", &keys, "--absent", &keys], "--absent: all 100 keys are in --input as well"),
+        (&["--input", &keys, "--holdout", "0.0001%"], "--holdout 0.0001% of 100 keys is none"),
+        (&["--input", &keys, "--holdout", "99.9999%"], "--holdout 99.9999% of 100 keys is all"),
+        (&["--input", &keys, "--holdout", "0%"], "expected a share between 0% and 100%"),
+        (&["--input", &keys, "--holdout", "100%"], "expected a share between 0% and 100%"),
+        (&["--input", &keys, "--holdout", "abc"], "such as 10%, got 'abc'"),
+        (&["--input", &keys, "--holdout", "10"], "such as 10%, got '10'"),
+        (&["--input", &keys, "--files", "101"], "--files 101: expected no more files than the 9"),
+        (&["--input", &keys, "--files", "0"], "--files"),
+        (&["--input", &keys, "--fpr", "2"], "expected a number between 0 and 1"),
+        (&["--input", &keys, "--fpr", "1e-30"], "no kind has filters"),
+        (&["--input", &keys, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
+        (&["--input", &keys, "--absent", &keys, "--holdout", "5%"], "cannot be used with"),
+        (&["--input", &place.text("")], "holds no table"),
+    ] {
+        run(&[&["compare"], arguments].concat()).expect_error(words);
+    }
+    run_with_input(&["compare", "--input", "-", "--absent", "-"], b"a\nb\n").expect_error("only once");
+}
+
+#[test]
+fn a_damaged_table_is_an_error_and_not_a_set_of_fewer_keys() {
+    let place = Place::new();
+    let tables = place.build(4_000, &["--files", "1"]);
+    crate::common::flip(format!("{tables}/000001.sst"), 1_000);
+    run(&["compare", "--input", &tables]).expect_error("checksum");
+}
+
+/// The keys of one table that cannot be read are no reason to say nothing of all others, and no reason to be silent.
+#[test]
+fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
+    let place = Place::new();
+    let tables = place.build(4_000, &["--files", "2"]);
+    let fixtures = format!("{}/../interop/fixtures/rocksdb", env!("CARGO_MANIFEST_DIR"));
+    let sound = figures(&compare(&["--input", &tables]));
+    for (name, fixture) in [("000008.sst", "11.8-codec-zstd-dictionary.sst"), ("000009.sst", "7.8-codec-zlib.sst")] {
+        fs::copy(format!("{fixtures}/{fixture}"), format!("{tables}/{name}")).unwrap();
+    }
+    let compared = compare(&["--input", &tables]);
+    assert_eq!(figures(&compared), sound);
+    let left_out: Vec<_> =
+        compared["left_out"].as_array().unwrap().iter().map(|left| left["path"].as_str().unwrap()).collect();
+    assert!(
+        left_out.len() == 2 && left_out[0].ends_with("000008.sst") && left_out[1].ends_with("000009.sst"),
+        "{compared}"
+    );
+    let page = run(&["compare", "--input", &tables]).expect_code(0).stdout;
+    assert!(page.contains("sst_dump --file=TABLE --command=scan --output_hex | sed"), "{page}");
+    let alone = format!("{tables}/000009.sst");
+    run(&["compare", "--input", &alone]).expect_error("sst_dump --file=TABLE");
+    run(&["dump", "--keys-only", &alone]).expect_error("sst_dump --file=TABLE");
+
+    fs::write(format!("{tables}/000003.sst"), "what is left of a table").unwrap();
+    crate::common::flip(format!("{tables}/000002.sst"), 20_000);
+    let damaged = run(&["compare", "--json", "--input", &tables]).expect_code(1).json();
+    let why: Vec<_> =
+        damaged["left_out"].as_array().unwrap().iter().map(|left| left["why"].as_str().unwrap()).collect();
+    assert!(why.len() == 4 && why[0].contains("cut short"), "{why:?}");
+    assert!(why[1].starts_with("all behind its first 1,") && why[1].contains("checksum"), "{why:?}");
+}

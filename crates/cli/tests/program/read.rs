@@ -1,0 +1,301 @@
+//! `get`, `probe`, `inspect` and `verify` meet files of every sort: damaged, foreign, missing. None may
+//! make them panic, and none may pass for sound.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::common::{Place, flip, lines, program, run};
+
+/// A bare filter block, cut out of a table.
+fn bare_block(place: &Place) -> String {
+    let out = place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]);
+    let table = format!("{out}/000001.sst");
+    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
+    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
+    let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
+    let number = |field: &str| usize::try_from(filter[field].as_u64().unwrap()).unwrap();
+    let (start, length) = (number("offset"), number("bytes"));
+    place.write("bare", &fs::read(table).unwrap()[start..start + length])
+}
+
+/// Where a region of the table lies.
+fn region(table: &str, name: &str) -> (usize, usize) {
+    let shown = run(&["inspect", table, "--json"]).expect_code(0).json();
+    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
+    let region = layout.iter().find(|region| region["name"] == name).unwrap();
+    let number = |field: &str| usize::try_from(region[field].as_u64().unwrap()).unwrap();
+    (number("offset"), number("bytes"))
+}
+
+#[test]
+fn get_prints_values_and_says_what_is_absent() {
+    let place = Place::new();
+    let out = place.build(100, &["--files", "4"]);
+    assert_eq!(run(&["get", &out, "key0042"]).expect_code(0).stdout, "value0042\n");
+    let mixed = run(&["get", &out, "key0001", "nothing"]).expect_code(1);
+    assert_eq!(mixed.stdout, "key0001\tvalue0001\n");
+    assert!(mixed.stderr.contains("absent: nothing"));
+    let json = run(&["get", "--json", &out, "key0001", "nothing"]).expect_code(1).json();
+    assert_eq!((&json["found"], &json["absent"], &json["tables"]), (&1.into(), &1.into(), &4.into()));
+    assert_eq!(json["lookups"][0]["value"], "value0001");
+    run(&["get", &format!("{out}/000001.sst"), "key0000"]).expect_code(0);
+}
+
+#[test]
+fn a_key_without_a_value_is_said_to_be_present() {
+    let place = Place::new();
+    let (input, out) = (place.write("in", "k\n"), place.text("tables"));
+    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
+    let found = run(&["get", &out, "k"]).expect_code(0);
+    assert_eq!((found.stdout.as_str(), found.stderr.as_str()), ("\n", "present, without a value: k\n"));
+}
+
+#[test]
+fn the_highest_number_is_the_newest() {
+    let place = Place::new();
+    let (old, new) = (place.write("old", "k\told\n"), place.write("new", "k\tnew\n"));
+    let (a, b) = (place.text("a"), place.text("b"));
+    run(&["build", "--input", &old, "--out", &a]).expect_code(0);
+    run(&["build", "--input", &new, "--out", &b]).expect_code(0);
+    fs::rename(place.path("b/000001.sst"), place.path("a/000010.sst")).unwrap();
+    assert_eq!(run(&["get", &a, "k"]).expect_code(0).stdout, "new\n");
+    fs::rename(place.path("a/000010.sst"), place.path("a/10.sst")).unwrap();
+    assert_eq!(run(&["get", &a, "k"]).expect_code(0).stdout, "new\n");
+    fs::copy(place.path("a/10.sst"), place.path("a/0010.sst")).unwrap();
+    run(&["get", &a, "k"]).expect_error("have the same number: cannot tell which is newer");
+    fs::remove_file(place.path("a/0010.sst")).unwrap();
+    fs::rename(place.path("a/10.sst"), place.path("a/ten.sst")).unwrap();
+    run(&["get", &a, "k"]).expect_error("name it by number");
+}
+
+#[test]
+fn probe_counts_the_tables_that_keys_would_touch() {
+    let place = Place::new();
+    let out = place.build(7_000, &["--files", "7", "--policy", "bloom"]);
+    let present = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
+    assert_eq!((&present["keys"], &present["tables"]), (&7_000.into(), &7.into()));
+    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was denied by its own table");
+    let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
+    let report = run(&["probe", &out, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
+    let (observed, expected) = (report["observed_rate"].as_f64().unwrap(), report["expected_rate"].as_f64().unwrap());
+    assert!((observed - expected).abs() < 0.1 * expected, "{observed} observed, {expected} expected");
+    assert!(run(&["probe", &out, "--keys", &absent]).expect_code(0).stdout.contains("20,000 keys over 7 tables"));
+    run(&["probe", &out, "--keys", &place.text("missing")]).expect_error("cannot read");
+    run(&["probe", &out, "--keys", &place.write("empty", "")]).expect_error("holds no key");
+}
+
+#[test]
+fn a_damaged_filter_lets_reads_through_and_is_reported() {
+    let place = Place::new();
+    let out = place.build(2_000, &[]);
+    let table = format!("{out}/000001.sst");
+    let (start, _) = region(&table, "filter");
+    flip(&table, start + 5);
+    let found = run(&["get", &out, "key0007"]).expect_code(0);
+    assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
+    let shown = run(&["inspect", &table]).expect_code(1);
+    assert!(shown.stdout.contains("filter not usable"), "{}", shown.stdout);
+    let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(1).json();
+    assert_eq!(probed["unusable_filters"], 1);
+    assert!(run(&["verify", &out]).expect_code(1).stdout.contains("checksum"));
+}
+
+#[test]
+fn verify_lists_damage_of_filter_and_data_both() {
+    let place = Place::new();
+    let out = place.build(2_000, &[]);
+    let table = format!("{out}/000001.sst");
+    let (start, _) = region(&table, "filter");
+    flip(&table, start + 5);
+    flip(&table, 10);
+    let report = run(&["verify", &out, "--json"]).expect_code(1).json();
+    let problems = report["files"][0]["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 2, "{report}");
+    assert_eq!(report["damaged"], 1);
+}
+
+#[test]
+fn a_filter_file_of_a_directory_that_was_cut_short_is_damage_and_not_skipped() {
+    let place = Place::new();
+    let out = place.build(500, &[]);
+    run(&["verify", &out]).expect_code(0);
+    for length in [0, 20, 1_000] {
+        fs::write(format!("{out}/000001.filter"), vec![7; length]).unwrap();
+        run(&["verify", &out]).expect_code(1);
+    }
+}
+
+#[test]
+fn every_kind_of_damage_to_a_table_is_found() {
+    let place = Place::new();
+    let out = place.build(500, &[]);
+    let table = format!("{out}/000001.sst");
+    let sound = fs::read(&table).unwrap();
+    let step = sound.len() / 40;
+    for offset in (0..sound.len()).step_by(step) {
+        flip(&table, offset);
+        run(&["verify", &table]).expect_code(1);
+        fs::write(&table, &sound).unwrap();
+    }
+    for length in [0, 1, 31, 63, 64, 1_000, sound.len() - 1] {
+        fs::write(&table, &sound[..length]).unwrap();
+        let said = run(&["verify", &table]).expect_code(1).stdout;
+        assert!(said.contains("nor that of RocksDB") && said.contains("it may have been cut short"), "{said}");
+        run(&["inspect", &table]).expect_code(1);
+        run(&["get", &table, "key0001"]).expect_code(2);
+    }
+}
+
+#[test]
+fn a_bare_filter_block_is_inspected_and_verified() {
+    let place = Place::new();
+    let block = bare_block(&place);
+    let shown = run(&["inspect", &block, "--json"]).expect_code(0).json();
+    let fields = &shown["files"][0]["filter_block"];
+    assert_eq!((&fields["kind"], &fields["keys"]), (&"ribbon".into(), &2_000.into()));
+    assert_eq!(fields["checksum_state"], "ok");
+    assert!(run(&["inspect", &block]).expect_code(0).stdout.contains("bits per key"));
+    run(&["verify", &block]).expect_code(0);
+    flip(&block, 3);
+    assert!(run(&["inspect", &block]).expect_code(1).stdout.contains("damaged"));
+    run(&["verify", &block]).expect_code(1);
+    let trailer = fs::metadata(&block).unwrap().len() - 20;
+    flip(&block, usize::try_from(trailer).unwrap());
+    run(&["inspect", &block]).expect_code(1);
+    run(&["verify", &block]).expect_code(1);
+}
+
+#[test]
+fn what_is_neither_table_nor_block_is_said_to_be() {
+    let place = Place::new();
+    for (name, contents) in [("empty", vec![]), ("text", b"hello\n".repeat(100)), ("zeros", vec![0; 4_096])] {
+        let path = place.write(name, contents);
+        assert!(run(&["inspect", &path]).expect_code(1).stdout.contains("neither a table nor a filter block"));
+        assert!(run(&["verify", &path]).expect_code(1).stdout.contains("neither"));
+        run(&["get", &path, "k"]).expect_code(2);
+    }
+    let tail_of_a_table = [vec![0xff; 200], b"SSTFLTR\x1a".to_vec()].concat();
+    let path = place.write("pretender", tail_of_a_table);
+    run(&["inspect", &path]).expect_code(1);
+    run(&["verify", &path]).expect_code(1);
+}
+
+#[test]
+fn missing_files_and_directories_of_nothing_are_errors() {
+    let place = Place::new();
+    fs::create_dir(place.path("void")).unwrap();
+    let (missing, void) = (place.text("missing"), place.text("void"));
+    run(&["get", &missing, "k"]).expect_error("cannot open");
+    run(&["get", &void, "k"]).expect_error("holds no table");
+    run(&["inspect", &missing]).expect_error("cannot read");
+    let good = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
+    let both = run(&["inspect", good, &missing]).expect_code(2).stdout;
+    assert!(both.contains("filter block\n") && both.contains("cannot read") && both.contains(&missing), "{both}");
+    let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
+    assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
+    run(&["inspect", &void]).expect_error("holds no table and no filter block");
+    run(&["verify", &missing]).expect_code(2);
+    assert!(run(&["verify", &void]).expect_code(2).stdout.contains("holds no table"));
+    run(&["get", &void]).expect_error("<KEY>");
+    run(&["frobnicate"]).expect_error("unrecognized");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let place = Place::new();
+    let out = place.build(3_000, &["--files", "100"]);
+    let tables: Vec<_> = (1..=100).map(|number| format!("{out}/{number:06}.sst")).collect();
+    for format in [&["inspect"][..], &["inspect", "--json"]] {
+        let mut child =
+            program().args(format).args(&tables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(141), "{stderr}");
+        assert_eq!(stderr, "");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = program().args(["verify", &out]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+}
+
+#[test]
+fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_without() {
+    let place = Place::new();
+    let (seed, other) = (place.write("seed", "00112233445566ff\n"), place.write("other", "8 bytes."));
+    let out = place.build(2_000, &["--secret-seed-file", &seed]);
+
+    let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
+    assert!(verified["files"][0]["filter_not_asked"].is_null());
+    run(&["inspect", &format!("{out}/000001.sst"), "--secret-seed-file", &seed]).expect_code(0);
+    let denied = ["probe", &out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed, "--json"];
+    assert_eq!(run(&denied).expect_code(0).json()["unusable_filters"], 0);
+
+    let unasked = run(&["verify", &out]).expect_code(0).stdout;
+    assert!(
+        unasked.contains("not compared with the keys") && unasked.contains("built with a secret seed"),
+        "{unasked}"
+    );
+    assert!(unasked.contains("give the seed with --secret-seed-file"), "{unasked}");
+    let unasked = run(&["verify", &out, "--secret-seed-file", &other]).expect_code(0).stdout;
+    assert!(unasked.contains("built with another secret seed (fingerprint"), "{unasked}");
+    let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(0).stdout;
+    assert!(shown.contains("filter not usable: filter") && shown.contains("which the reader was not given"), "{shown}");
+    let found = run(&["get", &out, "key0042", "--secret-seed-file", &other]).expect_code(0);
+    assert!(found.stdout == "value0042\n" && found.stderr.contains("reading without a filter"));
+
+    let wrong = place.write("wrong", "0x42");
+    run(&["verify", &out, "--secret-seed-file", &wrong]).expect_error("16 hexadecimal digits");
+    run(&["build", "--generate", "9", "--out", &place.text("both"), "--hash-seed", "1", "--secret-seed-file", &seed])
+        .expect_error("expected --hash-seed or --secret-seed-file, got both");
+}
+
+#[test]
+fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
+    let bound = "../../fixtures/v1/bloom-bound-to-file-7.block";
+    let shown = run(&["inspect", bound]).expect_code(0).stdout;
+    assert!(shown.contains("the file of fingerprint 0x4cd184ff6d391a10"), "{shown}");
+    let json = run(&["inspect", "--json", bound]).expect_code(0).json();
+    assert_eq!(json["files"][0]["filter_block"]["file_fingerprint"], "0x4cd184ff6d391a10", "{json}");
+    run(&["verify", bound]).expect_code(0);
+    let unbound = run(&["inspect", "--json", "../../fixtures/v1/bloom-1000-keys-10-bits.block"]).expect_code(0).json();
+    assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
+}
+
+/// A wrong path must not be read to its end, which may be far away, or never come.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expected() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    let vast = place.text("vast");
+    fs::File::create(&vast).unwrap().set_len(1 << 40).unwrap();
+    // A limit on memory, because the failure is to take all there is.
+    let limited = |command: &str, seed: &str| {
+        let script = format!("ulimit -v 2000000; {command}");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_sstfilter"), "verify", &out, "--secret-seed-file", seed])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for seed in ["/dev/zero", &vast] {
+        let (code, stderr) = limited(r#"exec "$0" "$@""#, seed);
+        let expected = "expected a secret seed of 8 bytes or 16 hexadecimal digits, got more than 64 bytes";
+        assert!(code == Some(2) && stderr.contains(expected), "{seed}: {stderr}");
+    }
+    let (code, stderr) = limited(r#"yes | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(2) && stderr.contains("got more than 64 bytes"), "{stderr}");
+    let (code, stderr) = limited(r#"echo 00112233445566ff | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(0), "a seed may come through a pipe: {stderr}");
+}

@@ -1,0 +1,234 @@
+//! `build --overwrite` once deleted the tables of a RocksDB database, because they are numbered like this program's,
+//! before there was one new table to take their place; and `filter build --out /dev/full --overwrite` made a file of
+//! the device.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{Place, names, program, run, say_skipped};
+
+/// A build into `out`, with and without `--overwrite`, is refused in these words, and does not advise what would not
+/// help.
+fn build_is_refused(out: &str, words: &str) {
+    for options in [&[][..], &["--overwrite"]] {
+        let refused = run(&[&["build", "--generate", "10", "--out", out], options].concat()).expect_code(2);
+        assert!(refused.stderr.contains(words) && !refused.stderr.contains("--overwrite"), "{}", refused.stderr);
+    }
+}
+
+/// All files of a directory with their bytes.
+fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
+    names(directory)
+        .into_iter()
+        .map(|name| (name.clone(), fs::read(Path::new(directory).join(name)).unwrap()))
+        .collect()
+}
+
+#[test]
+fn tables_of_other_programs_are_never_replaced() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    let others: [(&str, Vec<u8>); 6] = [
+        ("000010.sst", fs::read("../interop/fixtures/rocksdb/11.8-bloom-7-keys.sst").unwrap()),
+        ("000005.sst", fs::read("../interop/fixtures/leveldb/6000-keys.ldb").unwrap()),
+        ("000002.sst", b"a text\n".to_vec()),
+        ("000002.sst", Vec::new()),
+        ("000002.sst", fs::read(format!("{out}/000001.sst")).unwrap()[1..700].to_vec()),
+        ("000001.sst.filter", fs::read("../../fixtures/v1/bloom-1000-keys-10-bits.block").unwrap()),
+    ];
+    for (name, bytes) in others {
+        let path = place.write(&format!("tables/{name}"), bytes);
+        let before = contents(&out);
+        build_is_refused(&out, &format!("{name} was not written by this command: move it away"));
+        assert_eq!(contents(&out), before, "{name}");
+        fs::remove_file(path).unwrap();
+    }
+    run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_code(0);
+}
+
+#[test]
+fn nothing_is_built_in_the_directory_of_a_database() {
+    for sign in ["CURRENT", "MANIFEST-000005"] {
+        let place = Place::new();
+        let out = place.build(10, &[]);
+        place.write(&format!("tables/{sign}"), "MANIFEST-000005\n");
+        let before = contents(&out);
+        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        assert_eq!(contents(&out), before);
+        fs::remove_file(place.path("tables/000001.sst")).unwrap();
+        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        assert_eq!(names(&out), [sign]);
+    }
+}
+
+type Make = fn(&Path);
+
+#[test]
+fn what_has_a_tables_name_and_is_no_file_is_not_replaced() {
+    let make: [(&str, Make); 3] = [
+        ("a symbolic link", |path| symlink("../other", path).unwrap()),
+        ("a directory", |path| fs::create_dir(path).unwrap()),
+        ("a device, a pipe or a socket", |path| drop(UnixListener::bind(path).unwrap())),
+    ];
+    for (kind, make) in make {
+        for name in ["000001.sst", "000001.sst.filter", "000007.sst.filter"] {
+            let place = Place::new();
+            let out = place.build(10, &[]);
+            fs::rename(place.path("tables/000001.sst"), place.path("other")).unwrap();
+            make(&place.path("tables").join(name));
+            build_is_refused(&out, &format!("{name}: expected a regular file or none, got {kind}"));
+            assert_eq!(names(&out), [name]);
+            assert!(place.path("other").exists());
+        }
+    }
+}
+
+#[test]
+fn old_tables_go_when_all_new_ones_are_complete_and_leave_nothing_beside_them() {
+    let place = Place::new();
+    let out = place.build(4_000, &["--files", "5"]);
+    run(&["rebuild", &out]).expect_code(0);
+    place.write("tables/.sstfilter-0aLeft.tmp", "of a killed run");
+    fs::create_dir(place.path("tables/.sstfilter-000dir.tmp")).unwrap();
+    fs::copy(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000dir.tmp/000001.sst")).unwrap();
+    let built = run(&["build", "--generate", "700", "--files", "3", "--out", &out, "--overwrite", "--json"]);
+    let built = built.expect_code(0).json();
+    assert_eq!((&built["leftovers_removed"], &built["table_list"][2]["name"]), (&2.into(), &"000003.sst".into()));
+    assert_eq!(names(&out), ["000001.sst", "000002.sst", "000003.sst"]);
+    assert_eq!(run(&["verify", &out, "--json"]).expect_code(0).json()["entries"], 700);
+}
+
+#[test]
+fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    fs::create_dir(place.path("tables/.sstfilter-000new.tmp")).unwrap();
+    fs::rename(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000new.tmp/000001.sst")).unwrap();
+    let told = run(&["build", "--generate", "10", "--out", &out]).expect_code(2).stderr;
+    assert!(told.contains(".sstfilter-000new.tmp holds tables of a build that was killed"), "{told}");
+    assert!(place.path("tables/.sstfilter-000new.tmp/000001.sst").exists());
+    place.write("tables/.sstfilter-000new.tmp/notes.txt", "mine");
+    run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_error("notes.txt was not written by");
+    assert!(place.path("tables/.sstfilter-000new.tmp/notes.txt").exists());
+}
+
+#[test]
+fn what_only_looks_like_a_temporary_file_is_not_removed() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    place.write("tables/.sstfilter-notes.tmp", "mine");
+    symlink(place.path("keys.tsv"), place.path("tables/.sstfilter-0alink.tmp")).unwrap();
+    let build = ["build", "--generate", "10", "--out", &out, "--overwrite"];
+    run(&build).expect_error("is no temporary file of this command");
+    assert!(place.path("tables/.sstfilter-0alink.tmp").is_symlink());
+    fs::remove_file(place.path("tables/.sstfilter-0alink.tmp")).unwrap();
+    run(&build).expect_code(0);
+    assert_eq!(fs::read_to_string(place.path("tables/.sstfilter-notes.tmp")).unwrap(), "mine");
+}
+
+type IsThere = fn(&fs::FileType) -> bool;
+
+/// What is no regular file, each under its own name, and how to see that it is still there.
+fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
+    place.write("target", "mine");
+    symlink(place.path("target"), place.path("link")).unwrap();
+    symlink(place.path("nowhere"), place.path("dangling")).unwrap();
+    fs::create_dir(place.path("directory")).unwrap();
+    drop(UnixListener::bind(place.path("socket")).unwrap());
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let mut found: Vec<(PathBuf, IsThere)> = vec![
+        (place.path("link"), fs::FileType::is_symlink),
+        (place.path("dangling"), fs::FileType::is_symlink),
+        (place.path("directory"), fs::FileType::is_dir),
+        (place.path("socket"), |kind| kind.is_socket()),
+        (place.path("pipe"), |kind| kind.is_fifo()),
+    ];
+    // Not one of /dev, which everybody on the machine would lose with this test.
+    let made = Command::new("mknod").arg(place.path("device")).args(["c", "1", "7"]).output();
+    if made.is_ok_and(|output| output.status.success()) {
+        found.push((place.path("device"), |kind| kind.is_char_device()));
+    } else {
+        say_skipped("a device in place of a file", "mknod is not allowed here");
+    }
+    found
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_overwritten() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", place.build(100, &[]));
+    let keys = place.text("keys.tsv");
+    for (path, is_there) in no_files(&place) {
+        let out = path.to_str().unwrap();
+        for making in [&["filter", "build", "--keys", &keys][..], &["filter", "extract", &table]] {
+            for options in [&["--out", out][..], &["--out", out, "--overwrite"]] {
+                let refused = run(&[making, options].concat()).expect_code(2).stderr;
+                let words = format!("{out}: expected a regular file or none, got ");
+                assert!(refused.contains(&words) && !refused.contains("--overwrite"), "{refused}");
+            }
+        }
+        assert!(is_there(&fs::symlink_metadata(&path).unwrap().file_type()), "{out} was replaced");
+    }
+    assert_eq!(fs::read_to_string(place.path("target")).unwrap(), "mine");
+    assert!(!place.path("nowhere").exists());
+    let extract = |out: &str| run(&["filter", "extract", &table, "--out", out, "--overwrite"]);
+    (0..2).for_each(|_| _ = extract(&place.text("new")).expect_code(0));
+    run(&["verify", &place.text("new")]).expect_code(0);
+    // Neither a file of somebody's, nor the one that is read.
+    for (out, before) in [place.text("target"), table.clone()].map(|out| (out.clone(), fs::read(out).unwrap())) {
+        extract(&out).expect_error("was not written by this command");
+        assert_eq!(fs::read(out).unwrap(), before);
+    }
+}
+
+#[test]
+fn rebuild_replaces_sidecars_and_nothing_else() {
+    let place = Place::new();
+    let out = place.build(100, &[]);
+    let (table, sidecar) = (format!("{out}/000001.sst"), place.path("tables/000001.sst.filter"));
+    fs::write(&sidecar, "a text of mine\n").unwrap();
+    let refused = run(&["rebuild", &table]).expect_code(2).stdout;
+    assert!(refused.contains("000001.sst.filter was not written by this command"), "{refused}");
+    assert_eq!(fs::read_to_string(&sidecar).unwrap(), "a text of mine\n");
+    fs::remove_file(&sidecar).unwrap();
+    run(&["rebuild", &table]).expect_code(0);
+    run(&["rebuild", &table]).expect_code(0);
+
+    fs::rename(&sidecar, place.path("elsewhere")).unwrap();
+    symlink(place.path("elsewhere"), &sidecar).unwrap();
+    let refused = run(&["rebuild", &table]).expect_code(2).stdout;
+    assert!(refused.contains("got a symbolic link") && sidecar.is_symlink(), "{refused}");
+}
+
+#[test]
+fn manual_pages_replace_manual_pages_and_nothing_else() {
+    let place = Place::new();
+    let out = place.text("man1");
+    run(&["man", "--out", &out]).expect_code(0);
+    run(&["man", "--out", &out]).expect_code(0);
+    let pages = names(&out);
+    fs::write(place.path("man1/sstfilter-verify.1"), ".TH of another\n").unwrap();
+    fs::remove_file(place.path("man1/sstfilter-build.1")).unwrap();
+    run(&["man", "--out", &out]).expect_error("sstfilter-verify.1 was not written by this command");
+    assert_eq!(names(&out).len(), pages.len() - 1, "all pages, or none");
+    assert_eq!(fs::read_to_string(place.path("man1/sstfilter-verify.1")).unwrap(), ".TH of another\n");
+}
+
+/// A limit on the length of files stands for a full disk.
+#[test]
+fn a_build_that_cannot_be_completed_leaves_the_old_tables_as_they_were() {
+    let place = Place::new();
+    let out = place.build(3_000, &["--files", "8"]);
+    run(&["rebuild", &out]).expect_code(0);
+    let before = contents(&out);
+    let script = "trap '' XFSZ; ulimit -f 256; exec \"$@\"";
+    let large = ["build", "--generate", "30000", "--table-bytes", "1M", "--out", &out, "--overwrite"];
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(program().get_program()).args(large);
+    let told = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(told.contains("cannot write table 1; the tables in ") && told.contains("are those of before"), "{told}");
+    assert!(contents(&out) == before, "{:?}", names(&out));
+}
