@@ -1,7 +1,7 @@
 //! An LSM engine in one file, to start from: tables of its own, and the store layer that says which must be read.
 //!
 //! All filters share a budget that is too small for them. The program compares every answer with a `BTreeMap`, restarts
-//! the engine, and prints what filters saved: `cargo run --release --no-default-features --example engine`.
+//! the engine, and prints what filters saved: `cargo run --release --example engine`.
 //!
 //! Left out: a log, durable writes, checksums of data, the deletion of old files, and threads. With threads, a lookup
 //! clones the `Arc` of the current version (memtables and view together) and then holds no lock.

@@ -2,7 +2,7 @@
 """Replays the corpora and adds up which of the library's code they reach.
 
     ci/fuzz 1                # builds the targets
-    fuzz/coverage.py         # by directory of src/; with --uncovered, also the functions that no target enters
+    fuzz/coverage.py         # by directory of src/, and of tables; with --uncovered, also the functions that no target enters
 
 Counted are the edges that the sanitizer has numbered, by function. Of a function that several targets have, the best
 counts: that is at most what they reach together. Code that no target links does not count.
@@ -25,8 +25,8 @@ def functions(target, corpus):
     output = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True)
     for line in output.stderr.splitlines():
         match = FUNCTION.match(line)
-        if match and match[4].startswith(f"{HERE.parent / 'src'}/"):
-            path = pathlib.Path(match[4]).relative_to(HERE.parent)
+        path = pathlib.Path(match[4]).relative_to(HERE.parent) if match and match[4].startswith(f"{HERE.parent}/") else None
+        if path and (path.parts[0] == "src" or path.parts[:3] == ("crates", "table", "src")):
             # Generic functions come once for each type.
             yield (path, match[3]), int(match[1]), int(match[2])
 

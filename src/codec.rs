@@ -173,7 +173,7 @@ fn stagger() -> usize {
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes that start on a cache-line boundary, with 100 free bytes behind them if they are to be
+/// Zeroed bytes that start on a cache-line boundary, with room behind them for a trailer if they are to be
 /// written.
 #[derive(Debug)]
 pub struct AlignedBuffer {

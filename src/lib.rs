@@ -134,7 +134,8 @@ pub mod kind {
 }
 #[doc(hidden)]
 pub mod internal {
-    //! What the packages above this one share with it. Not for others: it changes without notice.
+    //! What the packages above this one share with it. Not for others: it changes without notice, and those packages
+    //! name the one release that they need.
 
     /// Bytes that begin at a line of the CPU's cache, as kernels expect them.
     pub use crate::codec::AlignedBuffer;
@@ -188,3 +189,8 @@ pub use policy::{
 };
 pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
+
+/// Compiles and runs the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

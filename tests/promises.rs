@@ -64,6 +64,36 @@ fn every_script_that_a_page_names_is_there() {
     }
 }
 
+/// The test programs of all packages, by the names that `--test` takes.
+fn programs() -> BTreeSet<String> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = entries(&root().join("crates")).chain([root()]);
+    let mut programs = BTreeSet::new();
+    for folder in folders {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        let named = manifest.split("[[test]]\nname = \"").skip(1).filter_map(|rest| rest.split('"').next());
+        programs.extend(named.map(str::to_owned));
+        let found = entries(&folder.join("tests"));
+        let found =
+            found.filter(|path| path.join("main.rs").is_file() || path.extension().is_some_and(|end| end == "rs"));
+        programs.extend(found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())));
+    }
+    programs
+}
+
+#[test]
+fn every_test_program_in_a_command_is_there() {
+    let programs = programs();
+    for name in PAGES {
+        let page = page(name);
+        for command in code_spans(&page).filter(|span| span.contains("cargo test")) {
+            for program in command.split("--test ").skip(1).filter_map(|rest| rest.split([' ', '`']).next()) {
+                assert!(programs.contains(program), "{name}: no test program {program}: {command}");
+            }
+        }
+    }
+}
+
 #[test]
 fn no_page_has_a_gap_that_was_to_be_filled() {
     for name in PAGES {

@@ -153,7 +153,7 @@ impl FilterSection {
     /// Where all of it is, among the filter bytes.
     #[must_use]
     pub const fn range(&self) -> Range<u64> {
-        self.offset..self.offset + self.bytes
+        self.offset..self.offset.saturating_add(self.bytes)
     }
 
     /// Compares the checksum of what was read: all of a filter in one block, the top index of one in partitions.
@@ -169,7 +169,8 @@ impl FilterSection {
     /// Where the top index is, at the end of partitions; empty for a filter in one block.
     #[must_use]
     pub fn index_range(&self) -> Range<u64> {
-        self.range().end - u64::from(self.index_bytes)..self.range().end
+        let end = self.range().end;
+        end.saturating_sub(self.index_bytes.into())..end
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sizes around 2^31, 2^32, 2^40, 2^63 and the largest number there is. The failure guarded against: a size that wraps
 //! where it should be refused, so that a filter of four billion keys becomes one of a few thousand, and lets every
 //! absent key through; or a block whose header claims 2^32 bytes more than it has, and is believed where `usize` has 32
-//! bits. Nothing large is allocated here; `tests/huge.rs` builds filters of more than 4 GiB.
+//! bits. Nothing large is allocated here; `crates/table/tests/huge.rs` builds filters of more than 4 GiB.
 
 use std::time::{Duration, Instant};
 

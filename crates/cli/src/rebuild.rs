@@ -132,13 +132,13 @@ impl<'a> Rebuild<'a> {
         let replaces = Replaces::Own(Mark::End(Look::Sidecar));
         replaces.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;
-        let reason = built.filters.points.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
-        ensure!(!built.filters.metadata().sections().is_empty(), "no filter: {reason}");
+        let reason = built.filters().points.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
+        ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
         // Reading the keys can be ended at any time; writing the filter is to be completed.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
         let (sidecar, bytes) = table.place_sidecar(&built, &self.writing)?.unwrap_or_default();
-        Ok(Rebuilt::new(&sidecar, bytes, built.filters.points.as_ref()))
+        Ok(Rebuilt::new(&sidecar, bytes, built.filters().points.as_ref()))
     }
 
     /// The table at `path`, if a filter can be built that its readers use.

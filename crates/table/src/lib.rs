@@ -115,8 +115,7 @@ pub use verify::{FilterVerdict, VerifyReport};
 pub use walk::{Entry, TableIter};
 pub use writer::TableWriter;
 
-/// Compiles and runs the examples of the pages of this package and of the whole project.
+/// Compiles and runs the README's examples.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../README.md")]
 pub struct ReadmeExamples;

@@ -99,6 +99,7 @@ fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
 pub(super) const fn part_of(section: FilterPart) -> TablePart {
     match section {
         FilterPart::Ranges => TablePart::RangeFilter,
+        // Points, in one block or in partitions.
         _ => TablePart::Filter,
     }
 }

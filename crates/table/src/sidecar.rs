@@ -11,12 +11,23 @@ use super::{FileSystem, Table, TableError, TableLocation, TableOptions, TablePar
 
 /// New filters for a table that exists, built from its keys.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct BuiltSidecar {
+    filters: BuiltFilters,
+    table: TableIdentity,
+}
+
+impl BuiltSidecar {
     /// The filters.
-    pub filters: BuiltFilters,
+    #[must_use]
+    pub const fn filters(&self) -> &BuiltFilters {
+        &self.filters
+    }
+
     /// The table whose keys they hold.
-    pub table: TableIdentity,
+    #[must_use]
+    pub const fn table(&self) -> &TableIdentity {
+        &self.table
+    }
 }
 
 impl Table {

@@ -89,7 +89,7 @@ pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
 /// A sidecar for the table, as a reader of these options builds it.
 pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
-    table.build_sidecar(options).unwrap().filters.seal_as_sidecar(&table.identity()).unwrap()
+    table.build_sidecar(options).unwrap().filters().clone().seal_as_sidecar(&table.identity()).unwrap()
 }
 
 const TRAILER_BYTES: usize = 64;
@@ -532,7 +532,7 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(KindPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
         let built = table.write_sidecar(&options).unwrap();
-        assert!(built.filters.metadata().sections().is_empty());
+        assert!(built.filters().metadata().sections().is_empty());
         assert_eq!(table.place_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -570,7 +570,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let (sidecar, bytes) = table.place_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
     assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(built.filters.points.unwrap().distinct_keys, 100);
+    assert_eq!(built.filters().points.as_ref().unwrap().distinct_keys, 100);
 }
 
 /// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
