@@ -54,10 +54,9 @@ fn shown(error: &TableError) {
 fn describe(table: &Table) {
     let layout = table.layout();
     let end: u128 = layout.iter().map(|(_, range)| u128::from(range.end - range.start)).sum();
-    assert!(table.filter_problem().is_some() || end == u128::from(table.file_bytes()), "{layout:?}");
-    if let Some(problem) = table.filter_problem() {
-        shown(&problem);
-    }
+    let problems = [table.filter_problem(), table.range_filter_problem()];
+    assert!(problems.iter().any(Option::is_some) || end == u128::from(table.file_bytes()), "{layout:?}");
+    problems.iter().flatten().for_each(shown);
     assert!(!format!("{table:?} {:?} {:?}", table.stats(), table.table_id()).is_empty());
 }
 

@@ -9,13 +9,14 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, KeyBounds, check_of_extractor, check_of_hashes};
+use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
 use crate::block::FilterBlock;
 use crate::error::BlockError;
+use crate::filter::TRAILER_BYTES;
 use crate::hash::KeyExtractor;
 use crate::panics::lock;
 use crate::range::KeyRange;
@@ -112,10 +113,14 @@ impl FileState {
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
-        let usable =
-            |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
-        state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points(shared)));
-        state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
+        let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
+            // Of no bytes nothing is ever read, and so nothing found out.
+            let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: section.bytes };
+            let checked = if section.bytes == 0 { Err(too_short.into()) } else { checked };
+            checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
+        };
+        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
+        state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
         let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map_or(0, |section| section.bytes));
         // One that cannot be used counts that.
         units.range_counters = ranges.map(|_| Box::new(FilterCounters::default()));

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::TableIdentity;
 use sstfilter::store::{
-    FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore,
+    FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore,
 };
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
@@ -487,5 +487,29 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
         assert!(matches!(found[..], [(_, FilterProblem::Length { .. })]), "{what}: {found:?}");
         assert_eq!(source.1.load(Ordering::Relaxed), container.len() as u64, "{what}");
         assert!(matches!(store.open(lying, Arc::new(source)).problem(), Some(FilterProblem::Length { .. })), "{what}");
+    }
+}
+
+/// Found by fuzzing: nothing was read of such a section, and so its filter was never found out to be unusable.
+#[test]
+fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
+    let store =
+        FilterStore::default().with_range_filters(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap());
+    let mut builder = store.builder(&store.build_context());
+    numbered(0..1_000).iter().for_each(|key| builder.add_key(key));
+    let (bytes, metadata) = builder.finish().seal();
+    // Sections begin behind a header of 44 bytes and have 28 each; their lengths are at byte 16.
+    let mut covered = metadata.encode_covered();
+    [44, 72].into_iter().for_each(|section| covered[section + 16..section + 24].fill(0));
+    let empty = FilterMetadata::decode_covered(&covered).unwrap();
+    assert!(empty.sections().len() == 2 && empty.sections().iter().all(|section| section.bytes == 0));
+    for source in [bytes, Bytes::new()] {
+        let file = store.open(empty.clone(), Arc::new(source));
+        assert!(file.point_problem().is_some() && file.range_problem().is_some());
+        for key in numbered(0..1_000) {
+            assert_eq!(file.probe(&key), FileProbe::Unusable);
+            assert_eq!(file.probe_range(&key[..]..=&key[..]), FileProbe::Unusable);
+        }
+        assert_eq!(file.stats().filter.unusable, 1_000);
     }
 }
