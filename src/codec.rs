@@ -28,7 +28,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
 pub struct Fields<'a, const BYTES: usize>(&'a [u8; BYTES]);
 
 impl<'a, const BYTES: usize> Fields<'a, BYTES> {
-    /// Those of a structure that is all of `bytes`.
+    /// The fields of a structure that fills `bytes`.
     #[must_use]
     pub const fn of(bytes: &'a [u8; BYTES]) -> Self {
         Self(bytes)
@@ -173,8 +173,7 @@ fn stagger() -> usize {
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes that start on a cache-line boundary, with room behind them for a trailer if they are to be
-/// written.
+/// Zeroed bytes aligned to a cache line. Unless made [without](Self::without_tail), there is room to append a trailer.
 #[derive(Debug)]
 pub struct AlignedBuffer {
     bytes: Vec<u8>,

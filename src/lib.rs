@@ -134,8 +134,8 @@ pub mod kind {
 }
 #[doc(hidden)]
 pub mod internal {
-    //! What the packages above this one share with it. Not for others: it changes without notice, and those packages
-    //! name the one release that they need.
+    //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
+    //! do not use them elsewhere.
 
     /// Bytes that begin at a line of the CPU's cache, as kernels expect them.
     pub use crate::codec::AlignedBuffer;

@@ -114,7 +114,7 @@ impl FileState {
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
         let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
-            // Of no bytes nothing is ever read, and so nothing found out.
+            // An empty section is never read, so no later check would find it out.
             let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: section.bytes };
             let checked = if section.bytes == 0 { Err(too_short.into()) } else { checked };
             checked.map(|()| section.part).map_err(|problem| Some(problem.into()))

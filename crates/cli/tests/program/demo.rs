@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::common::run;
 use serde_json::Value;
 
-/// What the demonstration reports. It runs once for all tests: it takes seconds.
+/// The demonstration's report. It takes seconds, so it runs once for all tests.
 pub(crate) fn report() -> &'static Value {
     static REPORT: OnceLock<Value> = OnceLock::new();
     REPORT.get_or_init(|| run(&["demo", "--json"]).expect_code(0).json())
