@@ -3,6 +3,7 @@
 //! A read past the end is `None`, or does not compile; it never panics. Vector kernels and the cells of a payload do
 //! not use this module: they read arrays with `from_le_bytes`.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -142,8 +143,35 @@ impl<'a> Cursor<'a> {
 /// Bytes of a checksum.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// The CRC32C (Castagnoli) of bytes, and that of more bytes behind those of another.
-pub(crate) use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
+/// The CRC32C (Castagnoli) of bytes.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    checksum_append(0, bytes)
+}
+
+/// The checksum of more bytes behind those of `checksum`.
+#[cfg(feature = "std")]
+pub(crate) use crc32c::crc32c_append as checksum_append;
+#[cfg(not(feature = "std"))]
+pub(crate) use plain_checksum_append as checksum_append;
+
+/// The same byte by byte, by a table: the crate that has faster ways needs `std`.
+#[cfg(any(test, not(feature = "std")))]
+#[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
+pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
+    const fn remainder(number: u32, bits: u32) -> u32 {
+        if bits == 0 { number } else { remainder((number >> 1) ^ ((number & 1) * 0x82f6_3b78), bits - 1) }
+    }
+    const REMAINDERS: [u32; 256] = {
+        let (mut remainders, mut byte) = ([0; 256], 0);
+        while byte < 256 {
+            remainders[byte as usize] = remainder(byte, 8);
+            byte += 1;
+        }
+        remainders
+    };
+    let add = |sum: u32, byte| REMAINDERS[usize::from(sum.to_le_bytes()[0] ^ byte)] ^ (sum >> 8);
+    !bytes.iter().fold(!checksum, add)
+}
 
 /// The checksum of bytes that end with one of their own, without it: the sum over both is the same whatever they are.
 pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
@@ -318,6 +346,20 @@ mod tests {
         // Check value of CRC-32C (iSCSI, RFC 3720) for the nine ASCII digits.
         assert_eq!(checksum(b"123456789"), 0xe306_9283);
         assert_eq!(checksum_append(checksum(b"1234"), b"56789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn both_ways_to_a_checksum_give_the_same_in_one_piece_and_in_several() {
+        let bytes: Vec<u8> = (0..1_000).map(|at| crate::hash::mix64(at).to_le_bytes()[0]).collect();
+        for length in [0, 1, 7, 8, 63, 300, 1_000] {
+            let whole = checksum(&bytes[..length]);
+            assert_eq!(plain_checksum_append(0, &bytes[..length]), whole, "{length} bytes");
+            for cut in [0, 1, length / 3, length] {
+                let (front, end) = bytes[..length].split_at(cut.min(length));
+                assert_eq!(plain_checksum_append(checksum(front), end), whole, "{cut} of {length} bytes");
+                assert_eq!(checksum_append(plain_checksum_append(0, front), end), whole, "{cut} of {length} bytes");
+            }
+        }
     }
 
     #[test]

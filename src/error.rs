@@ -1,5 +1,7 @@
 //! Errors, each with the expected and the found value.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::hash::{HashId, HashIdentity};

@@ -1,10 +1,6 @@
 //! Identifiers used by all layers: the kind of a filter, and the file that a block is bound to.
 
 use core::fmt;
-use core::hash::{BuildHasher, Hasher};
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::hash::RandomState;
-use std::time::SystemTime;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -154,6 +150,7 @@ impl FileId {
     ///
     /// On bare WebAssembly (`wasm32-unknown-unknown`), which has neither a clock nor random numbers, so that each run
     /// would draw the same ids. Make ids of random bytes from the host there.
+    #[cfg(feature = "std")]
     #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())
@@ -178,7 +175,13 @@ impl FileId {
 
 /// Sixteen bytes that nothing else has: made of the process's random seed, the time, the process number and a counter.
 /// Unique, not secret.
+#[cfg(feature = "std")]
 pub fn unique_id() -> [u8; 16] {
+    use core::hash::{BuildHasher, Hasher};
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::hash::RandomState;
+    use std::time::SystemTime;
+
     static CREATED: AtomicU64 = AtomicU64::new(0);
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
     // Bare WebAssembly has no clock, and the standard library panics. Without one, `RandomState` has the same seed in

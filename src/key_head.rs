@@ -7,6 +7,8 @@
 //! A [`SharedPrefix`] and the heads behind it are separate, so that one prefix can serve many arrays of heads: a lookup
 //! computes the head of its key once, and calls [`lower_bound`] for each array.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use byteorder::{BigEndian, ByteOrder};
@@ -135,7 +137,7 @@ impl KeyHeads {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use core::cell::Cell;
 
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -214,7 +216,7 @@ mod tests {
             others in vec(vec(any::<u8>(), 0..12), 0..20),
         ) {
             let all: Vec<Option<&[u8]>> =
-                std::iter::repeat_n(None, missing).chain(keys.iter().map(|key| Some(&key[..]))).collect();
+                core::iter::repeat_n(None, missing).chain(keys.iter().map(|key| Some(&key[..]))).collect();
             let heads = KeyHeads::new(all.iter().copied());
             let near = keys.iter().flat_map(|key| {
                 [&key[..], &key[..key.len().saturating_sub(1)], &[key, &b"\0"[..]].concat()].map(<[u8]>::to_vec)

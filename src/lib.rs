@@ -82,6 +82,12 @@
 //! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
 //! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+#![cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, unused_imports, reason = "what only `range`, `store` and the packages above use")
+)]
 #![cfg_attr(
     test,
     allow(
@@ -93,6 +99,9 @@
         reason = "tests work on small numbers, and compare floats that are exact"
     )
 )]
+
+#[macro_use]
+extern crate alloc;
 
 #[deny(clippy::indexing_slicing)]
 mod block;
@@ -146,6 +155,7 @@ pub mod internal {
     /// Reads such a number.
     pub use crate::codec::take_varint;
     /// An id that nothing else has.
+    #[cfg(feature = "std")]
     pub use crate::ids::unique_id;
     /// Asks for memory before it is needed.
     pub use crate::kernel::prefetch::prefetch;
@@ -162,9 +172,13 @@ pub mod internal {
 }
 mod panics;
 mod policy;
+#[cfg(feature = "std")]
+#[allow(clippy::std_instead_of_alloc, reason = "it needs `std`")]
 pub mod range;
 pub mod simd;
 mod stats;
+#[cfg(feature = "std")]
+#[allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "it needs `std`")]
 #[deny(clippy::indexing_slicing)]
 pub mod store;
 mod threads;

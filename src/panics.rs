@@ -1,14 +1,17 @@
 //! What outlives a panic that the caller catches: locks, and builders that were running the engine's code.
 
+#[cfg(feature = "std")]
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Locks `mutex`, even if a thread has panicked while it held the lock. Only for values that each step leaves whole:
 /// code of the engine's, which may panic, runs before the first change or outside of the lock.
+#[cfg(feature = "std")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The same without waiting: `None` if another thread has the lock.
+#[cfg(feature = "std")]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -51,7 +54,8 @@ impl Interruption {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use core::panic::AssertUnwindSafe;
+    use std::panic::catch_unwind;
 
     use super::*;
 

@@ -6,11 +6,12 @@
 //! Compiled for CPUs that have AVX2 (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, ...), or for 64-bit ARM, single
 //! probes of blocked Bloom filters use that set and are inlined into their caller. Compiled for the best set there is
 //! (AVX-512 as on `icelake-server` and `znver4`, or NEON), nothing is left to choose at run time, and
-//! [`available`](InstructionSet::available) lists only that set.
+//! [`available`](InstructionSet::available) lists only that set. Nor is anything left without the feature `std`, which
+//! detects what the CPU has: then the set that the crate is compiled for is used, or portable code.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
 use std::arch::is_x86_feature_detected;
 
 use crate::error::ConfigError;
@@ -73,9 +74,9 @@ impl InstructionSet {
         }
         match self {
             Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "std", target_arch = "x86_64"))]
             Self::Avx2 => avx2!(is_x86_feature_detected),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "std", target_arch = "x86_64"))]
             Self::Avx512 => avx512!(is_x86_feature_detected),
             #[allow(unreachable_patterns, reason = "the sets of other architectures, if any are left")]
             _ => false,
@@ -122,9 +123,11 @@ pub(crate) const COMPILED: Option<InstructionSet> = if avx512!(is_compiled_for) 
     None
 };
 
-/// The set that the crate is compiled for, if there is no better one: the dispatch then folds to it.
+/// The set that the crate is compiled for, if there is no better one: the dispatch then folds to it. Without `std`,
+/// nothing tells which others the CPU has.
 const ONLY: Option<InstructionSet> = match COMPILED {
-    Some(InstructionSet::Avx2) => None,
+    None if !cfg!(feature = "std") => Some(InstructionSet::Portable),
+    Some(InstructionSet::Avx2) if cfg!(feature = "std") => None,
     compiled => compiled,
 };
 

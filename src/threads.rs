@@ -1,18 +1,19 @@
 //! The threads of one large build. Work is cut into pieces whose results do not depend on who does them, or when: the
 //! bytes of a filter are the same for any number of threads.
 
-use std::panic::resume_unwind;
-use std::sync::Mutex;
-use std::thread::{Builder, scope};
+use alloc::vec::Vec;
+#[cfg(feature = "std")]
+use std::{panic::resume_unwind, sync::Mutex, thread};
 
+#[cfg(feature = "std")]
 use crate::panics::lock;
 
 /// Keys that make a further thread worth its start: a millisecond of work against some 50 microseconds.
 const KEYS_PER_THREAD: u64 = 1 << 16;
 
-/// Of `threads`, as many as have enough work with `keys` keys; at least one.
+/// Of `threads`, as many as have enough work with `keys` keys; at least one. Without `std`, one.
 pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
-    let most = usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX);
+    let most = if cfg!(feature = "std") { usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX) } else { 1 };
     threads.min(most).max(1)
 }
 
@@ -20,13 +21,19 @@ pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
 /// turn. The calling thread works in `own`, others in a default value.
 ///
 /// The threads end with the call: a pool would have to be configured, shared and shut down, to save 50 microseconds.
+/// Without `std` there are none, and the calling thread does all of the work.
+#[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "there is one thread"))]
 pub(crate) fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
-    share_among(threads, Builder::new, pieces, own, work);
+    #[cfg(feature = "std")]
+    share_among(threads, thread::Builder::new, pieces, own, work);
+    #[cfg(not(feature = "std"))]
+    pieces.into_iter().for_each(|piece| work(own, piece));
 }
 
+#[cfg(feature = "std")]
 fn share_among<T: Send, S: Default>(
     threads: usize,
-    thread: impl Fn() -> Builder,
+    builder: impl Fn() -> thread::Builder,
     pieces: Vec<T>,
     own: &mut S,
     work: impl Fn(&mut S, T) + Sync,
@@ -39,9 +46,9 @@ fn share_among<T: Send, S: Default>(
             work(state, piece);
         }
     };
-    scope(|scope| {
+    thread::scope(|scope| {
         // If the system refuses to start a thread, those that run do all of the work.
-        let spawned = (0..more).map_while(|_| thread().spawn_scoped(scope, || drain(&mut S::default())).ok());
+        let spawned = (0..more).map_while(|_| builder().spawn_scoped(scope, || drain(&mut S::default())).ok());
         let others: Vec<_> = spawned.collect();
         drain(own);
         // What a user's kind or policy panics with is passed on. The scope would say only that a thread panicked.
@@ -51,10 +58,9 @@ fn share_among<T: Send, S: Default>(
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
     use std::panic::{catch_unwind, panic_any};
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::thread::current;
 
     use super::*;
 
@@ -79,7 +85,7 @@ mod tests {
     fn threads_that_cannot_be_created_are_done_without() {
         let (mut done, mut own) = (vec![0; 50], 0);
         // More than the address space has in one piece, also in 32 bits.
-        let too_large = || Builder::new().stack_size(usize::MAX / 4 * 3);
+        let too_large = || thread::Builder::new().stack_size(usize::MAX / 4 * 3);
         share_among(8, too_large, done.iter_mut().collect(), &mut own, |own, piece: &mut u64| {
             *own += 1;
             *piece += 1;
@@ -89,11 +95,11 @@ mod tests {
 
     #[test]
     fn a_panic_on_another_thread_arrives_as_it_was() {
-        let (caller, each_has_one) = (current().id(), Barrier::new(2));
+        let (caller, each_has_one) = (thread::current().id(), Barrier::new(2));
         let panicked = catch_unwind(|| {
             share(2, vec![(); 2], &mut (), |(), ()| {
                 each_has_one.wait();
-                if current().id() != caller {
+                if thread::current().id() != caller {
                     panic_any("of its own");
                 }
             });

@@ -44,7 +44,7 @@ impl BitsPerKey {
             clippy::cast_sign_loss,
             reason = "the range was checked: 1,000 to 100,000"
         )]
-        let millibits = (bits * 1_000.0).round() as u32;
+        let millibits = libm::round(bits * 1_000.0) as u32;
         Ok(Self { millibits })
     }
 
@@ -153,7 +153,7 @@ impl FalsePositiveRate {
     /// log2(1/rate): the bits per key that no filter of this rate can go below.
     #[must_use]
     pub fn information_bits(self) -> f64 {
-        -self.0.log2()
+        -libm::log2(self.0)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Answers: of one filter for one key or for many, and of many filters for one key or for many.
 
+use alloc::vec::Vec;
+
 use crate::error::BlockError;
 
 /// Filters in a group: the answers of a group fit one word.

@@ -1,5 +1,7 @@
 //! Up to 64 filters, laid out to be probed for one key together.
 
+use alloc::vec::Vec;
+
 use super::bitmap::{GROUP, bits_of, first_bits};
 use super::open::FilterBlock;
 use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};

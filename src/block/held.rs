@@ -8,6 +8,10 @@
 //! A filter of whole keys alone has no such field. Without the record, a reader that has got an extractor since would
 //! take "no such part" for "no such key".
 
+use alloc::borrow::ToOwned;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::hash::{Domain, KeyParts};
@@ -148,7 +152,7 @@ pub(crate) fn parts_bytes(before: &[u8], has_parts: bool) -> Option<u16> {
 mod tests {
     //! A store gets its first extractor, or another one: its older filters hold other parts than its reader probes for.
 
-    use std::sync::Arc;
+    use alloc::sync::Arc;
 
     use super::*;
     use crate::hash::{DelimitedPrefix, FixedPrefix};

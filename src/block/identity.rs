@@ -1,6 +1,7 @@
 //! What a filter belongs to: a hash function and a file.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::held::HeldParts;
 use crate::error::BlockError;

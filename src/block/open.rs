@@ -1,5 +1,7 @@
 //! Opening and probing a block.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;

@@ -1,5 +1,6 @@
 //! A filter as a file's reader holds it: it never fails a read, and it counts its answers.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use super::bitmap::{MatchBitmap, Probe};

@@ -1,7 +1,8 @@
 //! Probes many filters for one key or for many.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
-use std::sync::Arc;
 
 use super::bitmap::{GROUP, MatchBitmap, MatchMatrix, bits_of};
 use super::group::{CacheResidency, FilterGroup, PreparedKey};

@@ -1,5 +1,7 @@
 //! Making a block smaller from its bytes alone.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 use super::open::{FilterBlock, open_shape};

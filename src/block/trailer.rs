@@ -21,6 +21,8 @@
 //!  28   4  CRC32C of all that stands before it but the payload
 //! ```
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes};
 
 use crate::codec::{AlignedBuffer, Fields, TAIL_CAPACITY, checksum};
@@ -310,7 +312,7 @@ fn without_last(bytes: &[u8], count: usize) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use alloc::sync::Arc;
 
     use super::super::held::encode_parts;
     use super::*;

@@ -1,5 +1,6 @@
 //! The trait of a configured kind; each kind implements it in its folder.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::payload::{BuiltPayload, StreamedPayload};

@@ -1,5 +1,7 @@
 //! The shape of one filter, whichever kind it has.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::batch;

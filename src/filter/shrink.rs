@@ -3,6 +3,8 @@
 //! A kind says which shapes a payload can be reduced to (`shrunk`) and does it (`shrink_into`). The filter still
 //! contains every key; only its rate rises.
 
+use alloc::vec::Vec;
+
 use super::AnyShape;
 use crate::codec::AlignedBuffer;
 

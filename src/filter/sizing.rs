@@ -46,7 +46,8 @@ pub(crate) fn fingerprint_bits(
         Sizing::BitsPerKey(size) => {
             let needed = |bits| block_bytes(bits).map(|bytes| bytes as f64 * 8.0 / RATE_KEYS as f64);
             let fits = |&bits: &u8| needed(bits).is_some_and(|needed| needed <= size.get());
-            let least = widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| (bits * 1e3).ceil() / 1e3);
+            let least =
+                widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| libm::ceil(bits * 1e3) / 1e3);
             let fitting = widths.iter().rev().copied().find(fits);
             fitting.ok_or(ConfigError::SizeOutOfRange { kind, least, got: size.get() })
         }

@@ -1,8 +1,9 @@
 //! Kinds of users: the trait, the registry through which readers know them, and the guard around their code.
 
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
@@ -32,7 +33,8 @@ use crate::ids::FilterKind;
 /// place.
 ///
 /// The code is not trusted. If it panics while a filter is built, the file gets a blocked Bloom filter; if it panics in
-/// a probe, the key may be present. Unless that is turned off, each finished filter is probed for all of its keys.
+/// a probe, the key may be present. (Without the feature `std`, no panic is caught.) Unless that is turned off, each
+/// finished filter is probed for all of its keys.
 pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     /// The kind's number, from 128 to 255. Blocks record it, so it never changes.
     fn id(&self) -> FilterKind;
@@ -137,10 +139,14 @@ fn wrong_number(id: FilterKind) -> ConfigError {
     ConfigError::OutOfRange { option, expected, got: id.code().into() }
 }
 
-/// The result of `call`, or `otherwise` if it panics.
+/// The result of `call`, or `otherwise` if it panics and panics can be caught.
 fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     // Unwind safe for us: the kind is behind a shared reference, so only the user's own interior mutability can break.
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
+    #[cfg(feature = "std")]
+    let call = || std::panic::catch_unwind(core::panic::AssertUnwindSafe(call)).unwrap_or(otherwise);
+    #[cfg(not(feature = "std"))]
+    drop(otherwise);
+    call()
 }
 
 /// The result of a plan or a build. A reason that no block records is replaced.

@@ -1,7 +1,10 @@
 //! Which part of a key is hashed.
 
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
-use std::borrow::Cow;
 
 /// Maps a key to the bytes that stand for it in the filters: a prefix, or anything else.
 ///

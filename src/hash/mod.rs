@@ -13,9 +13,8 @@ mod parts;
 mod secret;
 mod sort;
 
+use alloc::sync::Arc;
 use core::fmt;
-use std::io;
-use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -255,7 +254,8 @@ impl KeyHasher {
     /// # Errors
     ///
     /// Those of [`SecretSeed::random`].
-    pub fn random_secret() -> io::Result<(Self, SecretSeed)> {
+    #[cfg(feature = "std")]
+    pub fn random_secret() -> std::io::Result<(Self, SecretSeed)> {
         let seed = SecretSeed::random()?;
         Ok((Self::with_secret_seed(seed.clone()), seed))
     }

@@ -1,8 +1,11 @@
 //! What of a key goes into filters: the whole key, parts of it, or both, each in a domain of its own.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
-use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

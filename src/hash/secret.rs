@@ -1,7 +1,6 @@
 //! The secret seed of a store.
 
 use core::fmt;
-use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,7 +28,8 @@ impl SecretSeed {
     /// # Errors
     ///
     /// Returns the system's error. There is no fallback, because a seed that can be guessed protects nothing.
-    pub fn random() -> io::Result<Self> {
+    #[cfg(feature = "std")]
+    pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 8];
         fill_with_randomness(&mut bytes)?;
         Ok(Self::from_bytes(bytes))
@@ -76,15 +76,16 @@ impl fmt::Debug for SecretSeed {
     }
 }
 
-#[cfg(any(unix, windows, target_os = "wasi"))]
-fn fill_with_randomness(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(|error| io::Error::other(format!("no randomness for a secret seed: {error}")))
+#[cfg(all(feature = "std", any(unix, windows, target_os = "wasi")))]
+fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
+    let failed = |error| std::io::Error::other(format!("no randomness for a secret seed: {error}"));
+    getrandom::fill(bytes).map_err(failed)
 }
 
-#[cfg(not(any(unix, windows, target_os = "wasi")))]
-fn fill_with_randomness(_bytes: &mut [u8]) -> io::Result<()> {
+#[cfg(all(feature = "std", not(any(unix, windows, target_os = "wasi"))))]
+fn fill_with_randomness(_bytes: &mut [u8]) -> std::io::Result<()> {
     let reason = "no randomness for a secret seed on this system: draw one elsewhere and give its bytes";
-    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason))
 }
 
 #[cfg(test)]

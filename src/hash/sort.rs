@@ -3,6 +3,7 @@
 //! more passes for bits that order almost nothing. The price is a second copy of the hashes, for which callers set a
 //! limit.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::KeyHash;

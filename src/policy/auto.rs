@@ -1,5 +1,7 @@
 //! The policy that chooses the kind by a file's purpose and size.
 
+use alloc::boxed::Box;
+
 use super::{BuildContext, BuildPurpose, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::error::ConfigError;
 use crate::filter::ribbon::RibbonKind;

@@ -1,7 +1,9 @@
 //! The builder of every kind, with the fallback to blocked Bloom when the requested kind cannot be built.
 
-use std::time::Instant;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
+use super::report::stopwatch;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
@@ -223,7 +225,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
     }
 
     fn finish(self: Box<Self>) -> BuiltFilter {
-        let started = Instant::now();
+        let elapsed = stopwatch();
         let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
             return job.without_filter(FallbackReason::Interrupted, 0);
@@ -241,7 +243,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         };
         built.report.keys_added = added;
         built.report.unstable_extractors = unstable_extractors;
-        built.report.finish_time = started.elapsed();
+        built.report.finish_time = elapsed();
         built
     }
 }

@@ -1,5 +1,9 @@
 //! The policy that gives every file the same kind.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::builder::{Job, Rules, thread_bytes};
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};

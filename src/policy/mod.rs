@@ -16,6 +16,7 @@ mod self_check_tests;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use core::fmt;
 
 pub use auto::AutoPolicy;

@@ -1,10 +1,11 @@
 //! Filters of keys that are read several times instead of being held in memory.
 
+use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
-use std::time::Instant;
 
 use super::builder::Job;
 use super::kind_policy::AnyKind;
+use super::report::stopwatch;
 use super::{BuiltFilter, KindPolicy};
 use crate::block::FallbackReason;
 use crate::block::FilterBlock;
@@ -47,7 +48,7 @@ impl KindPolicy {
         keys: u64,
         identity: HashIdentity,
     ) -> Result<BuiltFilter, FilterError> {
-        let started = Instant::now();
+        let elapsed = stopwatch();
         let fuse = if let AnyKind::BinaryFuse(kind) = &self.kind { Some(kind) } else { None };
         let job = fuse.map(|kind| Job::new(kind, self.rules, identity.into(), BuildLimits::default()));
         let mut built = match job.map(|job| (job.plan(keys), job)) {
@@ -67,7 +68,7 @@ impl KindPolicy {
                 built
             }
         };
-        built.report.finish_time = started.elapsed();
+        built.report.finish_time = elapsed();
         Ok(built)
     }
 }

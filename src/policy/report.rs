@@ -1,5 +1,7 @@
 //! The result of a builder.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +10,18 @@ use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, encode_parts};
 use crate::filter::FilterKind;
 use crate::hash::KeyParts;
+
+/// A clock that tells the time since now; none without `std`.
+pub(super) fn stopwatch() -> impl Fn() -> Duration {
+    #[cfg(feature = "std")]
+    let started = std::time::Instant::now();
+    move || {
+        #[cfg(feature = "std")]
+        return started.elapsed();
+        #[cfg(not(feature = "std"))]
+        Duration::ZERO
+    }
+}
 
 /// A finished filter.
 #[derive(Clone, Debug)]
@@ -69,7 +83,7 @@ pub struct BuildReport {
     pub expected_fpr: f64,
     /// The most bytes held at once while building, the hashes and the finished block included.
     pub peak_build_bytes: u64,
-    /// Time spent in `finish`.
+    /// Time spent in `finish`; zero without the feature `std`.
     pub finish_time: Duration,
     /// Names of the extractors that broke the promise of
     /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) for a key that was added. The filter does

@@ -1,10 +1,13 @@
 //! Counts of filters' answers, and alarms for false positive rates that differ from the expected ones.
 
 mod health;
+// Threads' stripes are thread locals, which need `std`.
+#[cfg_attr(not(feature = "std"), path = "plain.rs")]
 mod striped;
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 pub use health::FilterHealth;
-use std::sync::Arc;
 use striped::CounterSlot;
 pub(crate) use striped::{StripedCounters, ThreadCounters};
 
@@ -113,7 +116,7 @@ impl FilterCounters {
     }
 }
 
-/// A filter's answers so far.
+/// A filter's answers so far. Without the feature `std`, counts are as wide as pointers, and wrap.
 ///
 /// ```
 /// use sstfilter::FilterStats;
@@ -234,7 +237,7 @@ fn wilson_interval(hits: u64, misses: u64, sigmas: f64) -> (f64, f64) {
     let share = hits as f64 / trials;
     let squared = sigmas * sigmas;
     let centre = share + squared / (2.0 * trials);
-    let spread = sigmas * (share * (1.0 - share) / trials + squared / (4.0 * trials * trials)).sqrt();
+    let spread = sigmas * libm::sqrt(share * (1.0 - share) / trials + squared / (4.0 * trials * trials));
     let scale = 1.0 + squared / trials;
     // At the ends the formula gives the ends, but for rounding.
     let low = if hits == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };

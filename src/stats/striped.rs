@@ -6,9 +6,12 @@
 //! many filters even without contention; and one lock over bit-plane counters of 64 tables, a second mechanism without
 //! a gain that a whole lookup shows.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use crate::kernel::prefetch::prefetch;
 use crate::panics::lock;

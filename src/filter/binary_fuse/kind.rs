@@ -1,5 +1,7 @@
 //! Binary fuse as a kind.
 
+use alloc::vec::Vec;
+
 use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, attempt, build};

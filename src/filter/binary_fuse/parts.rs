@@ -1,6 +1,7 @@
 //! Keys in parts, for several threads to add: where the first cell ascends with the hash, neighbouring hashes have
 //! neighbouring cells.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::shape::FuseShape;

@@ -1,6 +1,8 @@
 //! The shape of a binary fuse filter: how many cells it gets, in segments of which length, where keys have them, and
 //! its probe.
 
+use alloc::string::ToString;
+
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{

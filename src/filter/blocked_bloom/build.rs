@@ -1,5 +1,8 @@
 //! Building: one pass over the hashes, in any order.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use super::line;
 use super::shape::BloomShape;
 use crate::codec::{AlignedBuffer, LINE_BYTES};

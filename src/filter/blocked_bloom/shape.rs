@@ -1,5 +1,7 @@
 //! Sizing and probing.
 
+use alloc::string::ToString;
+
 use super::line::{self, LINE_BYTES, Line, Lines, MAX_PROBES};
 use super::rate::{self, PROBE_THRESHOLDS};
 use crate::error::BlockError;

@@ -1,5 +1,7 @@
 //! Inserting and removing tags. An insertion into full buckets first finds the path of evictions, then moves the tags.
 
+use alloc::vec::Vec;
+
 use super::bucket::Word;
 use super::shape::{Buckets, Candidates};
 

@@ -1,5 +1,7 @@
 //! Cuckoo as a kind: for files, built once.
 
+use alloc::vec::Vec;
+
 use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;

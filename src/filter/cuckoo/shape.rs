@@ -1,5 +1,6 @@
 //! Sizes, rates, and the candidate buckets of a key.
 
+use alloc::string::ToString;
 use core::ops::Deref;
 
 use super::bucket::{Lanes, SLOTS, Word};

@@ -1,5 +1,6 @@
 //! The cells while keys are added and peeled.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 

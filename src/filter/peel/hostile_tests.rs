@@ -1,7 +1,7 @@
 //! Keys that were chosen to make peeling fail or take long. The story guarded against: a stranger who knows the seed
 //! writes some keys, and each compaction that meets them takes hours.
 
-use std::cell::Cell;
+use core::cell::Cell;
 use std::collections::HashMap;
 
 use super::{CellSums, Placement};

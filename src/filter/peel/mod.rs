@@ -22,6 +22,8 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
 use crate::filter::FallbackReason;
 use crate::hash::{KeyHash, map_to_range, mix64};
 

@@ -1,5 +1,7 @@
 //! The filter in memory, for many threads.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::layout::{self, for_probes, mask, word_index};

@@ -1,5 +1,7 @@
 //! Sizes, and stored payloads.
 
+use alloc::string::ToString;
+
 use super::layout::{self, PROBES, code_of};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};

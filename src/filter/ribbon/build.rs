@@ -1,5 +1,7 @@
 //! Building a filter, layer by layer.
 
+use alloc::vec::Vec;
+
 use super::band::Section;
 use super::columns::Columns;
 use super::equation::{SMASH, final_layer_hash, next_layer_hash};

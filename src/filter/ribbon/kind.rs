@@ -1,6 +1,7 @@
 //! Ribbon as a kind, with the rules by which a file gets a blocked Bloom filter instead.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::band::Section;
 use super::build;
@@ -62,15 +63,17 @@ pub struct RibbonKind {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// From here on Ribbon is smaller than Bloom. Found when a small file first asks: it takes milliseconds, and a kind
-    /// may be configured for every table that is opened.
-    smaller_from: OnceLock<u64>,
+    /// may be configured for every table that is opened. More by 1, or 0 before. Threads that find it at once find the
+    /// same.
+    smaller_from: AtomicU32,
     /// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
-    /// file.
-    pub(super) idle_sections: Mutex<Vec<Section>>,
+    /// file. Without locks, each build allocates its own.
+    #[cfg(feature = "std")]
+    pub(super) idle_sections: std::sync::Mutex<Vec<Section>>,
 }
 
 /// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
-const SMALLER_FROM_AT_MOST: u64 = 4_096;
+const SMALLER_FROM_AT_MOST: u32 = 4_096;
 
 /// 1 or 2 attempts are usual; 64 fail only for hashes that are not well mixed.
 const DEFAULT_MAX_ATTEMPTS: u32 = 64;
@@ -134,13 +137,16 @@ impl RibbonKind {
 
     /// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
     pub(super) fn smaller_from(&self) -> u64 {
-        *self.shared.smaller_from.get_or_init(|| {
-            let Some(columns) = self.equal else { return 0 };
-            let ribbon = |keys| expected_shape(keys, columns).map(|shape| shape.block_bytes());
-            let bloom = |keys| BloomShape::for_keys(keys, self.fallback_size).map(|shape| shape.block_bytes());
-            let not_smaller = |&keys: &u64| ribbon(keys) >= bloom(keys);
-            (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
-        })
+        let Some(columns) = self.equal else { return 0 };
+        if let Some(known) = self.shared.smaller_from.load(Ordering::Relaxed).checked_sub(1) {
+            return known.into();
+        }
+        let ribbon = |keys| expected_shape(keys, columns).map(|shape| shape.block_bytes());
+        let bloom = |keys| BloomShape::for_keys(keys, self.fallback_size).map(|shape| shape.block_bytes());
+        let not_smaller = |&keys: &u32| ribbon(keys.into()) >= bloom(keys.into());
+        let found = (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1);
+        self.shared.smaller_from.store(found + 1, Ordering::Relaxed);
+        found.into()
     }
 }
 
@@ -158,7 +164,7 @@ impl Kind for RibbonKind {
 
     /// Rules 2 and 3.
     fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
-        if keys < SMALLER_FROM_AT_MOST && keys < self.smaller_from() {
+        if keys < SMALLER_FROM_AT_MOST.into() && keys < self.smaller_from() {
             return Err(FallbackReason::NotSmaller);
         }
         expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
@@ -178,8 +184,12 @@ impl Kind for RibbonKind {
         hashes: &[KeyHash],
         limits: BuildLimits,
     ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+        #[cfg(feature = "std")]
         let mut section = self.shared.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
+        #[cfg(not(feature = "std"))]
+        let mut section = Section::default();
         let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
+        #[cfg(feature = "std")]
         if let Ok(mut idle) = self.shared.idle_sections.lock()
             && idle.len() < MOST_KEPT
         {
@@ -211,4 +221,5 @@ fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
 }
 
 /// The most sections kept for reuse: one for each concurrent build.
+#[cfg(feature = "std")]
 const MOST_KEPT: usize = 8;

@@ -1,6 +1,8 @@
 //! A layer is built in independent sections: each is banded and solved alone, so only one at a time has its
 //! rows in memory.
 
+use alloc::vec::Vec;
+
 use super::band::{Banded, Section, WHOLE_BUCKET};
 use super::columns::Columns;
 use super::equation::{BUCKET_SLOTS, THRESHOLDS};

@@ -1,5 +1,7 @@
 //! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
 
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::columns::Columns;
@@ -8,7 +10,7 @@ use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -218,7 +220,7 @@ impl FilterShape for RibbonShape {
             self.columns.rate(u64::from(layer.lower_blocks) * WIDTH + u64::from(smash), all) * layer.slots as f64
         });
         // An absent key whose 64-bit hash equals that of a present one gets through whatever the columns.
-        rates.sum::<f64>() / all_slots as f64 + keys as f64 / 2.0_f64.powi(64)
+        rates.sum::<f64>() / all_slots as f64 + keys as f64 / power(2.0, 64_u8)
     }
 
     fn describe(&self) -> ShapeFields {

@@ -109,8 +109,8 @@ impl BloomParams {
     )]
     pub(crate) fn estimated_keys(self, taken: u64) -> u64 {
         let positions = self.positions as f64;
-        let keys = -(positions / f64::from(self.probes)) * (-(taken as f64) / positions).ln_1p();
-        keys.round() as u64
+        let keys = -(positions / f64::from(self.probes)) * libm::log1p(-(taken as f64) / positions);
+        libm::round(keys) as u64
     }
 
     /// The positions of a key.

@@ -4,6 +4,7 @@
 //! each probe would cost a branch misprediction per key. So the first few probes are combined without a branch between
 //! them. One absent key in sixteen continues to the rest, which are also combined.
 
+use alloc::string::ToString;
 use core::marker::PhantomData;
 
 use super::params::{BloomParams, MAX_PROBES, with_probes};

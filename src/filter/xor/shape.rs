@@ -1,5 +1,7 @@
 //! The shape of an xor filter: how many cells it gets, where keys have them, and its probe.
 
+use alloc::string::ToString;
+
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{

@@ -1,5 +1,7 @@
 //! The shape of an xor+ filter, and its probe: the kept cells of the third block decide where a third cell is.
 
+use alloc::string::ToString;
+
 use super::rank::{LINE_CELLS, Line, place_of};
 use crate::codec::LINE_BYTES;
 use crate::error::BlockError;

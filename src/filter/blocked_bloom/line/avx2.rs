@@ -1,7 +1,7 @@
 //! AVX2: a round of eight lanes is one vector: one multiply, one variable shift, one blend of the
 //! line's two halves.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
     _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256,
     _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi32, _mm256_setzero_si256,

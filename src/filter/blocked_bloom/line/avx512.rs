@@ -1,7 +1,7 @@
 //! AVX-512: one round of lanes is still a 256-bit vector (the wider form is no faster there), whose rotate
 //! takes its count modulo 32; two rounds are one 512-bit vector.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
     _mm256_castsi256_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32, _mm256_srai_epi32,
     _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_cmpneq_epi64_mask, _mm512_loadu_si512,

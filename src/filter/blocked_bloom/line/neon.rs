@@ -1,6 +1,6 @@
 //! NEON: a round of eight lanes is two vectors of four.
 
-use std::arch::aarch64::{
+use core::arch::aarch64::{
     uint32x4_t, vandq_u32, vbicq_u32, vbslq_u32, vdupq_n_u32, vld1q_u8, vld1q_u32, vmaxvq_u32, vmulq_u32, vorrq_u32,
     vreinterpretq_s32_u32, vreinterpretq_u8_u32, vreinterpretq_u32_s32, vreinterpretq_u32_u8, vshlq_u32, vshrq_n_s32,
     vshrq_n_u32, vst1q_u8,

@@ -22,6 +22,8 @@ mod avx512;
 mod planes;
 mod portable;
 
+use alloc::vec::Vec;
+
 use super::bytes::Planes;
 #[cfg(target_arch = "x86_64")]
 use super::bytes::avx2;

@@ -1,5 +1,7 @@
 //! Plain Rust: eight slots at a time, with rows as words.
 
+use alloc::vec::Vec;
+
 use super::{Bucket, ChosenPivots, Equation, Pending, PivotBlock, RESULT_BITS, offset_of};
 
 /// Slots eliminated at once: a byte of each row, so that one word holds those of eight rows.
