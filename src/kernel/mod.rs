@@ -9,6 +9,8 @@
 //! Compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. Compiled for AVX2, single
 //! probes of blocked Bloom filters use AVX2 and are inlined, and all else is still decided at run time.
 //!
+//! Targets without vectors have the portable form alone: operating systems' own code is compiled without SSE and NEON.
+//!
 //! `unsafe` is allowed in those two folders and here, and nowhere else: for instructions that not every CPU has, and
 //! for loads and stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
 
@@ -25,13 +27,13 @@ macro_rules! dispatch {
     };
     ($set:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $set {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             // SAFETY: a set is selected, or compiled for, only when the CPU has all of its instructions.
             $crate::simd::InstructionSet::Avx512 => unsafe { avx512::$name($($argument),*) },
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             // SAFETY: as above.
             $crate::simd::InstructionSet::Avx2 => unsafe { avx2::$name($($argument),*) },
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
             // SAFETY: as above.
             $crate::simd::InstructionSet::Neon => unsafe { neon::$name($($argument),*) },
             _ => portable::$name($($argument),*),
@@ -47,17 +49,17 @@ pub(crate) use dispatch;
 macro_rules! dispatch_generic {
     ($kernel:ident::$function:ident, $($sets:ident)::+, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         match $crate::simd::selected() {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             $crate::simd::InstructionSet::Avx512 => $crate::kernel::call_with!(
                 "avx512dq,avx512vl,avx512vbmi,avx512vpopcntdq,gfni,avx2,bmi1,bmi2,lzcnt,popcnt",
                 $kernel::$function::<$($sets)::+::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
             ),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             $crate::simd::InstructionSet::Avx2 => $crate::kernel::call_with!(
                 "avx2,bmi1,bmi2,lzcnt,popcnt",
                 $kernel::$function::<$($sets)::+::avx2::Avx2>, ($($argument: $type),*) $(-> $result)?
             ),
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
             $crate::simd::InstructionSet::Neon => $crate::kernel::call_with!(
                 "neon", $kernel::$function::<$($sets)::+::neon::Neon>, ($($argument: $type),*) $(-> $result)?
             ),
@@ -68,7 +70,10 @@ macro_rules! dispatch_generic {
 pub(crate) use dispatch_generic;
 
 /// Calls a function from one that is compiled with the instructions of the set in use.
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    all(target_arch = "x86_64", target_feature = "sse2"),
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+))]
 macro_rules! call_with {
     ($features:literal, $kernel:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
         #[target_feature(enable = $features)]
@@ -80,7 +85,10 @@ macro_rules! call_with {
         unsafe { compiled($($argument),*) }
     }};
 }
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    all(target_arch = "x86_64", target_feature = "sse2"),
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+))]
 pub(crate) use call_with;
 
 pub(crate) mod prefetch;

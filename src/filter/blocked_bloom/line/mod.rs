@@ -20,18 +20,21 @@
               in memory can be of use"
 )]
 #![cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    not(any(
+        all(target_arch = "x86_64", target_feature = "sse2"),
+        all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+    )),
     allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
 )]
 
 mod batch;
 mod portable;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx512;
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod neon;
 
 #[cfg(test)]
@@ -114,11 +117,11 @@ fn active_rows(probes: u8) -> [&'static ActiveRows; 2] {
 }
 
 /// Both rounds' active lanes, one bit each, by the key's low six bits.
-#[cfg(any(target_arch = "x86_64", test))]
+#[cfg(any(all(target_arch = "x86_64", target_feature = "sse2"), test))]
 type ActiveSets = [u16; 64];
 
 /// By the number of probes.
-#[cfg(any(target_arch = "x86_64", test))]
+#[cfg(any(all(target_arch = "x86_64", target_feature = "sse2"), test))]
 static ACTIVE_SETS: [ActiveSets; MAX_PROBES as usize + 1] = {
     let mut sets = [[0; 64]; MAX_PROBES as usize + 1];
     let mut at = 0;
@@ -133,7 +136,7 @@ static ACTIVE_SETS: [ActiveSets; MAX_PROBES as usize + 1] = {
     sets
 };
 
-#[cfg(any(target_arch = "x86_64", test))]
+#[cfg(any(all(target_arch = "x86_64", target_feature = "sse2"), test))]
 #[inline]
 fn active_sets(probes: u8) -> &'static ActiveSets {
     &ACTIVE_SETS[usize::from(probes.min(MAX_PROBES))]

@@ -13,7 +13,10 @@
               unroll; functions that do not carry the instructions must become part of those that do"
 )]
 #![cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    not(any(
+        all(target_arch = "x86_64", target_feature = "sse2"),
+        all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+    )),
     allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
 )]
 

@@ -2,14 +2,14 @@
 //!
 //! The heart of it is [`ByteVector::look_up`], a table look-up of 4 bits in every lane at once.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx2;
 /// The 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, for another implementation of every operation.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx512 {
     pub(crate) use super::avx2::Avx2 as Avx512;
 }
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 pub(crate) mod neon;
 
 /// Sixteen bytes to choose from.

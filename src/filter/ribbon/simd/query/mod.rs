@@ -14,13 +14,13 @@
 //! that). That each position lies within the payload is checked once, by [`Filter::view`]. `tests` compares both with
 //! the format's specification.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx512;
 mod batch;
 mod driver;
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod neon;
 mod portable;
 #[cfg(test)]

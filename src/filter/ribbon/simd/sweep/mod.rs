@@ -17,7 +17,7 @@
 //! A row takes part only from its start on: before that, the same bit positions hold its bits for the slots 64
 //! further right.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx512;
 mod planes;
 mod portable;
@@ -25,9 +25,9 @@ mod portable;
 use alloc::vec::Vec;
 
 use super::bytes::Planes;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 use super::bytes::avx2;
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 use super::bytes::neon;
 use crate::kernel::dispatch_generic;
 

@@ -1,0 +1,143 @@
+//! Builds, loads and probes filters without the standard library, and compares their bytes with those that it built
+//! with it. A panic handler of its own stands here: with `std` anywhere among the dependencies there were two, which does
+//! not compile.
+
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ffi::{c_int, c_void};
+
+use sstfilter::{
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
+    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LoadContext, MatchBitmap, Sizing,
+};
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
+    fn free(memory: *mut c_void);
+    fn abort() -> !;
+    fn write(file: c_int, bytes: *const c_void, count: usize) -> isize;
+}
+
+struct Allocator;
+
+// SAFETY: the C library's, with the alignment asked for.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: a power of two, and a multiple of it.
+        unsafe { aligned_alloc(layout.align(), layout.pad_to_align().size()).cast() }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, _: Layout) {
+        // SAFETY: it comes from `alloc`.
+        unsafe { free(memory.cast()) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+fn print(text: &str) {
+    // SAFETY: bytes of the text.
+    unsafe { write(2, text.as_ptr().cast(), text.len()) };
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    print(&format!("{info}\n"));
+    // SAFETY: it can always be called.
+    unsafe { abort() }
+}
+
+/// The compiled `alloc` names these for panics that unwind, which none does here.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() {}
+
+fn hashes(name: &str, count: u32) -> Vec<KeyHash> {
+    (0..count).map(|number| KeyHasher::default().hash(format!("{name}-{number:08}").as_bytes())).collect()
+}
+
+/// Policies, and what filters of keys of fixtures/v1 by them must be.
+fn check_golden_blocks() {
+    macro_rules! golden {
+        ($name:literal) => {
+            &include_bytes!(concat!("../../fixtures/v1/", $name, ".block"))[..]
+        };
+    }
+    let size = BitsPerKey::TEN;
+    let (one_percent, one_in_a_thousand) = (FalsePositiveRate::ONE_PERCENT, FalsePositiveRate::new(0.001).unwrap());
+    let cases = [
+        (KindPolicy::bloom(size), 1_000, golden!("bloom-1000-keys-10-bits")),
+        (KindPolicy::ribbon(one_percent), 1_024, golden!("ribbon-1024-keys-1-percent")),
+        (KindPolicy::ribbon(one_in_a_thousand), 20_000, golden!("ribbon-20000-keys-01-percent")),
+        (KindPolicy::ribbon(one_percent), 200, golden!("ribbon-fallen-back-to-bloom")),
+        (KindPolicy::binary_fuse(Sizing::FingerprintBits(8)), 1_000, golden!("fuse-1000-keys-3-cells-8-bits")),
+        (KindPolicy::xor(Sizing::FingerprintBits(8)), 500, golden!("xor-500-keys")),
+        (KindPolicy::xor_plus(Sizing::FingerprintBits(8)), 1_200, golden!("xor-plus-1200-keys")),
+    ];
+    let hasher = KeyHasher::default();
+    for (policy, keys, golden) in cases {
+        let (policy, keys) = (policy.unwrap(), hashes("key", keys));
+        let mut builder = policy.builder(&BuildContext::new(&hasher).with_threads(4));
+        builder.add_hashes(&keys);
+        let built = builder.finish();
+        assert_eq!(built.block.as_deref(), Some(golden), "{:?}", built.report);
+        assert!(built.report.finish_time.is_zero());
+
+        let filter = FilterBlock::load(golden, &hasher).unwrap();
+        let (mut matches, absent) = (MatchBitmap::default(), hashes("absent", 1_000));
+        filter.may_contain_batch(&keys, &mut matches);
+        assert_eq!(matches.count(), keys.len() as u64);
+        assert!(absent.iter().filter(|&&key| filter.may_contain(key)).count() < 30);
+    }
+}
+
+/// Filters of files, one by one and in a set; what is damaged or another file's; the counts.
+fn check_readers() {
+    let (hasher, policy) = (KeyHasher::default(), AutoPolicy::default());
+    let load = |block, file| FilterReader::load(block, LoadContext::new(&hasher).with_file_id(file));
+    let filters: Vec<_> = (0..70_u8)
+        .map(|number| {
+            let file = FileId::new(&[number]).unwrap();
+            let context = BuildContext::new(&hasher).with_file_id(file).with_purpose(BuildPurpose::Compaction);
+            let mut builder = policy.builder(&context);
+            builder.add_hashes(&hashes(&format!("file {number}"), 2_000));
+            let built = builder.finish();
+            assert_eq!(built.report.reason, FallbackReason::None);
+            let block = built.block.unwrap();
+
+            assert!(load(block.clone(), FileId::new(b"another").unwrap()).block().is_err());
+            let mut damaged = block.to_vec();
+            damaged[100] ^= 1;
+            assert!(load(damaged.into(), file).block().is_err());
+            load(block, file)
+        })
+        .collect();
+
+    let of_file_7 = hashes("file 7", 2_000);
+    assert!(of_file_7.iter().all(|&key| !filters[7].probe(key).is_absent()));
+    assert_eq!(filters[7].stats().positives, 2_000);
+    let set = FilterSet::new(filters, hasher.identity());
+    let mut matches = MatchBitmap::default();
+    for &key in &of_file_7 {
+        set.matches(key, &mut matches);
+        assert!(matches.may_contain(7) && matches.count() < 10);
+    }
+    assert_eq!(set.filters()[7].stats().positives, 4_000);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn main() -> c_int {
+    check_golden_blocks();
+    check_readers();
+    print("filters without the standard library: as with it\n");
+    0
+}
