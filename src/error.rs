@@ -134,7 +134,8 @@ pub enum BlockError {
         /// The bytes there are.
         got: u64,
     },
-    /// A kind of filter that this reader does not know: a newer or a user-defined one.
+    /// A kind of filter that this reader does not know: a newer or a user-defined one, or, without the feature
+    /// `growing`, one whose filters take keys once they are built.
     UnknownKind {
         /// The kind's number.
         got: u8,
@@ -266,7 +267,8 @@ messages! { BlockError {
     Self::PayloadChecksum { expected, got } =>
         "filter block payload is damaged: expected checksum {expected:#010x}, got {got:#010x}";
     Self::Length { expected, got } => "filter block length: expected {expected} bytes by its trailer, got {got}";
-    Self::UnknownKind { got } => "filter kind: expected one that this release knows, got {got}";
+    Self::UnknownKind { got } =>
+        "filter kind: expected one that this build knows, got {got} ({})", FilterKind::from_code(*got);
     Self::Kind { expected, got } => "filter kind: expected {expected}, got {got}";
     Self::UnknownHash { got } =>
         "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release";

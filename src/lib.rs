@@ -85,8 +85,8 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 #![cfg_attr(
-    not(feature = "std"),
-    allow(dead_code, unused_imports, reason = "what only `range`, `store` and the packages above use")
+    not(all(feature = "growing", feature = "std")),
+    allow(dead_code, unused_imports, reason = "only what is left out uses them")
 )]
 #![cfg_attr(
     test,
@@ -185,14 +185,10 @@ mod threads;
 mod units;
 
 pub use block::{
-    BlockInfo, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, Probe,
+    BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext, LookupOutcome,
+    MatchBitmap, MatchMatrix, Probe,
 };
 pub use error::{BlockError, ConfigError, FilterError};
-pub use filter::counting_bloom::filter::CountingBloom;
-pub use filter::cuckoo::filter::CuckooFilter;
-pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;
-pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
@@ -203,6 +199,11 @@ pub use policy::{
 };
 pub use stats::{FilterHealth, FilterStats};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
+#[cfg(feature = "growing")]
+pub use {
+    block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,
+    filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::filter::StandardBloom,
+};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -8,6 +8,7 @@
 //! The bytes are specified in FORMAT.md.
 
 mod bitmap;
+#[cfg(feature = "growing")]
 mod dynamic;
 mod group;
 mod held;
@@ -24,6 +25,7 @@ pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
 pub(crate) use bitmap::{GROUP, bits_of, first_bits};
 pub use bitmap::{MatchBitmap, MatchMatrix, Probe};
+#[cfg(feature = "growing")]
 pub use dynamic::DynamicFilter;
 pub(crate) use group::{CacheResidency, FilterGroup, PreparedKey};
 pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, encode_parts};

@@ -8,8 +8,11 @@ pub(crate) mod batch;
 pub mod binary_fuse;
 pub mod blocked_bloom;
 pub(crate) mod cache;
+#[cfg(feature = "growing")]
 pub mod counting_bloom;
+#[cfg(feature = "growing")]
 pub mod cuckoo;
+#[cfg(feature = "growing")]
 pub(crate) mod dynamic;
 pub(crate) mod encoded;
 pub(crate) mod fingerprint;
@@ -18,11 +21,13 @@ pub(crate) mod payload;
 pub(crate) mod peel;
 mod power;
 pub(crate) mod reason;
+#[cfg(feature = "growing")]
 pub mod register_blocked_bloom;
 pub mod ribbon;
 pub(crate) mod shape;
 pub(crate) mod shrink;
 pub(crate) mod sizing;
+#[cfg(feature = "growing")]
 pub mod standard_bloom;
 pub(crate) mod user;
 pub mod xor;
@@ -33,14 +38,18 @@ use core::ops::Deref;
 pub(crate) use binary_fuse::{BinaryFuseKind, FuseShape};
 use blocked_bloom::line::{self, Lines};
 pub(crate) use blocked_bloom::{BlockedBloomKind, BloomShape};
-pub(crate) use counting_bloom::{CountingBloomKind, CountingBloomShape};
-pub(crate) use cuckoo::{CuckooKind, CuckooShape};
-pub(crate) use register_blocked_bloom::{RegisterBlockedKind, RegisterBlockedShape};
 pub(crate) use ribbon::{RibbonKind, RibbonShape};
-pub(crate) use standard_bloom::{StandardBloomKind, StandardBloomShape};
 use user::UserShape;
 pub(crate) use xor::{XorKind, XorShape};
 pub(crate) use xor_plus::{XorPlusKind, XorPlusShape};
+
+#[cfg(feature = "growing")]
+pub(crate) use {
+    counting_bloom::{CountingBloomKind, CountingBloomShape},
+    cuckoo::{CuckooKind, CuckooShape},
+    register_blocked_bloom::{RegisterBlockedKind, RegisterBlockedShape},
+    standard_bloom::{StandardBloomKind, StandardBloomShape},
+};
 
 pub(crate) use encoded::{
     EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
@@ -59,11 +68,11 @@ pub(crate) use crate::ids::FilterKind;
 
 /// The shape of a filter of any kind, from a table of the library's kinds.
 macro_rules! any_shape {
-    ($($kind:ident($shape:ty): $id:ident,)+) => {
+    ($($(#[$only:meta])? $kind:ident($shape:ty): $id:ident,)+) => {
         /// The shape of a filter of any kind. It has the methods of [`FilterShape`].
         #[derive(Clone)]
         pub(crate) enum AnyShape {
-            $($kind($shape),)+
+            $($(#[$only])? $kind($shape),)+
             User(UserShape),
         }
 
@@ -72,7 +81,7 @@ macro_rules! any_shape {
 
             fn deref(&self) -> &Self::Target {
                 match self {
-                    $(Self::$kind(shape) => shape,)+
+                    $($(#[$only])? Self::$kind(shape) => shape,)+
                     Self::User(shape) => shape,
                 }
             }
@@ -86,7 +95,7 @@ macro_rules! any_shape {
                 kinds: Option<&KindRegistry>,
             ) -> Result<Self, BlockError> {
                 let any = match kind {
-                    $(FilterKind::$id => FilterShape::decode(encoded).map(Self::$kind),)+
+                    $($(#[$only])? FilterKind::$id => FilterShape::decode(encoded).map(Self::$kind),)+
                     FilterKind::RANGE => Err(BlockError::RangeFilter),
                     _ => {
                         let user = kinds.and_then(|kinds| kinds.find(kind));
@@ -101,7 +110,7 @@ macro_rules! any_shape {
             /// The probe by [`FilterShape::may_contain`].
             fn plain_probe(&self) -> SingleProbe {
                 match self {
-                    $(Self::$kind(_) => probe_of!($kind),)+
+                    $($(#[$only])? Self::$kind(_) => probe_of!($kind),)+
                     Self::User(_) => probe_of!(User),
                 }
             }
@@ -122,9 +131,13 @@ macro_rules! probe_of {
 any_shape! {
     BlockedBloom(BloomShape): BLOCKED_BLOOM,
     Ribbon(RibbonShape): RIBBON,
+    #[cfg(feature = "growing")]
     StandardBloom(StandardBloomShape): STANDARD_BLOOM,
+    #[cfg(feature = "growing")]
     CountingBloom(CountingBloomShape): COUNTING_BLOOM,
+    #[cfg(feature = "growing")]
     RegisterBlockedBloom(RegisterBlockedShape): REGISTER_BLOCKED_BLOOM,
+    #[cfg(feature = "growing")]
     Cuckoo(CuckooShape): CUCKOO,
     Xor(XorShape): XOR,
     XorPlus(XorPlusShape): XOR_PLUS,

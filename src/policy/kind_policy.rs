@@ -10,9 +10,10 @@ use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
 use crate::filter::{
-    BinaryFuseKind, BlockedBloomKind, BuildLimits, CountingBloomKind, CuckooKind, FilterKind, FilterShape, Kind,
-    RegisterBlockedKind, RibbonKind, StandardBloomKind, XorKind, XorPlusKind,
+    BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterKind, FilterShape, Kind, RibbonKind, XorKind, XorPlusKind,
 };
+#[cfg(feature = "growing")]
+use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -52,9 +53,13 @@ pub struct KindPolicy {
 pub(super) enum AnyKind {
     BlockedBloom(BlockedBloomKind),
     Ribbon(RibbonKind),
+    #[cfg(feature = "growing")]
     StandardBloom(StandardBloomKind),
+    #[cfg(feature = "growing")]
     CountingBloom(CountingBloomKind),
+    #[cfg(feature = "growing")]
     RegisterBlockedBloom(RegisterBlockedKind),
+    #[cfg(feature = "growing")]
     Cuckoo(CuckooKind),
     Xor(XorKind),
     XorPlus(XorPlusKind),
@@ -68,9 +73,13 @@ macro_rules! each_kind {
         match $any {
             AnyKind::BlockedBloom($kind) => $call,
             AnyKind::Ribbon($kind) => $call,
+            #[cfg(feature = "growing")]
             AnyKind::StandardBloom($kind) => $call,
+            #[cfg(feature = "growing")]
             AnyKind::CountingBloom($kind) => $call,
+            #[cfg(feature = "growing")]
             AnyKind::RegisterBlockedBloom($kind) => $call,
+            #[cfg(feature = "growing")]
             AnyKind::Cuckoo($kind) => $call,
             AnyKind::Xor($kind) => $call,
             AnyKind::XorPlus($kind) => $call,
@@ -114,43 +123,6 @@ impl KindPolicy {
     /// [`ConfigError`] where the kind has no such filters.
     pub fn ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         RibbonKind::configure(sizing).map(Self::from)
-    }
-
-    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn standard_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        StandardBloomKind::configure(sizing.into()).map(AnyKind::StandardBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn counting_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        CountingBloomKind::configure(sizing.into()).map(AnyKind::CountingBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
-    /// many threads.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn register_blocked_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        RegisterBlockedKind::configure(sizing.into()).map(AnyKind::RegisterBlockedBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn cuckoo(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        CuckooKind::configure(sizing.into()).map(AnyKind::Cuckoo).map(Self::new)
     }
 
     /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
@@ -290,6 +262,47 @@ impl KindPolicy {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
         let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
         each_kind!(&self.kind, kind => Job::new(kind, self.rules, identity, limits).builder(context))
+    }
+}
+
+/// Kinds that take keys once they are in use.
+#[cfg(feature = "growing")]
+impl KindPolicy {
+    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn standard_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        StandardBloomKind::configure(sizing.into()).map(AnyKind::StandardBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn counting_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        CountingBloomKind::configure(sizing.into()).map(AnyKind::CountingBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
+    /// many threads.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn register_blocked_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        RegisterBlockedKind::configure(sizing.into()).map(AnyKind::RegisterBlockedBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn cuckoo(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        CuckooKind::configure(sizing.into()).map(AnyKind::Cuckoo).map(Self::new)
     }
 }
 

@@ -1,10 +1,9 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::{
-    BinaryFuseKind, BlockedBloomKind, CountingBloomKind, CuckooKind, FilterKind, Kind, RegisterBlockedKind, RibbonKind,
-    StandardBloomKind, Updates, XorKind, XorPlusKind,
-};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, FilterKind, Kind, RibbonKind, Updates, XorKind, XorPlusKind};
+#[cfg(feature = "growing")]
+use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 use crate::policy::KindPolicy;
 use crate::units::Sizing;
 
@@ -28,13 +27,16 @@ pub struct KindEntry {
     configure: fn(Sizing) -> Result<KindPolicy, ConfigError>,
 }
 
-/// All kinds of the library and their variants, in the order of their numbers.
-static ALL: [KindEntry; 10] = [
+static ALL: &[KindEntry] = &[
     KindEntry::of::<BlockedBloomKind>(KindPolicy::bloom),
     KindEntry::of::<RibbonKind>(KindPolicy::ribbon),
+    #[cfg(feature = "growing")]
     KindEntry::of::<StandardBloomKind>(KindPolicy::standard_bloom),
+    #[cfg(feature = "growing")]
     KindEntry::of::<CountingBloomKind>(KindPolicy::counting_bloom),
+    #[cfg(feature = "growing")]
     KindEntry::of::<RegisterBlockedKind>(KindPolicy::register_blocked_bloom),
+    #[cfg(feature = "growing")]
     KindEntry::of::<CuckooKind>(KindPolicy::cuckoo),
     KindEntry::of::<XorKind>(KindPolicy::xor),
     KindEntry::of::<XorPlusKind>(KindPolicy::xor_plus),
@@ -45,10 +47,11 @@ static ALL: [KindEntry; 10] = [
     },
 ];
 
-/// All kinds of the library and their variants, in the order of their numbers.
+/// All kinds of the library and their variants, in the order of their numbers. Without the feature `growing`, those that
+/// take no keys once they are built.
 #[must_use]
 pub fn all() -> &'static [KindEntry] {
-    &ALL
+    ALL
 }
 
 impl KindEntry {
