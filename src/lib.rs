@@ -81,6 +81,14 @@
 //!
 //! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
 //! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
+//!
+//! # Features
+//!
+//! Both are on by default. Without `std`, the library needs `alloc` alone: hashing, building, loading, probing and sets
+//! work, with the same bytes, on one thread and without a clock. [`range`], [`store`], [`FileId::random`] and
+//! [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them. Without
+//! `growing`, the kinds that take keys once they are built are left out; their blocks are then of an [unknown
+//! kind](BlockError::UnknownKind), and answer "may be present".
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
