@@ -11,18 +11,6 @@ use bytes::Bytes;
 /// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
-}
-
-pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
 /// The little-endian fields of a structure of fixed size. Where each begins is a constant: one that does not lie inside
 /// the structure does not compile.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +24,8 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
     }
 
     /// What stands before the structure that ends `bytes`, and its fields. `None` if there are too few bytes.
-    pub(crate) fn at_end_of(bytes: &'a [u8]) -> Option<(&'a [u8], Self)> {
+    #[must_use]
+    pub fn at_end_of(bytes: &'a [u8]) -> Option<(&'a [u8], Self)> {
         bytes.split_last_chunk().map(|(before, bytes)| (before, Self(bytes)))
     }
 
@@ -48,11 +37,15 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
         core::array::from_fn(|position| self.0[AT + position])
     }
 
-    pub(crate) fn u8<const AT: usize>(self) -> u8 {
+    /// The byte at a place.
+    #[must_use]
+    pub fn u8<const AT: usize>(self) -> u8 {
         u8::from_le_bytes(self.array::<AT, 1>())
     }
 
-    pub(crate) fn u16<const AT: usize>(self) -> u16 {
+    /// The number of 16 bits at a place.
+    #[must_use]
+    pub fn u16<const AT: usize>(self) -> u16 {
         u16::from_le_bytes(self.array::<AT, 2>())
     }
 
@@ -69,74 +62,10 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
     }
 
     /// A number of `COUNT` bytes, at most eight.
-    pub(crate) fn uint<const AT: usize, const COUNT: usize>(self) -> u64 {
+    #[must_use]
+    pub fn uint<const AT: usize, const COUNT: usize>(self) -> u64 {
         const { assert!(COUNT <= 8, "a number has at most 64 bits") };
         self.array::<AT, COUNT>().iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
-    }
-}
-
-/// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
-#[inline]
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push((value & 0x7f) as u8);
-}
-
-/// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
-/// exceeds 64 bits.
-#[must_use]
-#[inline]
-pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0_u64;
-    for (position, &byte) in bytes.iter().take(10).enumerate() {
-        let low = u64::from(byte & 0x7f);
-        if position == 9 && low > 1 {
-            return None;
-        }
-        value |= low << (7 * position);
-        if byte & 0x80 == 0 {
-            return Some((value, bytes.get(position + 1..)?));
-        }
-    }
-    None
-}
-
-/// Appends bytes behind a varint with their number.
-pub(crate) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
-    put_varint(out, item.len() as u64);
-    out.extend_from_slice(item);
-}
-
-/// Bytes that are read from the front. A read past the end is `None`, and takes nothing.
-#[derive(Debug)]
-pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Cursor<'a> {
-    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    pub(crate) fn fields<const BYTES: usize>(&mut self) -> Option<Fields<'a, BYTES>> {
-        let (fields, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(Fields(fields))
-    }
-
-    pub(crate) fn varint(&mut self) -> Option<u64> {
-        let (value, rest) = take_varint(self.0)?;
-        self.0 = rest;
-        Some(value)
-    }
-
-    /// The bytes that [`put_item`] has written.
-    pub(crate) fn item(&mut self) -> Option<&'a [u8]> {
-        let count = self.varint()?;
-        self.bytes(usize::try_from(count).ok()?)
     }
 }
 
@@ -171,11 +100,6 @@ pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
     };
     let add = |sum: u32, byte| REMAINDERS[usize::from(sum.to_le_bytes()[0] ^ byte)] ^ (sum >> 8);
     !bytes.iter().fold(!checksum, add)
-}
-
-/// The checksum of bytes that end with one of their own, without it: the sum over both is the same whatever they are.
-pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
-    checksum(bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(covered, _)| covered))
 }
 
 /// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block,
@@ -237,13 +161,16 @@ impl AlignedBuffer {
     }
 
     /// An empty buffer with capacity for `length` bytes and a tail.
-    pub(crate) fn empty(length: u64) -> Option<Self> {
+    #[must_use]
+    pub fn empty(length: u64) -> Option<Self> {
         let mut buffer = Self::zeroed(length)?;
         buffer.bytes.truncate(buffer.start);
         Some(buffer)
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    /// What it holds.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
@@ -268,7 +195,7 @@ impl AlignedBuffer {
     }
 
     /// Appends `count` zero bytes and returns them. `None` when allocation fails.
-    pub(crate) fn append_zeroed(&mut self, count: u64) -> Option<&mut [u8]> {
+    pub fn append_zeroed(&mut self, count: u64) -> Option<&mut [u8]> {
         let length = self.as_slice().len();
         let longer = length.checked_add(usize::try_from(count).ok()?)?;
         self.reserve(longer)?;
@@ -276,7 +203,8 @@ impl AlignedBuffer {
         self.as_mut_slice().get_mut(length..)
     }
 
-    pub(crate) fn append(&mut self, tail: &[u8]) {
+    /// Appends bytes, within the capacity.
+    pub fn append(&mut self, tail: &[u8]) {
         self.bytes.extend_from_slice(tail);
     }
 
@@ -292,17 +220,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_little_endian_and_reads_past_the_end_are_none() {
-        let mut out = Vec::new();
-        put_u32(&mut out, 0x0304_0506);
-        put_u64(&mut out, 0x0c0d_0e0f_1011_1213);
-        assert_eq!(out, [6, 5, 4, 3, 0x13, 0x12, 0x11, 0x10, 0xf, 0xe, 0xd, 0xc]);
-        assert_eq!(read_u32(&out, 0), Some(0x0304_0506));
-        assert_eq!(read_u32(&out, out.len() - 3), None);
-        assert_eq!(read_u32(&out, usize::MAX), None);
-    }
-
-    #[test]
     fn fields_are_little_endian_and_end_with_their_structure() {
         let bytes: Vec<u8> = (0..24).collect();
         let (before, fields) = Fields::<16>::at_end_of(&bytes).unwrap();
@@ -314,31 +231,6 @@ mod tests {
         assert_eq!((fields.uint::<2, 3>(), fields.uint::<11, 5>()), (0x0c_0b0a, 0x17_1615_1413));
         assert_eq!(fields.array::<4, 12>(), bytes[12..]);
         assert!(Fields::<16>::at_end_of(&bytes[..15]).is_none());
-    }
-
-    #[test]
-    fn varints_round_trip_and_refuse_what_exceeds_64_bits() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut out = Vec::new();
-            put_varint(&mut out, value);
-            out.push(0xee);
-            assert_eq!(take_varint(&out), Some((value, &[0xee][..])));
-        }
-        assert_eq!(take_varint(&[]), None);
-        assert_eq!(take_varint(&[0x80; 20]), None);
-        assert_eq!(take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
-    }
-
-    #[test]
-    fn a_cursor_reads_from_the_front_and_never_past_the_end() {
-        let mut bytes = vec![7, 1, 2];
-        put_item(&mut bytes, b"an item");
-        put_item(&mut bytes, &[9; 200]);
-        let mut cursor = Cursor(&bytes);
-        assert_eq!((cursor.varint(), cursor.fields::<2>().unwrap().u16::<0>()), (Some(7), 0x0201));
-        assert_eq!((cursor.item(), cursor.item()), (Some(&b"an item"[..]), Some(&[9; 200][..])));
-        assert!(cursor.varint().is_none() && cursor.fields::<1>().is_none() && cursor.bytes(0).is_some());
-        assert!(Cursor(&bytes[3..10]).item().is_none() && Cursor(&[1]).bytes(usize::MAX).is_none());
     }
 
     #[test]

@@ -195,13 +195,13 @@ pub enum BlockError {
     /// such a part ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)).
     PartNotHeld,
     /// Known keys were given for a filter in partitions, and not all partitions that must hold one were read yet: see
-    /// [`PartitionIndex::check_known_keys`](crate::store::PartitionIndex::check_known_keys).
+    /// `PartitionIndex::check_known_keys`.
     KnownKeysUnchecked {
         /// The first partition that must hold a known key.
         partition: u32,
     },
     /// A range filter, which is probed for ranges and not for key hashes: open it with
-    /// [`RangeFilter`](crate::range::RangeFilter).
+    /// `RangeFilter`.
     RangeFilter,
     /// A range filter built with another key extractor than the reader's, or with none that the reader was given.
     RangeExtractor {
@@ -210,9 +210,7 @@ pub enum BlockError {
         /// CRC32C of the name of the extractor that the filter was built with.
         got: u32,
     },
-    /// A block that holds a part of its file's keys only: open it through the [`PartitionIndex`] of its container.
-    ///
-    /// [`PartitionIndex`]: crate::store::PartitionIndex
+    /// A block that holds a part of its file's keys only: open it through the `PartitionIndex` of its container.
     Partition,
     /// The reader's filter is cut into partitions, and is not one block.
     Partitioned,
@@ -341,6 +339,22 @@ messages! { BlockError {
 } }
 
 impl core::error::Error for BlockError {}
+
+impl BlockError {
+    /// Checks a field of a block: for kinds of filter of your own.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Field`], unless the field `is_sound`.
+    pub fn require(
+        is_sound: bool,
+        field: &'static str,
+        expected: &'static str,
+        got: impl Into<u64>,
+    ) -> Result<(), Self> {
+        if is_sound { Ok(()) } else { Err(Self::Field { field, expected, got: got.into() }) }
+    }
+}
 
 /// Why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged, except that a
 /// batch insert keeps the keys before the one that failed.

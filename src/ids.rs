@@ -38,7 +38,7 @@ impl FilterKind {
     pub const XOR_PLUS: Self = Self(8);
     /// Binary fuse: fingerprints in three neighbouring segments. The variant `binary-fuse-4` has four.
     pub const BINARY_FUSE: Self = Self(9);
-    /// Filters for ranges of keys: see [`range`](crate::range). Not among [`all`](crate::kind::all) kinds, whose
+    /// Filters for ranges of keys, of the package `sstfilter-range`. Not among [`all`](crate::kind::all) kinds, whose
     /// filters are built from hashes and probed for single keys.
     pub const RANGE: Self = Self(10);
 

@@ -59,13 +59,11 @@
 //! |---|---|
 //! | hash keys once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose them; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
-//! | spread one memory budget over the levels of a store | [`store::LevelPlan`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
 //! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
 //! | remove them, too | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
-//! | let scans skip files | [`range`]: [`RangePolicy`](range::RangePolicy), [`RangeReader`](range::RangeReader) |
 //! | watch rates | [`FilterStats`], [`FilterHealth`] |
 //!
 //! # Modules
@@ -75,9 +73,10 @@
 //!
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
-//! - [`range`]: filters for ranges of keys, by which scans skip files
-//! - [`store`]: the filters of many files, which must be read for a key: memory budgets, partitions, sidecars, levels
 //! - [`simd`]: the instruction set in use
+//!
+//! Packages of their own: `sstfilter-range` has filters for ranges of keys, by which scans skip files, and
+//! `sstfilter-store` tells which of many files must be read: memory budgets, partitions, sidecars, levels.
 //!
 //! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
 //! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
@@ -85,17 +84,14 @@
 //! # Features
 //!
 //! Both are on by default. Without `std`, the library needs `alloc` alone: hashing, building, loading, probing and sets
-//! work, with the same bytes, on one thread and without a clock. [`range`], [`store`], [`FileId::random`] and
+//! work, with the same bytes, on one thread and without a clock. [`FileId::random`] and
 //! [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them. Without
 //! `growing`, the kinds that take keys once they are built are left out; their blocks are then of an [unknown
 //! kind](BlockError::UnknownKind), and answer "may be present".
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
-#![cfg_attr(
-    not(all(feature = "growing", feature = "std")),
-    allow(dead_code, unused_imports, reason = "only what is left out uses them")
-)]
+#![cfg_attr(not(feature = "growing"), allow(dead_code, unused_imports, reason = "only what is left out uses them"))]
 #![cfg_attr(
     test,
     allow(
@@ -123,8 +119,6 @@ pub mod filter;
 mod hash;
 mod ids;
 mod kernel;
-#[deny(clippy::indexing_slicing)]
-mod key_head;
 pub mod kind {
     //! The kinds of filter: the list of the library's kinds, a trait for one of your own, and the limits of the format.
     //!
@@ -154,52 +148,63 @@ pub mod internal {
     //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
     //! do not use them elsewhere.
 
+    /// Where filters probably are, by which lookups prefetch.
+    pub use crate::block::CacheResidency;
+    /// Up to 64 filters that are probed at once.
+    pub use crate::block::FilterGroup;
+    /// The parts of keys that a block says that it holds.
+    pub use crate::block::HeldParts;
+    /// A key's hashes, prepared for all filters of a lookup.
+    pub use crate::block::PreparedKey;
+    /// The positions of the bits of a word that are set.
+    pub use crate::block::bits_of;
+    /// What a block ends with, read and compared with its checksum.
+    pub use crate::block::trailer::CheckedTail;
+    /// The same, to be written.
+    pub use crate::block::trailer::Ending;
+    /// What a filter's block says after its payload.
+    pub use crate::block::trailer::Trailer;
     /// Bytes that begin at a line of the CPU's cache, as kernels expect them.
     pub use crate::codec::AlignedBuffer;
     /// Numbers at fixed places of a structure.
     pub use crate::codec::Fields;
-    /// Writes a number in as many bytes as it needs.
-    pub use crate::codec::put_varint;
-    /// Reads such a number.
-    pub use crate::codec::take_varint;
+    /// The hashes of keys that come in order.
+    pub use crate::hash::OrderedKeyHashes;
+    /// Sorts hashes.
+    pub use crate::hash::sort_hashes;
     /// An id that nothing else has.
     #[cfg(feature = "std")]
     pub use crate::ids::unique_id;
     /// Asks for memory before it is needed.
     pub use crate::kernel::prefetch::prefetch;
-    /// Heads of sorted keys, by which a key's place is found.
-    pub use crate::key_head::KeyHeads;
-    /// How many bytes two keys begin with alike.
-    pub use crate::key_head::common_prefix;
-    /// A key's first eight bytes, as a number.
-    pub use crate::key_head::head;
-    /// The place of the first head that is not below a bound.
-    pub use crate::key_head::lower_bound;
     /// Whether an earlier call ended by a panic.
     pub use crate::panics::Interruption;
+    /// A filter's counts.
+    pub use crate::stats::FilterCounters;
+    /// Counts of many filters, each thread's by themselves.
+    pub use crate::stats::StripedCounters;
+    /// What one thread counts there.
+    pub use crate::stats::ThreadCounters;
+    /// Shares work among threads.
+    pub use crate::threads::share;
+    /// How many threads some work is worth.
+    pub use crate::threads::worthwhile;
 }
 mod panics;
 mod policy;
-#[cfg(feature = "std")]
-#[allow(clippy::std_instead_of_alloc, reason = "it needs `std`")]
-pub mod range;
 pub mod simd;
 mod stats;
-#[cfg(feature = "std")]
-#[allow(clippy::std_instead_of_core, clippy::std_instead_of_alloc, reason = "it needs `std`")]
-#[deny(clippy::indexing_slicing)]
-pub mod store;
 mod threads;
 mod units;
 
 pub use block::{
-    BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext, LookupOutcome,
-    MatchBitmap, MatchMatrix, Probe,
+    BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
+    LookupOutcome, MatchBitmap, MatchMatrix, Probe,
 };
 pub use error::{BlockError, ConfigError, FilterError};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
+    KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
 };
 pub use ids::FilterKind;
 pub use policy::{

@@ -1,23 +1,13 @@
 //! What outlives a panic that the caller catches: locks, and builders that were running the engine's code.
 
 #[cfg(feature = "std")]
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks `mutex`, even if a thread has panicked while it held the lock. Only for values that each step leaves whole:
 /// code of the engine's, which may panic, runs before the first change or outside of the lock.
 #[cfg(feature = "std")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The same without waiting: `None` if another thread has the lock.
-#[cfg(feature = "std")]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 /// Whether a call of a builder has not come to its end. The engine's hash function, extractor, policy or sink may
@@ -64,12 +54,10 @@ mod tests {
         let mutex = Mutex::new(7);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = lock(&mutex);
-            assert!(try_lock(&mutex).is_none());
             panic!("with the lock");
         }));
         assert!(panicked.is_err() && mutex.is_poisoned());
         assert_eq!(*lock(&mutex), 7);
-        assert_eq!(try_lock(&mutex).map(|value| *value), Some(7));
     }
 
     #[test]

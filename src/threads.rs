@@ -12,7 +12,8 @@ use crate::panics::lock;
 const KEYS_PER_THREAD: u64 = 1 << 16;
 
 /// Of `threads`, as many as have enough work with `keys` keys; at least one. Without `std`, one.
-pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
+#[must_use]
+pub fn worthwhile(threads: usize, keys: u64) -> usize {
     let most = if cfg!(feature = "std") { usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX) } else { 1 };
     threads.min(most).max(1)
 }
@@ -23,7 +24,7 @@ pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
 /// The threads end with the call: a pool would have to be configured, shared and shut down, to save 50 microseconds.
 /// Without `std` there are none, and the calling thread does all of the work.
 #[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "there is one thread"))]
-pub(crate) fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
+pub fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
     #[cfg(feature = "std")]
     share_among(threads, thread::Builder::new, pieces, own, work);
     #[cfg(not(feature = "std"))]

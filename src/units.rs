@@ -76,7 +76,7 @@ impl BitsPerKey {
 
     /// The smallest size for which the monotone predicate `is_enough` holds, by bisection. `None` when the largest size
     /// is not enough.
-    pub(crate) fn smallest_where(is_enough: impl Fn(Self) -> bool) -> Option<Self> {
+    pub fn smallest_where(is_enough: impl Fn(Self) -> bool) -> Option<Self> {
         let (mut low, mut high) = (Self::MIN.millibits, Self::MAX.millibits);
         if !is_enough(Self::MAX) {
             return None;

@@ -5,7 +5,7 @@ pub mod block;
 pub mod block_forge;
 pub mod cli;
 #[allow(dead_code, reason = "tests of the library use more of it")]
-#[path = "../../tests/common/container.rs"]
+#[path = "../../crates/store/tests/common/container.rs"]
 mod container;
 pub mod entries;
 pub mod foreign_filter;

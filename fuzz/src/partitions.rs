@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyHasher, KeyParts, LoadContext};
+use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
-use crate::container::Container;
 use crate::pick;
+use crate::container::Container;
 
 /// Opens the bytes as a container, and builds and damages one of what they say.
 pub fn exercise(bytes: &[u8]) {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::range::{KeyRange, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, KeyExtractor, KeyHasher, LoadContext, MatchBitmap};
+use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 
-use crate::block_forge::Parts;
 use crate::pick;
+use crate::block_forge::Parts;
 
 type Key = Vec<u8>;
 
@@ -27,8 +27,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn context(&self) -> LoadContext<'_> {
-        LoadContext::new(&self.hasher).with_range_extractor(self.extractor.as_ref())
+    fn context(&self) -> RangeContext<'_> {
+        RangeContext::new(&self.hasher, self.extractor.as_ref())
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) const fn first_bits(count: usize) -> u64 {
 
 /// The positions of the set bits of `word`, ascending.
 #[inline]
-pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
+pub fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
         word &= word - 1;
@@ -69,7 +69,7 @@ impl MatchBitmap {
     }
 
     /// Resets to `length` clear bits and returns the words for the caller to fill.
-    pub(crate) fn cleared(&mut self, length: usize) -> &mut [u64] {
+    pub fn cleared(&mut self, length: usize) -> &mut [u64] {
         self.reset(length);
         &mut self.words
     }

@@ -11,7 +11,7 @@ use crate::kernel::prefetch::prefetch_line;
 /// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(crate) struct PreparedKey {
+pub struct PreparedKey {
     hash: KeyHash,
     /// The mask for `probes` probes, cached because most files of a store have the same number.
     mask: Line,
@@ -21,11 +21,16 @@ pub(crate) struct PreparedKey {
 
 impl PreparedKey {
     /// Computes no mask yet: the first filter that needs one does.
-    pub(crate) const fn new(hash: KeyHash) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn new(hash: KeyHash) -> Self {
         Self { hash, mask: [0; 64], probes: 0 }
     }
 
-    pub(crate) const fn hash(&self) -> KeyHash {
+    /// The hash that it was made of.
+    #[inline]
+    #[must_use]
+    pub const fn hash(&self) -> KeyHash {
         self.hash
     }
 
@@ -39,9 +44,9 @@ impl PreparedKey {
     }
 }
 
-/// Up to [`GROUP`] filters, each at its place. A place without a usable filter answers "may be present".
+/// Up to 64 filters, each at its place. A place without a usable filter answers "may be present".
 #[derive(Clone)]
-pub(crate) struct FilterGroup<D> {
+pub struct FilterGroup<D> {
     classes: Vec<Class<D>>,
     /// The filters of other kinds than blocked Bloom, with their places.
     others: Vec<(usize, FilterBlock<D>)>,
@@ -78,7 +83,7 @@ impl<D: AsRef<[u8]>> Bloom<D> {
 /// Where a set's filters probably reside, which decides whether to prefetch: a pass that prefetches lines costs about
 /// as much as one that tests lines already in cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CacheResidency {
+pub enum CacheResidency {
     /// In the caches of one core: lines are tested in place.
     NearCache,
     /// In the last-level cache: a batch prefetches the lines for a later key while it tests one.
@@ -95,7 +100,9 @@ impl CacheResidency {
     }
 
     /// From that size.
-    pub(crate) fn of_bytes(bytes: usize) -> Self {
+    #[inline]
+    #[must_use]
+    pub fn of_bytes(bytes: usize) -> Self {
         match bytes {
             0..0x10_0000 => Self::NearCache,
             0x10_0000..0x40_0000 => Self::LastCache,
@@ -105,22 +112,26 @@ impl CacheResidency {
 
     /// How many keys ahead a batch prefetches when each key probes `lines` lines; `None` disables prefetching. About 64
     /// lines are then in flight: enough to hide the latency of memory, and few enough to stay in L1.
-    pub(crate) fn keys_ahead(self, lines: usize) -> Option<usize> {
+    #[inline]
+    #[must_use]
+    pub fn keys_ahead(self, lines: usize) -> Option<usize> {
         (self > Self::NearCache).then(|| (64 / lines.max(1)).clamp(1, 16))
     }
 }
 
-impl<D: AsRef<[u8]>> FilterGroup<D> {
-    pub(crate) fn new() -> Self {
+impl<D> Default for FilterGroup<D> {
+    fn default() -> Self {
         Self { classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
     }
+}
 
+impl<D: AsRef<[u8]>> FilterGroup<D> {
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
-    pub(crate) fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
+    pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
         match groups.last_mut() {
             Some(group) if group.places < GROUP => group.push(block),
             _ => {
-                let mut group = Self::new();
+                let mut group = Self::default();
                 group.push(block);
                 groups.push(group);
             }
@@ -128,7 +139,8 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     }
 
     /// Bytes of the Bloom filters.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -167,21 +179,21 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// The places in `which` whose filters may contain the key.
     #[inline]
-    pub(crate) fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
+    pub fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
         self.probe_with(key, which, |_| None)
     }
 
     /// Like [`probe`](Self::probe), and prefetches for a later key: the lines of hash `next.0` in the filters at
     /// `next.1`.
     #[inline]
-    pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
+    pub fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
         let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
         self.prefetch(next, wanted & !which);
         self.probe_with(key, which, move |bloom| Some(bloom.line(next)))
     }
 
     /// Prefetches the lines of `hash` in the Bloom filters at `which`.
-    pub(crate) fn prefetch(&self, hash: KeyHash, which: u64) {
+    pub fn prefetch(&self, hash: KeyHash, which: u64) {
         for class in &self.classes {
             class.at(which & class.places).for_each(|bloom| prefetch_line(bloom.line(hash)));
         }

@@ -13,7 +13,6 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::error::BlockError;
-use crate::filter::require;
 use crate::hash::{Domain, KeyParts};
 
 /// Bytes of the parts word.
@@ -30,13 +29,28 @@ pub(crate) static PART_NOT_HELD: BlockError = BlockError::PartNotHeld;
 
 /// The parts of keys that a filter holds: a view of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeldParts<'a> {
+pub struct HeldParts<'a> {
     field: &'a [u8],
 }
 
 impl<'a> HeldParts<'a> {
+    /// The field of a filter that holds `parts`; at most [`KeyParts::MAX_EXTRACTORS`] of them.
+    #[must_use]
+    pub fn encode(parts: &KeyParts) -> Vec<u8> {
+        let (mut field, mut extractors) = (Vec::new(), 0_u8);
+        for domain in parts.domains().take(KeyParts::MAX_EXTRACTORS) {
+            field.extend_from_slice(&domain.tag().to_le_bytes());
+            extractors += 1;
+        }
+        if extractors > 0 {
+            field.extend([extractors, u8::from(parts.has_whole_keys()), 0, 0]);
+        }
+        field
+    }
+
     /// Of a field, which is empty for whole keys alone.
-    pub(crate) const fn of_field(field: &'a [u8]) -> Self {
+    #[must_use]
+    pub const fn of_field(field: &'a [u8]) -> Self {
         Self { field }
     }
 
@@ -47,7 +61,8 @@ impl<'a> HeldParts<'a> {
     }
 
     /// Whether a reader that names the extractors with these bits is answered for parts of a domain.
-    pub(crate) fn is_answered(self, answered: u64, domain: Domain) -> bool {
+    #[must_use]
+    pub fn is_answered(self, answered: u64, domain: Domain) -> bool {
         self.position(domain).is_some_and(|bit| answered >> bit & 1 == 1)
     }
 
@@ -56,12 +71,14 @@ impl<'a> HeldParts<'a> {
         let Some(&[extractors, whole_keys, low, high]) = self.field.last_chunk() else { return Ok(()) };
         let (is_countable, reserved) =
             ((1..=KeyParts::MAX_EXTRACTORS).contains(&extractors.into()), u16::from_le_bytes([low, high]));
-        require(is_countable, "key extractors of a filter", "1 to 63", extractors)?;
-        require(whole_keys <= 1, "whole keys beside parts", "0 or 1", whole_keys)?;
-        require(reserved == 0, "reserved bytes of the parts word", "0", reserved)
+        BlockError::require(is_countable, "key extractors of a filter", "1 to 63", extractors)?;
+        BlockError::require(whole_keys <= 1, "whole keys beside parts", "0 or 1", whole_keys)?;
+        BlockError::require(reserved == 0, "reserved bytes of the parts word", "0", reserved)
     }
 
-    pub(crate) const fn field(self) -> &'a [u8] {
+    /// The field itself.
+    #[must_use]
+    pub const fn field(self) -> &'a [u8] {
         self.field
     }
 
@@ -70,12 +87,14 @@ impl<'a> HeldParts<'a> {
         u16::try_from(self.field.len()).unwrap_or(u16::MAX)
     }
 
-    pub(crate) fn has_whole_keys(self) -> bool {
+    /// Whether whole keys are held.
+    #[must_use]
+    pub fn has_whole_keys(self) -> bool {
         self.field.last_chunk::<PARTS_WORD_BYTES>().is_none_or(|word| word[1] == 1)
     }
 
     /// The domains of the extractors.
-    pub(crate) fn domains(self) -> impl Iterator<Item = Domain> + 'a {
+    pub fn domains(self) -> impl Iterator<Item = Domain> + 'a {
         let (tags, _) = self.field.as_chunks();
         tags.iter().map(|&tag| Domain::from_tag(u64::from_le_bytes(tag)))
     }
@@ -126,19 +145,6 @@ impl core::fmt::Display for HeldParts<'_> {
     }
 }
 
-/// The field of a filter that holds `parts`; at most [`KeyParts::MAX_EXTRACTORS`] of them.
-pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
-    let (mut field, mut extractors) = (Vec::new(), 0_u8);
-    for domain in parts.domains().take(KeyParts::MAX_EXTRACTORS) {
-        field.extend_from_slice(&domain.tag().to_le_bytes());
-        extractors += 1;
-    }
-    if extractors > 0 {
-        field.extend([extractors, u8::from(parts.has_whole_keys()), 0, 0]);
-    }
-    field
-}
-
 /// The length of the field that ends `before`, by its last word; 0 if there is no field. `None` if the word is cut.
 pub(crate) fn parts_bytes(before: &[u8], has_parts: bool) -> Option<u16> {
     if !has_parts {
@@ -159,12 +165,12 @@ mod tests {
 
     #[test]
     fn a_field_says_what_was_put_into_it() {
-        assert_eq!(encode_parts(&KeyParts::whole_keys()), [0_u8; 0]);
+        assert_eq!(HeldParts::encode(&KeyParts::whole_keys()), [0_u8; 0]);
         let [fixed, delimited] = ["fixed-prefix:4", "prefix-to-byte:0x3a"].map(Domain::new);
         let both = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
         let alone = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
         for (parts, domains, whole) in [(&both, [fixed], true), (&alone, [delimited], false)] {
-            let field = encode_parts(parts);
+            let field = HeldParts::encode(parts);
             let held = HeldParts::of_field(&field);
             assert!(held.domains().eq(domains) && held.has_whole_keys() == whole && held.has(None) == whole);
             assert_eq!(parts_bytes(&field, true), Some(held.field_bytes()));
@@ -172,13 +178,13 @@ mod tests {
         }
         assert!(HeldParts::of_field(&[]).has(None) && !HeldParts::of_field(&[]).has(Some(fixed)));
         let many = (0..200).fold(both, |parts, length| parts.with_extractor(Arc::new(FixedPrefix::new(length))));
-        assert_eq!(encode_parts(&many).len(), MAX_PARTS_BYTES);
+        assert_eq!(HeldParts::encode(&many).len(), MAX_PARTS_BYTES);
     }
 
     #[test]
     fn a_reader_of_other_parts_is_refused_and_both_are_named() {
         let [whole, four] = [KeyParts::whole_keys(), KeyParts::extracted(Arc::new(FixedPrefix::new(4)))];
-        let [of_whole, of_four] = [&whole, &four].map(encode_parts);
+        let [of_whole, of_four] = [&whole, &four].map(HeldParts::encode);
         assert!(HeldParts::of_field(&of_whole).check(&whole).is_ok());
         assert!(HeldParts::of_field(&of_four).check(&four).is_ok());
         assert!(

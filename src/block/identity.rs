@@ -1,26 +1,30 @@
 //! What a filter belongs to: a hash function and a file.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::held::HeldParts;
 use crate::error::BlockError;
 use crate::filter::KindRegistry;
-use crate::hash::{Domain, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{Domain, HashIdentity, KeyHash, KeyHasher, KeyParts};
 use crate::ids::FileId;
 
 /// The hash and the file that a block records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockIdentity {
-    pub(crate) hash: HashIdentity,
+pub struct BlockIdentity {
+    /// How its keys are hashed.
+    pub hash: HashIdentity,
     /// `None` in a block that is bound to no file.
-    pub(crate) file: Option<FileId>,
+    pub file: Option<FileId>,
 }
 
 impl BlockIdentity {
+    /// Bytes that a file's fingerprint adds to a block.
+    pub const FILE_BYTES: u64 = FILE_BYTES as u64;
+
     /// Bytes that the file's fingerprint adds to a block.
-    pub(crate) const fn file_bytes(self) -> u64 {
-        if self.file.is_some() { FILE_BYTES as u64 } else { 0 }
+    #[must_use]
+    pub const fn file_bytes(self) -> u64 {
+        if self.file.is_some() { Self::FILE_BYTES } else { 0 }
     }
 }
 
@@ -50,13 +54,12 @@ pub(crate) const FILE_BYTES: usize = 8;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LoadContext<'a> {
-    pub(crate) identity: BlockIdentity,
+    identity: BlockIdentity,
     /// `None` where the reader has hashes alone.
-    pub(crate) hasher: Option<&'a KeyHasher>,
+    hasher: Option<&'a KeyHasher>,
     parts: Wanted<'a>,
-    pub(crate) range_extractor: Option<&'a Arc<dyn KeyExtractor>>,
-    pub(crate) known_keys: &'a [&'a [u8]],
-    pub(crate) kinds: Option<&'a KindRegistry>,
+    known_keys: &'a [&'a [u8]],
+    kinds: Option<&'a KindRegistry>,
 }
 
 /// Which parts of keys a reader probes for.
@@ -71,11 +74,11 @@ enum Wanted<'a> {
 }
 
 /// A hash by which a filter must hold a known key.
-pub(crate) struct KnownHash<'a> {
-    pub(crate) key: &'a [u8],
+pub struct KnownHash<'a> {
+    pub key: &'a [u8],
     /// That of the part; `None` for the whole key.
-    pub(crate) domain: Option<Domain>,
-    pub(crate) hash: KeyHash,
+    pub domain: Option<Domain>,
+    pub hash: KeyHash,
 }
 
 impl<'a> LoadContext<'a> {
@@ -85,10 +88,34 @@ impl<'a> LoadContext<'a> {
         Self { hasher: Some(hasher), ..Self::of_hash(hasher.identity()) }
     }
 
+    /// The hash and the file that a block must have.
+    #[must_use]
+    pub const fn identity(&self) -> BlockIdentity {
+        self.identity
+    }
+
+    /// How the reader hashes; `None` where it has hashes alone.
+    #[must_use]
+    pub const fn hasher(&self) -> Option<&'a KeyHasher> {
+        self.hasher
+    }
+
+    /// The kinds of the engine's own, if there are any.
+    #[must_use]
+    pub const fn kinds(&self) -> Option<&'a KindRegistry> {
+        self.kinds
+    }
+
+    /// The keys that the filter must contain.
+    #[must_use]
+    pub const fn known_keys(&self) -> &'a [&'a [u8]] {
+        self.known_keys
+    }
+
     const fn of_hash(hash: HashIdentity) -> Self {
         let identity = BlockIdentity { hash, file: None };
         let parts = Wanted::WholeKeys;
-        Self { identity, hasher: None, parts, range_extractor: None, known_keys: &[], kinds: None }
+        Self { identity, hasher: None, parts, known_keys: &[], kinds: None }
     }
 
     /// The block must be bound to this file.
@@ -109,7 +136,8 @@ impl<'a> LoadContext<'a> {
 
     /// The file says, where its filter is named, that it holds all of these parts: the filter must say so, too. It
     /// would be negative for what it never held.
-    pub(crate) const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
+    #[must_use]
+    pub const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::All(parts), ..self }
     }
 
@@ -118,15 +146,6 @@ impl<'a> LoadContext<'a> {
     #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
-    }
-
-    /// The extractor of the prefixes that ranges are inside of ([`RangePolicy::extractor`]): a range filter of hashed
-    /// codes is not used with another one. Other filters have none, and do not look at it.
-    ///
-    /// [`RangePolicy::extractor`]: crate::range::RangePolicy::extractor
-    #[must_use]
-    pub const fn with_range_extractor(self, extractor: Option<&'a Arc<dyn KeyExtractor>>) -> Self {
-        Self { range_extractor: extractor, ..self }
     }
 
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
@@ -147,50 +166,6 @@ impl<'a> LoadContext<'a> {
         Self { known_keys, ..self }
     }
 
-    /// Checks the identity of a filter, and which parts of keys it holds, against those of the reader.
-    pub(crate) fn check(&self, got: BlockIdentity, held: HeldParts<'_>) -> Result<(), BlockError> {
-        let expected = self.identity;
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
-        }
-        if expected.file != got.file {
-            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
-        }
-        match self.parts {
-            Wanted::WholeKeys if !held.has_whole_keys() => held.check(&KeyParts::whole_keys()),
-            Wanted::These(parts) => held.check(parts),
-            Wanted::All(parts) => held.check_all(parts),
-            Wanted::WholeKeys | Wanted::Any => Ok(()),
-        }
-    }
-
-    /// A bit for each extractor of a filter whose parts the reader names, and of whose parts a known key has one, if
-    /// there are known keys. It answers no probe for others, because nothing has confirmed them.
-    pub(crate) fn answered(&self, held: HeldParts<'_>, known: &[KnownHash<'_>]) -> u64 {
-        let is_confirmed =
-            |domain| self.known_keys.is_empty() || known.iter().any(|known| known.domain == Some(domain));
-        let is_answered = |domain| match self.parts {
-            Wanted::WholeKeys => false,
-            Wanted::These(parts) | Wanted::All(parts) => {
-                parts.domains().any(|named| named == domain) && is_confirmed(domain)
-            }
-            Wanted::Any => true,
-        };
-        held.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_answered(domain)) << bit)
-    }
-
-    /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
-    /// keys, named or not, and the parts that are named.
-    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<KnownHash<'a>>, BlockError> {
-        if !self.known_keys.is_empty() && self.hasher.is_none() {
-            return Err(BlockError::Unreadable {
-                reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
-                    .into(),
-            });
-        }
-        Ok(self.known_parts().filter(|known| held.has(known.domain)).collect())
-    }
-
     fn known_parts(&self) -> impl Iterator<Item = KnownHash<'a>> {
         let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { Some(parts) } else { None };
         self.hasher.into_iter().flat_map(move |hasher| {
@@ -207,6 +182,61 @@ impl<'a> LoadContext<'a> {
     #[must_use]
     pub const fn with_kinds(self, kinds: &'a KindRegistry) -> Self {
         Self { kinds: Some(kinds), ..self }
+    }
+}
+
+impl HeldParts<'_> {
+    /// Checks the identity of a filter, and which parts of keys it holds, against those of the reader.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] that names what differs.
+    pub fn check_for(self, context: &LoadContext<'_>, got: BlockIdentity) -> Result<(), BlockError> {
+        let expected = context.identity;
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file != got.file {
+            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
+        }
+        match context.parts {
+            Wanted::WholeKeys if !self.has_whole_keys() => self.check(&KeyParts::whole_keys()),
+            Wanted::These(parts) => self.check(parts),
+            Wanted::All(parts) => self.check_all(parts),
+            Wanted::WholeKeys | Wanted::Any => Ok(()),
+        }
+    }
+
+    /// A bit for each extractor of a filter whose parts the reader names, and of whose parts a known key has one, if
+    /// there are known keys. It answers no probe for others, because nothing has confirmed them.
+    #[must_use]
+    pub fn answered(self, context: &LoadContext<'_>, known: &[KnownHash<'_>]) -> u64 {
+        let is_confirmed =
+            |domain| context.known_keys.is_empty() || known.iter().any(|known| known.domain == Some(domain));
+        let is_answered = |domain| match context.parts {
+            Wanted::WholeKeys => false,
+            Wanted::These(parts) | Wanted::All(parts) => {
+                parts.domains().any(|named| named == domain) && is_confirmed(domain)
+            }
+            Wanted::Any => true,
+        };
+        self.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_answered(domain)) << bit)
+    }
+
+    /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
+    /// keys, named or not, and the parts that are named.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Unreadable`] if there are known keys and no hasher.
+    pub fn known_hashes<'a>(self, context: &LoadContext<'a>) -> Result<Vec<KnownHash<'a>>, BlockError> {
+        if !context.known_keys.is_empty() && context.hasher.is_none() {
+            return Err(BlockError::Unreadable {
+                reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
+                    .into(),
+            });
+        }
+        Ok(context.known_parts().filter(|known| self.has(known.domain)).collect())
     }
 }
 

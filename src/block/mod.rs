@@ -23,14 +23,12 @@ mod unopened;
 pub use crate::filter::reason::FallbackReason;
 pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
-pub(crate) use bitmap::{GROUP, bits_of, first_bits};
-pub use bitmap::{MatchBitmap, MatchMatrix, Probe};
+pub use bitmap::{MatchBitmap, MatchMatrix, Probe, bits_of};
 #[cfg(feature = "growing")]
 pub use dynamic::DynamicFilter;
-pub(crate) use group::{CacheResidency, FilterGroup, PreparedKey};
-pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, encode_parts};
-pub use identity::LoadContext;
-pub(crate) use identity::{BlockIdentity, FILE_BYTES, KnownHash};
+pub use group::{CacheResidency, FilterGroup, PreparedKey};
+pub use held::HeldParts;
+pub use identity::{BlockIdentity, LoadContext};
 pub use open::{BlockInfo, FilterBlock};
 pub use reader::{FilterReader, LookupOutcome};
 pub use set::FilterSet;

@@ -68,10 +68,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let context = context.into();
-        let mut block = Self::open(data, context.kinds)?.verified()?;
-        context.check(block.trailer.identity, block.held_parts())?;
-        let known = context.known_hashes(block.held_parts())?;
-        block.answered = context.answered(block.held_parts(), &known);
+        let mut block = Self::open(data, context.kinds())?.verified()?;
+        block.held_parts().check_for(&context, block.trailer.identity)?;
+        let known = block.held_parts().known_hashes(&context)?;
+        block.answered = block.held_parts().answered(&context, &known);
         if known.iter().any(|known| !block.may_contain_added(known.hash)) {
             return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
         }
@@ -129,7 +129,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
     /// sum over both would tell nothing of the trailer.
-    pub(crate) fn load_partition(
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`], if the bytes are not those that are expected, or no partition of these keys.
+    pub fn load_partition(
         data: D,
         (number, expected): (u32, u32),
         hash: HashIdentity,
@@ -170,7 +174,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The CRC32C of all bytes but the last four of a block whose payload was compared with its checksum.
-    pub(crate) fn checksum_without_last(&self) -> u32 {
+    pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         checksum_append(self.trailer.payload_checksum, tail)
@@ -214,7 +218,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// The same for any hash that was added: of a whole key, or of a part of it.
     #[inline]
-    pub(crate) fn may_contain_added(&self, hash: KeyHash) -> bool {
+    pub fn may_contain_added(&self, hash: KeyHash) -> bool {
         if self.trailer.has_whole_keys {
             return self.may_contain(hash);
         }
@@ -255,7 +259,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Prefetches what a probe for `hash` reads, where that is one place.
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
+    pub fn prefetch(&self, hash: KeyHash) {
         if let Some(shape) = self.shape.any.as_blocked_bloom() {
             prefetch_line(shape.lines().line_of(self.data.as_ref(), hash));
         }
@@ -317,11 +321,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.any.fill_ratio(self.payload())
     }
 
-    pub(crate) const fn kind(&self) -> FilterKind {
+    /// The kind of the filter.
+    pub const fn kind(&self) -> FilterKind {
         self.trailer.kind
     }
 
-    pub(crate) fn expected_fpr(&self) -> f64 {
+    /// The false positive rate that follows from its numbers of keys and bytes, from 0 to 1.
+    pub fn expected_fpr(&self) -> f64 {
         self.shape.any.expected_fpr(self.trailer.shape.keys)
     }
 

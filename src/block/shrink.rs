@@ -56,7 +56,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The same, opened.
-    pub(crate) fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError`], if there is no smaller filter of its keys, or no memory.
+    pub fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
         let failure = |failure| match failure {

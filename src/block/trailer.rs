@@ -31,7 +31,7 @@ use crate::filter::{EncodedShape, FilterKind, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAY
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
-use super::held::{HeldParts, PARTS_WORD_BYTES, parts_bytes};
+use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
@@ -39,19 +39,19 @@ use crate::ids::FileId;
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
 /// Set in the version byte of a block or container that is bound to a file.
-pub(crate) const BOUND: u8 = 1 << 4;
+const BOUND: u8 = 1 << 4;
 
 /// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
 const PARTITION: u8 = 1 << 5;
 
 /// Set in the version byte of a block or container that holds parts of keys.
-pub(crate) const PARTS: u8 = 1 << 6;
+const PARTS: u8 = 1 << 6;
 
 /// The bytes `SF`.
 pub(super) const MAGIC: u16 = 0x4653;
 
 /// Bytes of the number of keys, in a container too.
-pub(crate) const KEYS_BYTES: usize = 5;
+const KEYS_BYTES: usize = 5;
 
 /// The largest tail of a block of whole keys.
 const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
@@ -60,24 +60,31 @@ const _: () = assert!(MAX_PLAIN_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block mu
 
 /// The decoded tail of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trailer {
-    pub(crate) kind: FilterKind,
-    pub(crate) requested: FilterKind,
-    pub(crate) reason: FallbackReason,
-    pub(crate) identity: BlockIdentity,
-    pub(crate) shape: EncodedShape,
-    pub(crate) payload_checksum: u32,
+pub struct Trailer {
+    /// The kind of the filter.
+    pub kind: FilterKind,
+    /// The kind that was requested.
+    pub requested: FilterKind,
+    /// Why they differ.
+    pub reason: FallbackReason,
+    /// The hash and the file.
+    pub identity: BlockIdentity,
+    /// Parameters, number of keys, and size.
+    pub shape: EncodedShape,
+    /// CRC32C of the payload.
+    pub payload_checksum: u32,
     /// Whether the block holds a part of its file's keys only. Such a block is bound to no file: its container is.
-    pub(crate) is_partition: bool,
+    pub is_partition: bool,
     /// Bytes of the field that says which parts of keys the block holds; 0 for whole keys alone.
-    pub(crate) parts_bytes: u16,
+    pub parts_bytes: u16,
     /// Whether the block holds whole keys, as every one without that field does.
-    pub(crate) has_whole_keys: bool,
+    pub has_whole_keys: bool,
 }
 
 impl Trailer {
     /// The trailer of an ordinary block: of whole keys, and of the kind that was requested.
-    pub(crate) fn new(kind: FilterKind, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
+    #[must_use]
+    pub fn new(kind: FilterKind, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
         Self {
             kind,
             requested: kind,
@@ -92,23 +99,27 @@ impl Trailer {
     }
 
     /// Bytes after the payload of an unbound block with `param_words` parameter words.
-    pub(crate) const fn tail_bytes(param_words: u8) -> usize {
+    #[must_use]
+    pub const fn tail_bytes(param_words: u8) -> usize {
         TRAILER_BYTES + param_words as usize * 4
     }
 
     /// Bytes of the whole block.
-    pub(crate) fn block_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
         self.shape.block_bytes() + u64::from(self.parts_bytes) + self.identity.file_bytes()
     }
 
     /// What of its keys `block` holds, whose trailer this is.
-    pub(crate) fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
+    #[must_use]
+    pub fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
         held_parts(block, self.identity.file.is_some(), self.parts_bytes)
     }
 
     /// Encodes all that follows the payload. `held` has as many bytes as this trailer says.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
-    pub(crate) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
+    #[must_use]
+    pub fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
         debug_assert_eq!(held.field().len(), usize::from(self.parts_bytes));
         let mut out = Vec::with_capacity(MAX_PLAIN_TAIL_BYTES + held.field().len());
         let EncodedShape { params, salt, keys, payload_bytes } = &self.shape;
@@ -127,12 +138,14 @@ impl Trailer {
     }
 
     /// Seals `payload` into a block of whole keys; `None` when a value does not fit its field.
-    pub(crate) fn seal(&self, payload: AlignedBuffer) -> Option<Bytes> {
+    #[must_use]
+    pub fn seal(&self, payload: AlignedBuffer) -> Option<Bytes> {
         self.seal_with_parts(payload, HeldParts::of_field(&[]))
     }
 
     /// Seals `payload` into a block that holds these parts of keys.
-    pub(crate) fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
+    #[must_use]
+    pub fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
         let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
         let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
         // The library's kinds always meet these limits; a user's kind may not.
@@ -150,14 +163,22 @@ impl Trailer {
 
     /// Decodes the end of `block` and checks it for consistency, also with the block's length. Does not read the
     /// payload.
-    pub(crate) fn decode(block: &[u8]) -> Result<Self, BlockError> {
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`], if there is none.
+    pub fn decode(block: &[u8]) -> Result<Self, BlockError> {
         Self::decode_end(block, block.len() as u64)
     }
 
     /// The same from the end of a block of `block_bytes`, of which [`MAX_TAIL_BYTES`] bytes are enough.
-    pub(crate) fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`], if there is none.
+    pub fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
         let other_magic = |got| BlockError::Magic { got };
-        let (trailer, flags) = trailer_with_flags(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
+        let (trailer, flags) = Ending::fields(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !(BOUND | PARTS) != 0 && flags != PARTITION {
             let expected =
@@ -198,22 +219,61 @@ impl Trailer {
 }
 
 /// The fields that the last 32 bytes of a block and of a container have in common, except the hash.
-pub(crate) struct Ending {
+pub struct Ending {
     /// The payload's length in words, or the top index's in bytes.
-    pub(crate) length: u32,
-    pub(crate) checksum: u32,
-    pub(crate) keys: u64,
+    pub length: u32,
+    /// CRC32C of the payload, or of the top index.
+    pub checksum: u32,
+    /// Distinct keys.
+    pub keys: u64,
     /// Bytes 21 to 24, which differ between blocks and containers.
-    pub(crate) own: [u8; 4],
+    pub own: [u8; 4],
     /// With the flags that only one of them has.
-    pub(crate) version: u8,
-    pub(crate) magic: u16,
+    pub version: u8,
+    /// Bytes 26 and 27.
+    pub magic: u16,
 }
 
 impl Ending {
+    /// Set in the version byte of a block that is bound to a file.
+    pub const BOUND: u8 = BOUND;
+    /// Set there in a block of parts of keys.
+    pub const PARTS: u8 = PARTS;
+    /// Bytes of the number of keys.
+    pub const KEYS_BYTES: usize = KEYS_BYTES;
+    /// The most bytes that a block ends with, without parameter words.
+    pub const MAX_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
+
+    /// The last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and version.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`], if they have not.
+    pub fn fields(
+        end: &[u8],
+        bytes: u64,
+        (magic, expected): (u16, u8),
+        other_magic: impl FnOnce(u16) -> BlockError,
+    ) -> Result<(Fields<'_, TRAILER_BYTES>, u8), BlockError> {
+        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: bytes };
+        let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or(too_short)?;
+        let got = trailer.u16::<26>();
+        if got != magic {
+            return Err(other_magic(got));
+        }
+        let (got, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
+        if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }) }
+    }
+
+    /// Bytes behind the parts of keys.
+    #[must_use]
+    pub const fn bytes_after_parts(is_bound: bool) -> usize {
+        TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 }
+    }
+
     /// Appends the parts of keys that the filter holds, the file's fingerprint, and the last 32 bytes, whose checksum
     /// covers all of `out`.
-    pub(crate) fn put(&self, out: &mut Vec<u8>, BlockIdentity { hash, file }: BlockIdentity, held: HeldParts<'_>) {
+    pub fn put(&self, out: &mut Vec<u8>, BlockIdentity { hash, file }: BlockIdentity, held: HeldParts<'_>) {
         out.extend_from_slice(held.field());
         if let Some(file) = file {
             out.put_u64_le(file.fingerprint());
@@ -231,35 +291,24 @@ impl Ending {
     }
 }
 
-/// The last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and version.
-pub(crate) fn trailer_with_flags(
-    end: &[u8],
-    bytes: u64,
-    (magic, expected): (u16, u8),
-    other_magic: impl FnOnce(u16) -> BlockError,
-) -> Result<(Fields<'_, TRAILER_BYTES>, u8), BlockError> {
-    let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: bytes };
-    let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or(too_short)?;
-    let got = trailer.u16::<26>();
-    if got != magic {
-        return Err(other_magic(got));
-    }
-    let (got, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
-    if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }) }
-}
-
 /// All that follows the payload of a block, or the top index of a container: its checksum holds, and its length is that
 /// of its fields.
-pub(crate) struct CheckedTail<'a> {
+pub struct CheckedTail<'a> {
     params: &'a [[u8; 4]],
-    pub(crate) held: HeldParts<'a>,
+    /// Which parts of keys are held.
+    pub held: HeldParts<'a>,
     file: Option<FileId>,
-    pub(crate) trailer: Fields<'a, TRAILER_BYTES>,
+    /// The last 32 bytes.
+    pub trailer: Fields<'a, TRAILER_BYTES>,
 }
 
 impl<'a> CheckedTail<'a> {
     /// From the end of a block of `block_bytes`, whose `trailer` has a version and flags that the caller has checked.
-    pub(crate) fn read(
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`], if it is too short, or another checksum stands there.
+    pub fn read(
         block: &'a [u8],
         block_bytes: u64,
         trailer: Fields<'a, TRAILER_BYTES>,
@@ -268,7 +317,7 @@ impl<'a> CheckedTail<'a> {
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
         let flags = trailer.u8::<25>();
         let is_bound = flags & BOUND != 0;
-        let after_parts = bytes_after_parts(is_bound);
+        let after_parts = Ending::bytes_after_parts(is_bound);
         let parts_bytes = parts_bytes(without_last(block, after_parts), flags & PARTS != 0)
             .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
@@ -287,7 +336,11 @@ impl<'a> CheckedTail<'a> {
     }
 
     /// What the filter is bound to. `hash` is the code of its hash, whose byte differs between blocks and containers.
-    pub(crate) fn identity(&self, hash: u8) -> Result<BlockIdentity, BlockError> {
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::UnknownHash`].
+    pub fn identity(&self, hash: u8) -> Result<BlockIdentity, BlockError> {
         match HashId::from_code(hash) {
             HashId::Unknown(got) => Err(BlockError::UnknownHash { got }),
             id => Ok(BlockIdentity { hash: HashIdentity { id, seed: self.trailer.u64::<0>() }, file: self.file }),
@@ -296,13 +349,8 @@ impl<'a> CheckedTail<'a> {
 }
 
 /// What of its keys the filter holds that ends with `block`.
-pub(crate) fn held_parts(block: &[u8], is_bound: bool, parts_bytes: u16) -> HeldParts<'_> {
-    HeldParts::at_end_of(without_last(block, bytes_after_parts(is_bound)), parts_bytes)
-}
-
-/// Bytes behind the parts of keys.
-pub(crate) const fn bytes_after_parts(is_bound: bool) -> usize {
-    TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 }
+fn held_parts(block: &[u8], is_bound: bool, parts_bytes: u16) -> HeldParts<'_> {
+    HeldParts::at_end_of(without_last(block, Ending::bytes_after_parts(is_bound)), parts_bytes)
 }
 
 /// What stands before the last `count` bytes; nothing if there are fewer.
@@ -314,7 +362,6 @@ fn without_last(bytes: &[u8], count: usize) -> &[u8] {
 mod tests {
     use alloc::sync::Arc;
 
-    use super::super::held::encode_parts;
     use super::*;
     use crate::hash::{DelimitedPrefix, FixedPrefix, KeyParts};
 
@@ -340,7 +387,7 @@ mod tests {
     /// The field of two extractors and whole keys.
     fn two_parts() -> Vec<u8> {
         let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
-        encode_parts(&parts.with_extractor(Arc::new(DelimitedPrefix::new(b':'))))
+        HeldParts::encode(&parts.with_extractor(Arc::new(DelimitedPrefix::new(b':'))))
     }
 
     fn file() -> FileId {
@@ -371,7 +418,8 @@ mod tests {
     #[test]
     fn a_block_stays_aligned_with_more_parts_than_its_buffer_has_room_for() {
         let prefixes = (0..20).map(|length| Arc::new(FixedPrefix::new(length)));
-        let held = encode_parts(&prefixes.fold(KeyParts::whole_keys(), |parts, prefix| parts.with_extractor(prefix)));
+        let held =
+            HeldParts::encode(&prefixes.fold(KeyParts::whole_keys(), |parts, prefix| parts.with_extractor(prefix)));
         assert!(held.len() > TAIL_CAPACITY);
         let trailer = Trailer { parts_bytes: held.len() as u16, ..example(None) };
         // All buffers first: the last one could grow where it is.

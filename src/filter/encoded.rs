@@ -79,19 +79,23 @@ impl EncodedShape {
     }
 
     /// The kind's parameters, `N` words; `expected` names their number and the kind.
-    pub(crate) fn words<const N: usize>(&self, expected: &'static str) -> Result<[u32; N], BlockError> {
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Field`], if there are not as many.
+    pub fn words<const N: usize>(&self, expected: &'static str) -> Result<[u32; N], BlockError> {
         let got = self.params.count().into();
         let words = self.params.as_slice().try_into();
         words.map_err(|_| BlockError::Field { field: "parameter words", expected, got })
     }
 }
 
-/// Refuses a field that no writer writes.
+/// [`BlockError::require`], for the library's kinds.
 pub(crate) fn require(
     is_sound: bool,
     field: &'static str,
     expected: &'static str,
     got: impl Into<u64>,
 ) -> Result<(), BlockError> {
-    if is_sound { Ok(()) } else { Err(BlockError::Field { field, expected, got: got.into() }) }
+    BlockError::require(is_sound, field, expected, got)
 }

@@ -103,7 +103,7 @@ macro_rules! any_shape {
                     }
                 }?;
                 let is_whole = any.payload_bytes() == encoded.payload_bytes;
-                require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
+                BlockError::require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
                 Ok(any)
             }
 

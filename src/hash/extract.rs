@@ -24,8 +24,8 @@ use core::fmt;
 ///
 /// # Prefix scans
 ///
-/// [`FilterView::candidates_by_prefix`] gives the files that may have a key with a prefix, and
-/// [`FileFilters::may_contain_prefix`] says it of one. They compare the prefix with the file's range, and then probe
+/// `FilterView::candidates_by_prefix` gives the files that may have a key with a prefix, and
+/// `FileFilters::may_contain_prefix` says it of one. They compare the prefix with the file's range, and then probe
 /// the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted
 /// parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
@@ -34,8 +34,6 @@ use core::fmt;
 /// A filter can hold whole keys, and parts by several extractors: [`KeyParts`](crate::KeyParts) says which, and hashes
 /// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
 ///
-/// [`FileFilters::may_contain_prefix`]: crate::store::FileFilters::may_contain_prefix
-/// [`FilterView::candidates_by_prefix`]: crate::store::FilterView::candidates_by_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;

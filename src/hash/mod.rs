@@ -19,10 +19,10 @@ use core::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, UnstablePart, check_prefix_stability};
-pub use parts::{Domain, KeyParts, PreparedPrefix};
-pub(crate) use parts::{OrderedKeyHashes, PrefixWatch, named_parts};
+pub use parts::{Domain, KeyParts, OrderedKeyHashes, PrefixWatch, PreparedPrefix};
 pub use secret::SecretSeed;
-pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
+pub use sort::sort_hashes;
+pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///
@@ -76,7 +76,8 @@ impl KeyHash {
     /// no bits that chose the partition.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the halves: the upper is below the number of partitions")]
-    pub(crate) const fn in_partition(self, partitions: u32) -> (u32, Self) {
+    #[must_use]
+    pub const fn in_partition(self, partitions: u32) -> (u32, Self) {
         let product = self.0 as u128 * partitions as u128;
         ((product >> 64) as u32, Self(product as u64))
     }
@@ -172,6 +173,12 @@ pub struct HashIdentity {
 }
 
 impl HashIdentity {
+    /// As a block records it.
+    #[must_use]
+    pub const fn new(id: HashId, seed: u64) -> Self {
+        Self { id, seed }
+    }
+
     /// The identity of the engine's own hash, named by its tag. Use it for filters that only see hashes, not keys.
     #[must_use]
     pub const fn custom(tag: u64) -> Self {
@@ -298,7 +305,8 @@ impl KeyHasher {
 
     /// Whether the other is known to compute the same hashes. Equal identities are not enough: two secret seeds can
     /// share a fingerprint, and two functions a tag.
-    pub(crate) fn has_same_identity(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn has_same_identity(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.seed == other.seed
             && match (&self.custom, &other.custom) {

@@ -73,7 +73,7 @@ impl KeyHash {
 /// Parts are hashed in the [`Domain`] of their extractor's name.
 ///
 /// Give them to the builder ([`BuildContext::with_key_parts`](crate::BuildContext::with_key_parts), which serves whole,
-/// partitioned and sidecar filters, or [`FilterStore::with_key_parts`](crate::store::FilterStore::with_key_parts)), and
+/// partitioned and sidecar filters, or `FilterStore::with_key_parts`), and
 /// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can
 /// be added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
 /// probes for answers "may be present".
@@ -116,9 +116,9 @@ pub struct KeyParts {
 
 /// An extractor, and the domain of its parts.
 #[derive(Clone, Debug)]
-pub(crate) struct DomainExtractor {
-    pub(crate) extractor: Arc<dyn KeyExtractor>,
-    pub(crate) domain: Domain,
+struct DomainExtractor {
+    extractor: Arc<dyn KeyExtractor>,
+    domain: Domain,
 }
 
 impl DomainExtractor {
@@ -127,12 +127,12 @@ impl DomainExtractor {
     }
 
     /// The hash of a key's part.
-    pub(crate) fn hash(&self, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
+    fn hash(&self, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
         self.extractor.extract(key).map(|part| self.hash_of_part(hasher, &part))
     }
 
     /// The hash of the part that all keys with this prefix have.
-    pub(crate) fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
+    fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
         let part = self.extractor.extract_prefix(prefix)?;
         // As promised of any key that begins with the prefix, and here the one that costs nothing to look at.
         let is_its_own = self.extractor.extract(prefix).as_ref() == Some(&part);
@@ -147,15 +147,11 @@ impl DomainExtractor {
 impl fmt::Display for KeyParts {
     /// `whole keys, 'fixed-prefix:4'`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&named_parts(self.whole_keys, self.extractors().map(|extractor| extractor.name())))
+        let whole = self.whole_keys.then(|| "whole keys".to_owned());
+        let names = self.extractors().map(|extractor| format!("'{}'", extractor.name()));
+        let parts: Vec<_> = whole.into_iter().chain(names).collect();
+        f.write_str(&if parts.is_empty() { "none".to_owned() } else { parts.join(", ") })
     }
-}
-
-/// Parts of keys, for people: `whole keys, 'fixed-prefix:4'`, or `none`.
-pub(crate) fn named_parts<'a>(whole_keys: bool, extractors: impl Iterator<Item = &'a str>) -> String {
-    let whole = whole_keys.then(|| "whole keys".to_owned());
-    let parts: Vec<_> = whole.into_iter().chain(extractors.map(|name| format!("'{name}'"))).collect();
-    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
 impl Default for KeyParts {
@@ -238,7 +234,8 @@ impl KeyParts {
 
     /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and
     /// there are [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) at most.
-    pub(crate) fn without(&self, unstable: &[String]) -> Self {
+    #[must_use]
+    pub fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
             let name = part.extractor.name();
             (1..=255).contains(&name.len()) && !unstable.iter().any(|other| other == name)
@@ -248,7 +245,8 @@ impl KeyParts {
     }
 
     /// Those whose domain `keeps` approves of; `None` stands for whole keys.
-    pub(crate) fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
+    #[must_use]
+    pub fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
         let extractors = self.extractors.iter().filter(|part| keeps(Some(part.domain))).cloned().collect();
         Self { whole_keys: self.whole_keys && keeps(None), extractors }
     }
@@ -269,15 +267,25 @@ impl KeyParts {
     }
 
     /// Whether the other is known to give the same parts: equal names do not prove it.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
         let address = |part: &DomainExtractor| Arc::as_ptr(&part.extractor).cast::<()>();
         self.whole_keys == other.whole_keys
             && self.extractors.iter().map(address).eq(other.extractors.iter().map(address))
     }
 
-    /// The extractor at `position`.
-    pub(crate) fn extractor(&self, position: usize) -> Option<&DomainExtractor> {
-        self.extractors.get(position)
+    /// The hash by which a filter has the part of `key` that the extractor at `position` makes; `None` if it makes none.
+    #[inline]
+    #[must_use]
+    pub fn part_hash(&self, hasher: &KeyHasher, position: usize, key: &[u8]) -> Option<KeyHash> {
+        self.extractors.get(position)?.hash(hasher, key)
+    }
+
+    /// The hash that the part of every key with this prefix has, by the extractor at `position`; `None` if these keys
+    /// may have other parts, or none.
+    #[must_use]
+    pub fn prefix_hash(&self, hasher: &KeyHasher, position: usize, prefix: &[u8]) -> Option<KeyHash> {
+        self.extractors.get(position)?.prefix_hash(hasher, prefix)
     }
 }
 
@@ -305,14 +313,14 @@ impl<'a> PreparedPrefix<'a> {
 
     /// The hash that every key that is looked for has in a domain, for each extractor that has one part for all these
     /// keys.
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
+    pub fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
         self.hashes.iter().copied()
     }
 }
 
 /// The hashes of keys that come in order.
 #[derive(Debug)]
-pub(crate) struct OrderedKeyHashes {
+pub struct OrderedKeyHashes {
     hasher: KeyHasher,
     parts: KeyParts,
     /// What was seen of each extractor.
@@ -329,9 +337,21 @@ struct Seen {
     prefixes: PrefixWatch,
 }
 
-/// Whether an extractor keeps its promise of prefixes, for the keys that it is given.
+/// Whether an extractor keeps its promise of prefixes, for the keys that a builder is given: what
+/// [`check_prefix_stability`](crate::check_prefix_stability) checks for one key, in a time that a builder has. A filter
+/// of an extractor that broke its promise must not be used for prefixes.
+///
+/// ```
+/// use sstfilter::{FixedPrefix, PrefixWatch};
+///
+/// let mut watch = PrefixWatch::default();
+/// for key in [&b"t042:user:7"[..], b"t042:user:8", b"t043:user:1"] {
+///     watch.look_at(&FixedPrefix::new(4), key);
+/// }
+/// assert!(!watch.is_unstable());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PrefixWatch {
+pub struct PrefixWatch {
     /// How many keys came.
     keys: usize,
     /// A prefix of some key did not have the key's part.
@@ -340,7 +360,7 @@ pub(crate) struct PrefixWatch {
 
 impl PrefixWatch {
     /// Looks at one prefix of a key, or at several.
-    pub(crate) fn look_at(&mut self, extractor: &dyn KeyExtractor, key: &[u8]) {
+    pub fn look_at(&mut self, extractor: &dyn KeyExtractor, key: &[u8]) {
         let is_stable = watched_lengths(self.keys, key.len()).all(|length| {
             let part = key.get(..length).and_then(|prefix| extractor.extract_prefix(prefix));
             part.is_none_or(|part| extractor.extract(key) == Some(part))
@@ -350,7 +370,8 @@ impl PrefixWatch {
     }
 
     /// Whether the extractor has broken the promise of [`KeyExtractor::extract_prefix`].
-    pub(crate) fn is_unstable(self) -> bool {
+    #[must_use]
+    pub fn is_unstable(self) -> bool {
         self.is_unstable
     }
 }
@@ -362,22 +383,24 @@ const WATCHED_BYTES: usize = 64;
 
 /// The hashes of one key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HashesOfKey<'a> {
+pub struct HashesOfKey<'a> {
     /// All that readers may probe for: a filter that holds the key has all of them.
-    pub(crate) all: &'a [KeyHash],
+    pub all: &'a [KeyHash],
     /// Those that the keys before it have not brought already.
-    pub(crate) new: &'a [KeyHash],
+    pub new: &'a [KeyHash],
 }
 
 impl OrderedKeyHashes {
-    pub(crate) fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
+    /// Of keys that come in order.
+    #[must_use]
+    pub fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
         let seen = vec![Seen::default(); parts.extractors.len()];
         Self { hasher, parts, seen, all: Vec::new(), new: Vec::new(), has_keys: false, has_bare_hashes: false }
     }
 
     /// The hashes of `key`, which comes after all keys before. Neighbours share parts, and a part that was added need
     /// not be buffered again.
-    pub(crate) fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
+    pub fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
         self.has_keys = true;
         self.all.clear();
         self.new.clear();
@@ -398,18 +421,19 @@ impl OrderedKeyHashes {
     }
 
     /// Names of the extractors that have broken the promise of [`KeyExtractor::extract_prefix`].
-    pub(crate) fn unstable_extractors(&self) -> Vec<String> {
+    #[must_use]
+    pub fn unstable_extractors(&self) -> Vec<String> {
         let unstable = self.parts.extractors.iter().zip(&self.seen).filter(|(_, seen)| seen.prefixes.is_unstable());
         unstable.map(|(part, _)| part.extractor.name().to_owned()).collect()
     }
 
     /// Hashes of whole keys were added without their keys, so that nobody has extracted their parts.
-    pub(crate) fn note_bare_hashes(&mut self) {
+    pub fn note_bare_hashes(&mut self) {
         self.has_bare_hashes = true;
     }
 
     /// The parts by which a filter holds every key that was added; `None` if there is none.
-    pub(crate) fn held(&self) -> Option<KeyParts> {
+    pub fn held(&self) -> Option<KeyParts> {
         match (self.has_keys, self.has_bare_hashes) {
             (_, false) => {
                 let held = self.parts.without(&self.unstable_extractors());

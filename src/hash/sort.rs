@@ -75,13 +75,21 @@ impl SortScratch {
     }
 }
 
+/// Sorts `hashes` on up to `threads` threads, ascending; slower where a copy would take more than `most_bytes`. Returns
+/// how many bytes it took.
+pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, most_bytes: u64) -> u64 {
+    let mut scratch = SortScratch::of_threads(threads);
+    sort_with(hashes, &mut scratch, most_bytes);
+    scratch.bytes()
+}
+
 /// Sorts `hashes`, ascending.
 ///
 /// One pass partitions the hashes into up to 4,096 windows by their high bits; a second one partitions each window into
 /// as many bins as it has hashes; an insertion sort then moves what is still out of place past one or two others.
 /// Windows that are not spread evenly are sorted by comparisons, and so is everything when a copy would take more than
 /// `most_bytes`.
-pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
+pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
     let is_large = hashes.len() > SMALL;
     let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, most_bytes)).flatten() else {
         return hashes.sort_unstable();
@@ -210,16 +218,16 @@ mod tests {
         let mut scratch = SortScratch::default();
         let unsorted = hashes.clone();
         let mut again = hashes.clone();
-        sort_hashes(&mut hashes, &mut scratch, u64::MAX);
+        sort_with(&mut hashes, &mut scratch, u64::MAX);
         assert!(hashes == expected, "{what}");
-        sort_hashes(&mut hashes, &mut scratch, u64::MAX);
+        sort_with(&mut hashes, &mut scratch, u64::MAX);
         assert!(hashes == expected, "{what}, sorted before");
         let mut scratch = SortScratch::default();
-        sort_hashes(&mut again, &mut scratch, 100);
+        sort_with(&mut again, &mut scratch, 100);
         assert!(again == expected && scratch.bytes() == 0, "{what}, without memory");
         for threads in [2, 3, 8] {
             let (mut by_threads, mut scratch) = (unsorted.clone(), SortScratch::of_threads(threads));
-            sort_hashes(&mut by_threads, &mut scratch, u64::MAX);
+            sort_with(&mut by_threads, &mut scratch, u64::MAX);
             assert!(by_threads == expected, "{what}, {threads} threads");
         }
     }

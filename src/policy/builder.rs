@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use super::report::stopwatch;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder};
 use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
+use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
     BuildLimits, BuiltPayload, FilterKind, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
 };
 use crate::hash::{
-    KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes,
+    KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
 };
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
@@ -112,7 +112,7 @@ impl<K: Kind> Job<K> {
     /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
     pub(super) fn builder(mut self, context: &BuildContext) -> Box<dyn FilterBuilder> {
         let has_parts = !context.key_parts.are_whole_keys();
-        self.held = encode_parts(&context.key_parts);
+        self.held = HeldParts::encode(&context.key_parts);
         // Keys of several parts have more entries than keys, and nobody knows how many.
         let expected = context.expected_keys.filter(|_| !has_parts);
         let plan = match expected.map(|keys| self.plan(keys)) {
@@ -232,7 +232,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
-        job.held = held.as_ref().map(encode_parts).unwrap_or_default();
+        job.held = held.as_ref().map(HeldParts::encode).unwrap_or_default();
         let mut built = match state {
             _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
             State::Streaming { plan, stream, distinct, .. } => {
@@ -338,7 +338,7 @@ impl<K: Kind> Job<K> {
                 return built;
             }
         }
-        sort_hashes(&mut hashes, &mut scratch, budget);
+        sort_with(&mut hashes, &mut scratch, budget);
         hashes.dedup();
         let sort_bytes = scratch.bytes();
         drop(scratch);

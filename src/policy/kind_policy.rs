@@ -250,7 +250,8 @@ impl KindPolicy {
 
     /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond
     /// the format's limits.
-    pub(crate) fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
+    #[must_use]
+    pub fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
         let fallback = |_| Self::from(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
         let plan = self.plan(keys, None).or_else(fallback).ok()?;
         Some((plan.block_bytes, plan.expected_fpr))

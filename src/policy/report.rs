@@ -6,10 +6,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, FallbackReason, encode_parts};
+use crate::block::FallbackReason;
 use crate::filter::FilterKind;
-use crate::hash::KeyParts;
 
 /// A clock that tells the time since now; none without `std`.
 pub(super) fn stopwatch() -> impl Fn() -> Duration {
@@ -38,26 +36,6 @@ impl BuiltFilter {
     #[must_use]
     pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
         Self { block, report }
-    }
-
-    /// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to
-    /// this file or to none; otherwise no filter. A builder of the engine's own may hash whole keys, or call
-    /// [`add_hash`](super::FilterBuilder::add_hash), whatever its context says.
-    pub(crate) fn checked(self, parts: &KeyParts, identity: BlockIdentity) -> Self {
-        let held = encode_parts(&parts.without(&self.report.unstable_extractors));
-        let is_as_requested = match &self.block {
-            None => self.report.used.is_none(),
-            Some(block) => Trailer::decode(block)
-                .is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held),
-        };
-        if is_as_requested { self } else { self.refused() }
-    }
-
-    /// No filter, because this one is not what was asked for.
-    pub(crate) fn refused(self) -> Self {
-        let reason = FallbackReason::ConstructionFailed;
-        let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
-        Self { block: None, report }
     }
 }
 

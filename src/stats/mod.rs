@@ -9,12 +9,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 pub use health::FilterHealth;
 use striped::CounterSlot;
-pub(crate) use striped::{StripedCounters, ThreadCounters};
+pub use striped::{StripedCounters, ThreadCounters};
 
 /// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
 /// that count for one filter write no common cache line.
 #[derive(Debug, Default)]
-pub(crate) struct FilterCounters {
+pub struct FilterCounters {
     counts: CounterSlot,
     /// Of the set that the filter is in. Boxed, because many filters are in none.
     pub(crate) in_set: Option<Box<CountedBySet>>,
@@ -45,43 +45,54 @@ pub(crate) struct CountedBySet {
 }
 
 impl FilterCounters {
+    /// Counts an answer.
     #[inline]
-    pub(crate) fn add_answer(&self, maybe: bool) {
+    pub fn add_answer(&self, maybe: bool) {
         self.add(if maybe { Count::Positives } else { Count::Negatives }, 1);
     }
 
     /// Adds `probes` answers; `positives` of them were "may be present".
-    pub(crate) fn add_answers(&self, probes: u64, positives: u64) {
+    #[inline]
+    pub fn add_answers(&self, probes: u64, positives: u64) {
         self.add(Count::Positives, positives);
         self.add(Count::Negatives, probes - positives);
     }
 
-    pub(crate) fn add_unusable(&self, probes: u64) {
+    /// Counts probes that the filter could not answer.
+    #[inline]
+    pub fn add_unusable(&self, probes: u64) {
         self.add(Count::Unusable, probes);
     }
 
-    pub(crate) fn add_not_loaded(&self, probes: u64) {
+    /// Counts probes for which the filter was not in memory.
+    #[inline]
+    pub fn add_not_loaded(&self, probes: u64) {
         self.add(Count::NotLoaded, probes);
     }
 
     /// Lookups that the bounds of a file answered, and searches of the file.
-    pub(crate) fn add_beside_answers(&self, bound_skips: u64, searched: u64) {
+    #[inline]
+    pub fn add_beside_answers(&self, bound_skips: u64, searched: u64) {
         self.add(Count::BoundSkips, bound_skips);
         self.add(Count::Searched, searched);
     }
 
-    pub(crate) fn beside_answers(&self) -> (u64, u64) {
+    /// Lookups that bounds answered, and searches.
+    #[must_use]
+    pub fn beside_answers(&self) -> (u64, u64) {
         let [bound_skips, searched] = self.sums([Count::BoundSkips, Count::Searched]);
         (bound_skips, searched)
     }
 
-    pub(crate) fn add_outcome(&self, found: bool) {
+    /// Counts whether the file had the key after "may be present".
+    #[inline]
+    pub fn add_outcome(&self, found: bool) {
         self.add(if found { Count::TruePositives } else { Count::FalsePositives }, 1);
     }
 
     /// Prefetches what this thread counts in.
     #[inline]
-    pub(crate) fn prefetch(&self) {
+    pub fn prefetch(&self) {
         self.counts.prefetch();
     }
 
@@ -96,7 +107,8 @@ impl FilterCounters {
 
     /// The counts so far. Outcomes are read before positives, and positives before the set's probes, so no part exceeds
     /// its whole: additions are Release, and a thread counts the whole before the part.
-    pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
+    #[must_use]
+    pub fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
@@ -141,7 +153,7 @@ pub struct FilterStats {
     pub false_positives: u64,
     /// Probes that a damaged, unknown or foreign filter could not answer.
     pub unusable: u64,
-    /// Probes of a filter under a [budget](crate::store::FilterBudget) that was not in memory.
+    /// Probes of a filter under a budget that was not in memory.
     pub not_loaded: u64,
 }
 
@@ -219,7 +231,8 @@ impl FilterStats {
     }
 
     /// What was counted after `earlier`.
-    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             negatives: self.negatives.saturating_sub(earlier.negatives),
             positives: self.positives.saturating_sub(earlier.positives),

@@ -20,32 +20,40 @@ fn count(counters: &[AtomicUsize], index: usize) -> u64 {
 
 /// A fixed number of counters.
 #[derive(Debug)]
-pub(crate) struct StripedCounters(Vec<AtomicUsize>);
+pub struct StripedCounters(Vec<AtomicUsize>);
 
 impl StripedCounters {
-    pub(crate) fn new(counters: usize) -> Self {
+    /// All zero.
+    #[must_use]
+    pub fn new(counters: usize) -> Self {
         Self((0..counters).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    pub(crate) fn of_thread(&self) -> ThreadCounters<'_> {
+    /// To add to them.
+    #[must_use]
+    pub fn of_thread(&self) -> ThreadCounters<'_> {
         ThreadCounters(&self.0)
     }
 
-    pub(crate) fn sum(&self, index: usize) -> u64 {
+    /// A counter.
+    #[must_use]
+    pub fn sum(&self, index: usize) -> u64 {
         count(&self.0, index)
     }
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct ThreadCounters<'a>(&'a [AtomicUsize]);
+/// The counters, as one thread adds to them.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCounters<'a>(&'a [AtomicUsize]);
 
 impl ThreadCounters<'_> {
-    pub(crate) fn add(self, index: usize, more: u64) {
+    /// Adds to a counter.
+    pub fn add(self, index: usize, more: u64) {
         add(self.0, index, more);
     }
 
     /// Adds each bit of `bits` to the counter of its position, from counter `first` on.
-    pub(crate) fn add_bits(self, first: usize, bits: u64) {
+    pub fn add_bits(self, first: usize, bits: u64) {
         (0..64).filter(|bit| bits >> bit & 1 == 1).for_each(|bit| self.add(first + bit, 1));
     }
 }

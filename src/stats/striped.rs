@@ -57,20 +57,21 @@ const PADDING: usize = 16;
 
 /// A fixed number of counters, each the sum over all threads.
 #[derive(Debug)]
-pub(crate) struct StripedCounters {
+pub struct StripedCounters {
     stripes: Stripes<[AtomicU64]>,
     counters: usize,
 }
 
 impl StripedCounters {
     /// `counters` counters of 0.
-    pub(crate) fn new(counters: usize) -> Self {
+    #[must_use]
+    pub fn new(counters: usize) -> Self {
         Self { stripes: Stripes::new(), counters }
     }
 
     /// The counters of this thread.
     #[inline]
-    pub(crate) fn of_thread(&self) -> ThreadCounters<'_> {
+    pub fn of_thread(&self) -> ThreadCounters<'_> {
         let (stripe, is_owned) = match self.stripes.own() {
             Some(stripe) => (stripe, true),
             None => self.first_of_thread(),
@@ -84,7 +85,7 @@ impl StripedCounters {
     }
 
     /// The totals of all counters, as [`sum`](Self::sum) gives them; the first is read first.
-    pub(crate) fn sums(&self) -> Vec<u64> {
+    pub fn sums(&self) -> Vec<u64> {
         let mut sums = vec![0; self.counters];
         for stripe in self.stripes.all() {
             let counts = stripe.get(PADDING..).unwrap_or_default();
@@ -95,7 +96,7 @@ impl StripedCounters {
 
     /// The total of counter `index`. If threads add to a whole before its part, a reader that sums the part first never
     /// sees it exceed the whole.
-    pub(crate) fn sum(&self, index: usize) -> u64 {
+    pub fn sum(&self, index: usize) -> u64 {
         let counts = self.stripes.all().filter_map(|stripe| stripe.get(PADDING + index));
         counts.map(|count| count.load(Ordering::Acquire)).sum()
     }
@@ -103,7 +104,7 @@ impl StripedCounters {
 
 /// The stripe of one thread.
 #[derive(Clone, Copy)]
-pub(crate) struct ThreadCounters<'a> {
+pub struct ThreadCounters<'a> {
     counters: &'a [AtomicU64],
     is_owned: bool,
 }
@@ -111,7 +112,7 @@ pub(crate) struct ThreadCounters<'a> {
 impl ThreadCounters<'_> {
     /// Adds `more` to counter `index`.
     #[inline]
-    pub(crate) fn add(self, index: usize, more: u64) {
+    pub fn add(self, index: usize, more: u64) {
         if let Some(counter) = self.counters.get(index) {
             self.add_to(counter, more);
         }
@@ -119,7 +120,7 @@ impl ThreadCounters<'_> {
 
     /// Adds each bit of `bits` to the counter of its position, from counter `first` on.
     #[inline]
-    pub(crate) fn add_bits(self, first: usize, bits: u64) {
+    pub fn add_bits(self, first: usize, bits: u64) {
         if bits != 0 {
             let counters = self.counters.get(first..).unwrap_or_default();
             counters.iter().take(64).enumerate().for_each(|(bit, counter)| self.add_to(counter, bits >> bit & 1));

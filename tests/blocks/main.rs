@@ -7,14 +7,9 @@
 mod common;
 
 mod binding;
-mod budget;
-mod budget_partitions;
 mod flipped_bits;
-mod key_parts;
 mod misuse;
-mod partitions;
 mod probe;
-mod range_damage;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/read_block_by_hand.rs"]
 mod read_block_by_hand;

@@ -1,17 +1,11 @@
 //! Each misuse that MISUSE.md lists, and its consequence. The failure guarded against: a page that promises or warns of
 //! something untrue.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    FilterReader, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, StandardBloom,
+    FilterReader, KeyHash, KeyHasher, KindPolicy, LoadContext, StandardBloom,
 };
-
-use crate::common::container::Container;
 
 const KEYS: u32 = 1_000;
 
@@ -71,36 +65,6 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
         names.iter().filter(|name| !filter.may_contain(hasher.hash(canonical(name).as_bytes()))).count()
     };
     assert_eq!((lost(String::clone), lost(|name| name.to_lowercase()) > 950), (0, true));
-
-    // An extractor that gives one spelling does not help where a partition is found by the bytes. One spelling does.
-    let parts = KeyParts::extracted(Arc::new(LowerCase));
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-        let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
-        let mut stored: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
-        stored.sort_unstable();
-        stored.iter().for_each(|name| builder.add_key(name.as_bytes()));
-        let context = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = Container::load(&builder.finish().block.unwrap(), context).unwrap();
-        let is_lost = |name: &str| !filter.may_contain_prefix(&parts.key(&hasher, name.as_bytes()));
-        assert_eq!(stored.iter().filter(|name| is_lost(name)).count(), 0);
-        let others = names.iter().filter(|name| is_lost(name)).count();
-        assert_eq!(others > 100, cut == PartitionCut::KeyRange, "{others}");
-    }
-}
-
-#[derive(Debug)]
-struct LowerCase;
-
-impl KeyExtractor for LowerCase {
-    fn name(&self) -> &'static str {
-        "lower case"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        Some(key.to_ascii_lowercase().into())
-    }
 }
 
 #[test]

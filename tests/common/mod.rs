@@ -3,13 +3,11 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cases;
-pub(crate) mod container;
 pub(crate) mod documented;
 pub(crate) mod effort;
 pub(crate) mod golden;
 pub(crate) mod policies;
 pub(crate) mod random;
-pub(crate) mod ranges;
 mod recipes;
 
 use std::sync::{Mutex, PoisonError};

@@ -10,6 +10,5 @@ mod common;
 mod golden;
 mod limits;
 mod properties;
-mod range_vectors;
 mod shrunk;
 mod vectors;

@@ -60,6 +60,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Bytes held now.
+#[allow(dead_code, reason = "not every test program asks")]
 pub(crate) fn held() -> usize {
     HELD.load(Relaxed)
 }

@@ -7,6 +7,4 @@
 mod common;
 
 mod allocator;
-mod budget;
 mod build;
-mod partitions;

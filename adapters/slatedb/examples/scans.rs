@@ -14,8 +14,8 @@ use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::{Db, DbBuilder, DbCacheManagerOps};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
-use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{FalsePositiveRate, FixedPrefix};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::SlateFilters;
 
 const HOURS: u64 = 32;

@@ -8,8 +8,8 @@ use slatedb::db_cache::{CacheTarget, CachedEntry, CachedKey, DbCache};
 use slatedb::manifest::{SsTableHandle, SsTableId};
 use slatedb::object_store::path::Path;
 use slatedb::{DbCacheManagerOps, DbReader, DbReaderBuilder, DbReaderMode, Filter, FilterBuilder, FilterPolicy};
-use sstfilter::range::{RangeFilter, RangeInfo};
 use sstfilter::{BlockInfo, FilterBlock};
+use sstfilter_range::{RangeFilter, RangeInfo};
 
 use crate::filter::{Scheme, SlateFilter};
 use crate::filters::SlateFilters;

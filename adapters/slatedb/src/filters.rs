@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use slatedb::{BloomFilterPolicy, CompactionWorkerBuilder, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy};
 use slatedb_common::metrics::MetricsRecorder;
-use sstfilter::range::RangePolicy;
 use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy};
+use sstfilter_range::RangePolicy;
 
 use crate::filter::PointScheme;
 use crate::keys::{FilteredKeys, Hashing};
@@ -135,7 +135,7 @@ impl SlateFilters {
     /// # use slatedb::object_store::memory::InMemory;
     /// use slatedb::Db;
     /// use sstfilter::FalsePositiveRate;
-    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_range::RangePolicy;
     /// use sstfilter_slatedb::SlateFilters;
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{Filter, FilterBuilder, FilterPolicy, FilterTarget, RowEntry};
-use sstfilter::range::{KeyRange, RangeBuilder, RangeFilter, RangePolicy};
 use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher, LoadContext};
+use sstfilter_range::{KeyRange, RangeBuilder, RangeContext, RangeFilter, RangePolicy};
 
 use crate::bounds::KeyBounds;
 use crate::filter::{Scheme, SlateFilter};
@@ -32,9 +32,8 @@ pub(crate) struct RangeScheme {
 }
 
 impl RangeScheme {
-    fn context<'a>(&'a self, known_keys: &'a [&'a [u8]]) -> LoadContext<'a> {
-        let context = LoadContext::new(&self.hasher).with_range_extractor(self.extractor.as_ref());
-        context.with_known_keys(known_keys)
+    fn context<'a>(&'a self, known_keys: &'a [&'a [u8]]) -> RangeContext<'a> {
+        RangeContext::new(LoadContext::new(&self.hasher).with_known_keys(known_keys), self.extractor.as_ref())
     }
 }
 

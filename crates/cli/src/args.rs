@@ -7,8 +7,8 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterKind, FilterPolicy, KeyHasher, Sizing};
+use sstfilter_store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter_table::TableOptions;
 
 use crate::bare::FilterCommand;

@@ -7,9 +7,9 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sstfilter::range::{RangeInfo, RangePolicy};
-use sstfilter::store::FilterPart;
 use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
+use sstfilter_range::{RangeInfo, RangePolicy};
+use sstfilter_store::FilterPart;
 use sstfilter_table::TablePart;
 
 use crate::args::FilterArgs;

@@ -2,15 +2,14 @@
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
-use sstfilter::store::FilterProblem;
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
+use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
 use crate::input::{self, RegularFile};

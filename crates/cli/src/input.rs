@@ -8,9 +8,9 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::range::RangeInfo;
-use sstfilter::store::{FilterMetadata, PartitionIndex};
 use sstfilter::{BlockError, FilterBlock};
+use sstfilter_range::RangeInfo;
+use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess};
 
 use crate::files::{Look, look_at_tail};

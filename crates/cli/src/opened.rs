@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
 use sstfilter::{BlockError, FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
+use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
 use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, Table};
 
 use crate::files::{self, Look, TableReading};

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::store::{PartitionCut, PartitionIndex, sidecar_path};
 use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
+use sstfilter_store::{PartitionCut, PartitionIndex, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
 use crate::build::report::Choice;

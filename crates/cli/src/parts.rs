@@ -3,8 +3,8 @@
 use core::fmt;
 
 use serde::Serialize;
-use sstfilter::store::PartitionIndex;
 use sstfilter::{BlockInfo, Domain};
+use sstfilter_store::PartitionIndex;
 
 /// A filter records its extractors by the tags of their names. A name shows here if something else has it: the file
 /// around the filter, the user, or the library, for its own extractors.

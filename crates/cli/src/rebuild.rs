@@ -7,8 +7,8 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
-use sstfilter::store::sidecar_path;
 use sstfilter::{BuildContext, BuildReport, KeyHasher};
+use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableOptions};
 
 use crate::args::{FilterArgs, PartitionArgs};

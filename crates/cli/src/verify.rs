@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::store::{FilterPart, FilterProblem};
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
+use sstfilter_store::{FilterPart, FilterProblem};
 use sstfilter_table::{FilterVerdict, Table, TableError};
 
 use crate::files::{self, Look};

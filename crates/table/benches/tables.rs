@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::store::ViewEdit;
 use sstfilter::{BuildContext, KeyHasher};
+use sstfilter_store::ViewEdit;
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
 /// Files of a store whose key ranges overlap, and keys in each: what a lookup has to probe.

@@ -38,7 +38,8 @@ use core::fmt;
 use core::ops::Range;
 
 use bytes::{BufMut, Bytes};
-use sstfilter::internal::{common_prefix, put_varint, take_varint};
+use sstfilter_range::internal::common_prefix;
+use sstfilter_store::internal::{put_varint, take_varint};
 
 use super::error::{TableError, TableLocation, shown};
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use sstfilter::internal::{Interruption, unique_id};
-use sstfilter::store::FileFilterBuilder;
 use sstfilter::{BuildReport, FileId, KeyParts};
+use sstfilter_store::FileFilterBuilder;
 
 use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::format::{
@@ -316,8 +316,8 @@ impl<W: Write> Sink<W> {
 #[cfg(test)]
 mod tests {
     use sstfilter::FalsePositiveRate;
-    use sstfilter::range::RangePolicy;
-    use sstfilter::store::PartitionOptions;
+    use sstfilter_range::RangePolicy;
+    use sstfilter_store::PartitionOptions;
 
     use super::*;
 

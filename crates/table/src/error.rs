@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::FilterProblem;
+use sstfilter_store::FilterProblem;
 
 /// A part of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

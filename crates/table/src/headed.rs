@@ -5,7 +5,8 @@
 
 use core::cmp::Ordering;
 
-use sstfilter::internal::{common_prefix, head, lower_bound, prefetch};
+use sstfilter::internal::prefetch;
+use sstfilter_range::internal::{common_prefix, head, lower_bound};
 
 use super::TableError;
 use super::block::{Block, BlockCursor, Lookup};

@@ -4,13 +4,12 @@
 //! the keys, and bisect the keys themselves only where heads are equal. Bisecting all keys takes two dependent loads a
 //! step, of a bound and of a key, most of them not in cache.
 
-use sstfilter::internal::KeyHeads;
+use sstfilter_range::internal::KeyHeads;
 
-use super::TableError;
-use super::TableProperties;
 use super::block::{Block, BlockCursor};
 use super::error::shown;
 use super::format::BlockHandle;
+use super::{TableError, TableProperties};
 
 /// Decoded once, checked against itself and against the properties.
 #[derive(Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@
 //! [`TableSnapshot::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A
 //! filter for lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well.
 //! Where neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
-//! [ordered](sstfilter::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table
+//! [ordered](sstfilter_range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table
 //! waits under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops
 //! early leaves the others unread. Without a budget, range filters are read when their tables are opened, and stay in
 //! memory.

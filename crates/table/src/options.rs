@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sstfilter::range::RangePolicy;
-use sstfilter::store::{FilterBudget, FilterStore, PartitionOptions};
 use sstfilter::{
     BuildContext, ConfigError, FilterPolicy, HashIdentity, KeyExtractor, KeyHasher, KeyParts, KindPolicy, KindRegistry,
 };
+use sstfilter_range::RangePolicy;
+use sstfilter_store::{FilterBudget, FilterStore, PartitionOptions};
 
 use super::block::MAX_RESTART_INTERVAL;
 use super::{BlockCache, FileSystem, LocalFileSystem};
@@ -121,7 +121,7 @@ impl TableOptions {
     /// [filter budget](Self::with_filter_budget).
     ///
     /// ```
-    /// use sstfilter::store::PartitionOptions;
+    /// use sstfilter_store::PartitionOptions;
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
     ///
     /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
@@ -159,7 +159,7 @@ impl TableOptions {
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
-    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_range::RangePolicy;
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
@@ -298,7 +298,7 @@ impl TableOptions {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use sstfilter::range::{RangePolicy, RangeUnits};
+    /// use sstfilter_range::{RangePolicy, RangeUnits};
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
     /// use sstfilter::{FalsePositiveRate, FixedPrefix};
     ///
@@ -381,7 +381,7 @@ impl TableOptions {
     /// lookups need them, and stay.
     ///
     /// ```
-    /// use sstfilter::store::FilterBudget;
+    /// use sstfilter_store::FilterBudget;
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
     ///
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{
+use sstfilter_store::{
     FileFilters, FilterMetadata, FilterPart, FilterProblem, FilterSource, FilterStore, TableIdentity, sidecar_path,
 };
 

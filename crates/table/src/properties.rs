@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::FilterMetadata;
+use sstfilter_store::FilterMetadata;
 
 use super::TableError;
 use super::block::{Block, BlockBuilder};
@@ -132,7 +132,7 @@ impl TableProperties {
 #[cfg(test)]
 pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
     let context = sstfilter::BuildContext::new(&sstfilter::KeyHasher::default());
-    let mut builder = sstfilter::store::FilterStore::default().without_filters().builder(&context);
+    let mut builder = sstfilter_store::FilterStore::default().without_filters().builder(&context);
     [smallest, largest].into_iter().for_each(|key| builder.add_key(key));
     builder.finish().seal().1
 }

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use bytes::Bytes;
-use sstfilter::store::{ScanCandidate, ScanCandidates};
+use sstfilter_store::{ScanCandidate, ScanCandidates};
 
 use super::{Entry, Table, TableError, TableIter};
 

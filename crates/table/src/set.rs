@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sstfilter::range::KeyRange;
-use sstfilter::store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
+use sstfilter_range::KeyRange;
+use sstfilter_store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
 
 use super::cache::CachedBlock;
 use super::scan::RangeScan;
@@ -114,7 +114,7 @@ impl TableSet {
     /// use std::sync::Arc;
     /// use bytes::Bytes;
     /// use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
-    /// use sstfilter::store::ViewEdit;
+    /// use sstfilter_store::ViewEdit;
     ///
     /// let table = |key: &[u8], value: &[u8]| -> Result<Arc<Table>, sstfilter_table::TableError> {
     ///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
@@ -236,7 +236,7 @@ impl TableSnapshot {
     ///
     /// Tables are skipped by their smallest and largest key, and then by their range filter. Of all others, a table is
     /// read only when the scan comes to a lower bound of its first key in the range: its smallest key, or what an
-    /// [ordered](sstfilter::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does
+    /// [ordered](sstfilter_range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does
     /// not read the tables whose keys come later.
     ///
     /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at
@@ -246,7 +246,7 @@ impl TableSnapshot {
     /// ```
     /// use bytes::Bytes;
     /// use sstfilter::FalsePositiveRate;
-    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_range::RangePolicy;
     /// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;

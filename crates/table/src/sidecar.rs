@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use sstfilter::store::{BuiltFilters, FilterProblem, TableIdentity, sidecar_path};
+use sstfilter_store::{BuiltFilters, FilterProblem, TableIdentity, sidecar_path};
 
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use sstfilter::store::FileStats;
+use sstfilter_store::FileStats;
 
 /// What one table has answered, and what it has read; or all tables of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use sstfilter::LookupOutcome;
 use sstfilter::internal::prefetch;
-use sstfilter::range::KeyRange;
-use sstfilter::store::{FileFilters, FilterStore};
+use sstfilter_range::KeyRange;
+use sstfilter_store::{FileFilters, FilterStore};
 
 use super::block::{Block, Lookup};
 use super::cache::{CachedBlock, next_table_number};
@@ -186,7 +186,7 @@ impl Table {
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
-    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_range::RangePolicy;
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sstfilter::BlockError;
-use sstfilter::store::{FileFilters, FileProbe, FilterBudget, FilterProblem, FilterSource, sidecar_path};
+use sstfilter_store::{FileFilters, FileProbe, FilterBudget, FilterProblem, FilterSource, sidecar_path};
 
 use super::format::FILTER_ALIGNMENT;
 use super::io::{TableFile, io_error};
@@ -327,9 +327,9 @@ fn counts(properties: &TableProperties) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sstfilter::range::RangePolicy;
-    use sstfilter::store::FilterMetadata;
     use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+    use sstfilter_range::RangePolicy;
+    use sstfilter_store::FilterMetadata;
 
     use super::*;
     use crate::properties::{sections_of, with_sections};

@@ -12,18 +12,17 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use bytes::Bytes;
 use common::policies::every_policy;
 use common::random::Random;
-use sstfilter::store::FileStats;
 use sstfilter::{FilterPolicy, KeyHasher};
+use sstfilter_store::FileStats;
 use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 
 const KEYS: usize = 4_000;

@@ -10,7 +10,7 @@ use super::section::{SECTION_SLOTS, bucket_starts, run_all, section_bytes, solve
 use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
 use crate::codec::AlignedBuffer;
 use crate::filter::{BuiltPayload, FallbackReason, FilterShape};
-use crate::hash::{KeyHash, SortScratch, sort_hashes};
+use crate::hash::{KeyHash, sort_hashes};
 
 /// Salts of the final layer tried at each size.
 const SALTS: u32 = 16;
@@ -128,9 +128,8 @@ impl Work<'_> {
     }
 
     fn sort(&mut self, hashes: &mut [KeyHash]) {
-        let mut scratch = SortScratch::of_threads(self.threads);
-        sort_hashes(hashes, &mut scratch, u64::MAX);
-        self.note_peak(size_of_val(hashes) + usize::try_from(scratch.bytes()).unwrap_or(usize::MAX));
+        let bytes = sort_hashes(hashes, self.threads, u64::MAX);
+        self.note_peak(size_of_val(hashes) + usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 
     /// Updates the peak with the bytes held now: the section, the finished layers, and `more`.

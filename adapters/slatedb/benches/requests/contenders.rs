@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use slatedb::object_store::path::Path;
 use slatedb::{BloomFilterPolicy, CompactorBuilder, DbBuilder, FilterPolicy, PrefixExtractor, PrefixTarget};
-use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{BitsPerKey, ConfigError, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KindPolicy};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
 use crate::AnyError;

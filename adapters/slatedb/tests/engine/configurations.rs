@@ -6,8 +6,8 @@ use slatedb::object_store::path::Path;
 use slatedb::{
     BloomFilterPolicy, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy, PrefixExtractor, PrefixTarget,
 };
-use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{BitsPerKey, FalsePositiveRate, KeyHasher, KindPolicy};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilteredKeys, OldBloom, SlateFilters};
 
 /// What a process does about filters.

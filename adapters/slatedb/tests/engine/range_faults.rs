@@ -8,8 +8,8 @@ use std::sync::Arc;
 use slatedb::bytes::Bytes;
 use slatedb::object_store::ObjectStore;
 use slatedb::{Db, ErrorKind};
-use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilterState, SlateFilterStats, SlateFilters, Unusable};
 
 use crate::common::{flush, settings, uncached};
@@ -72,7 +72,7 @@ async fn scan_all(db: &Db, numbers: impl Iterator<Item = u64>) {
 }
 
 /// The state of the only SST's range filter.
-async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> FilterState<sstfilter::range::RangeInfo> {
+async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> FilterState<sstfilter_range::RangeInfo> {
     let audit = audit(store, filters).await;
     assert_eq!(audit.ssts.len(), 1, "{audit}");
     audit.ssts[0].range_state.clone().expect("range filters are configured")

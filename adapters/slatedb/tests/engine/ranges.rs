@@ -14,7 +14,7 @@ use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::{CloneSourceSpec, Db, DbCacheManagerOps, DbIterator, DbReader, IterationOrder};
-use sstfilter::range::RangePolicy;
+use sstfilter_range::RangePolicy;
 use sstfilter_slatedb::{FilterState, FilteredKeys, SlateFilters};
 
 use crate::common::{Answers, Counted, PATH, flush, settings, uncached};
@@ -270,7 +270,7 @@ async fn a_store_that_gets_range_filters_later_is_read_and_audited_throughout() 
     assert_eq!(keys, model.len() as u64);
 }
 
-fn keys_of(state: &FilterState<sstfilter::range::RangeInfo>) -> u64 {
+fn keys_of(state: &FilterState<sstfilter_range::RangeInfo>) -> u64 {
     if let FilterState::Usable(info) = state { info.keys } else { 0 }
 }
 

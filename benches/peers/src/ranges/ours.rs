@@ -1,8 +1,8 @@
 //! Our range filters.
 
 use bytes::Bytes;
-use sstfilter::range::{RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher, MatchBitmap};
+use sstfilter_range::{RangeFilter, RangePolicy, RangeUnits};
 
 use super::keys::{Ranges, SortedKeys};
 use super::subject::{Answers, Filter, Label, Subject, Takes};

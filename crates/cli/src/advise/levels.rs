@@ -7,16 +7,15 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::KindEntry;
-use sstfilter::store::{LevelPlan, LevelSize, PlannedLevel};
+use sstfilter_store::{LevelPlan, LevelSize, PlannedLevel};
 
+use super::tables::{TableFilter, Unknown, filter_of, level_by_manifest};
 use crate::args::AdviseArgs;
 use crate::files;
 use crate::left_out::LeftOut;
 use crate::opened::{Opened, Reading};
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::units::{counted, grouped, percent, whole};
-
-use super::tables::{TableFilter, Unknown, filter_of, level_by_manifest};
 
 /// Bits per key of the budget where nothing else says how much memory there is.
 const DEFAULT_BITS_PER_KEY: f64 = 10.0;

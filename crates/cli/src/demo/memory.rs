@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
+use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;

@@ -13,8 +13,8 @@ use foreign::ForeignFields;
 use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::store::{FilterPart, sidecar_path};
 use sstfilter::{BlockInfo, FilterBlock};
+use sstfilter_store::{FilterPart, sidecar_path};
 use sstfilter_table::{Table, TableError, TablePart};
 
 use crate::files::{self, Look};

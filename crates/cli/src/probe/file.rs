@@ -4,9 +4,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::range::KeyRange;
 use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
+use sstfilter_range::KeyRange;
 use sstfilter_table::{Table, TableError};
 
 use super::batch::{KeyBatch, Times, timed};

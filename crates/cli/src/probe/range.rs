@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::range::{KeyRange, RangeFilter};
 use sstfilter::{BlockError, FilterKind};
 use sstfilter_interop::ManifestFile;
+use sstfilter_range::{KeyRange, RangeFilter};
 use sstfilter_table::Table;
 
 use super::listing;
-use crate::input;
 use crate::lines::KeysFormat;
 use crate::opened::{ForeignTable, Opened, Reading};
 use crate::output::{Column, Outcome, Text, explained, figures, in_options};
-use crate::ranges;
 use crate::units::counted;
+use crate::{input, ranges};
 
 #[derive(Debug, Serialize)]
 pub(super) struct RangeReport {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor};
+use sstfilter_range::{RangePolicy, RangeUnits};
 
 use crate::args::parse_fpr;
 use crate::units::{count_in, counted, parse_count};

@@ -4,8 +4,8 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::range::{RangeInfo, RangeMap};
 use sstfilter::{BlockError, FilterKind};
+use sstfilter_range::{RangeInfo, RangeMap};
 
 use super::RangeBlock;
 use crate::units::{brief_percent, bytes, counted, grouped};

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use bytes::Bytes;
-use sstfilter::range::{RangeFilter, RangeInfo};
 use sstfilter::{BlockError, FilterKind, HashIdentity, KeyHasher, LoadContext};
+use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 
 pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix, within};
 pub(crate) use fields::{RangeFields, map_name};
@@ -56,14 +56,14 @@ impl RangeBlock {
     pub(crate) fn load(&self, reading: Reading<'_>) -> Result<RangeFilter<Bytes>, BlockError> {
         let hasher = hasher_of(self.info.hash, reading.secret);
         let extractor = reading.range_prefix.map(RangePrefix::extractor);
-        let context = LoadContext::new(&hasher).with_range_extractor(extractor.as_ref());
+        let context = LoadContext::new(&hasher);
         let context = match self.info.file {
             Some(file) => context.with_file_id(file),
             None => context,
         };
         // Damage first: whose reader it was built for says nothing of its bytes.
         self.verify()?;
-        RangeFilter::open_unverified(self.data.clone(), context)
+        RangeFilter::open_unverified(self.data.clone(), RangeContext::new(context, extractor.as_ref()))
     }
 }
 

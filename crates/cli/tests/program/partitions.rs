@@ -6,8 +6,8 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 use sstfilter::{BitsPerKey, BuildContext, FileId, KeyHasher, KindPolicy, Sizing};
+use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 
 use crate::common::{Place, flip, lines, run};
 

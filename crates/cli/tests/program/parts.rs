@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter::{BuildContext, Domain, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy};
+use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter_table::{Table, TableOptions, TableWriter};
 
 use crate::common::{Place, lines, run};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterProblem, ResidencyReason};
+use sstfilter_store::{FilterBudget, FilterProblem, ResidencyReason};
 use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::disk::{Disk, EIO, Fault, Op};

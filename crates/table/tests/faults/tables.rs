@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::PartitionOptions;
+use sstfilter_store::PartitionOptions;
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableSummary, TableWriter};
 
 use super::disk::Disk;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::KeyParts;
-use sstfilter::store::{PartitionCut, PartitionOptions};
+use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{TableBuilder, TableOptions};
 
 use crate::common::cases::{Policy, TEN, directory, key, three_parts};

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::simd::InstructionSet;
-use sstfilter::store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter_store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
 
 use crate::cases::{TABLES, TableCase};
-use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, Policy, identity_of, key};
+use crate::common::cases::{self, BLOCKS, BlockCase, Policy, key};
 use crate::common::documented::hex;
 use crate::common::golden::{check_file, digest, is_regenerating};
 use crate::common::{self, for_each_set};
+use crate::container_cases::{CONTAINERS, ContainerCase, identity_of};
 
 /// Absent keys asked of each filter.
 const ABSENT_KEYS: u32 = 10_000;
@@ -113,7 +114,7 @@ fn sidecar_entry(bytes: &[u8]) -> String {
 
 /// The filter of the stored table's sidecar.
 fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<Bytes> {
-    let table = cases::identity_of(&SIDECAR.table.build());
+    let table = identity_of(&SIDECAR.table.build());
     let metadata = FilterMetadata::of_sidecar(bytes, bytes.len() as u64, &table).unwrap();
     let file = FilterStore::default().open(metadata, Arc::new(Bytes::copy_from_slice(bytes)));
     file.block().unwrap().clone()
@@ -180,7 +181,7 @@ fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not
         assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&cases::key(number)))));
     });
     for other in [&TABLES[0], &TABLES[2]] {
-        let other = cases::identity_of(&other.read());
+        let other = identity_of(&other.read());
         assert!(FilterMetadata::of_sidecar(&bytes, bytes.len() as u64, &other).is_err());
     }
 }

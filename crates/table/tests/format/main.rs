@@ -5,6 +5,12 @@
 
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../store/tests/common/container.rs"]
+mod container;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../store/tests/common/cases.rs"]
+mod container_cases;
 
 mod cases;
 mod golden;

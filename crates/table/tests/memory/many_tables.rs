@@ -6,10 +6,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::allocator::{alone, held, measure};
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, PartitionOptions};
+use sstfilter_store::{FilterBudget, PartitionOptions};
 use sstfilter_table::{FileSystem, Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet, WritableFile};
+
+use crate::allocator::{alone, held, measure};
 
 const TABLES: usize = 100_000;
 

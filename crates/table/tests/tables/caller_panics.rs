@@ -8,13 +8,14 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash,
     KeyHasher, KindPolicy,
 };
+use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 
 const KEYS: u32 = 1_000;

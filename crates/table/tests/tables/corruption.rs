@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
     KindPolicy,
 };
+use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
 
 const ENTRIES: u32 = 24;

@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{ViewEdit, ViewError};
+use sstfilter_store::{ViewEdit, ViewError};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot};
 
 use crate::common::random::Random;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use sstfilter::BlockError;
-use sstfilter::store::FilterProblem;
+use sstfilter_store::FilterProblem;
 use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 
 use crate::cases::{TABLES, TableCase};

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sstfilter::store::FilterProblem;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPrefix, KeyExtractor, KeyHasher,
     KeyParts, KindPolicy,
 };
+use sstfilter_store::FilterProblem;
 use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary};
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;

@@ -4,10 +4,13 @@
 
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../store/tests/common/container.rs"]
+mod container;
 
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[expect(clippy::big_endian_bytes, reason = "keys of numbers, in the order of the numbers")]
-#[path = "../../../../tests/store/engine.rs"]
+#[path = "../../../store/tests/store/engine.rs"]
 mod engine;
 
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter::{BitsPerKey, BuildContext, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter_table::{
     FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
 };

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
-use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
     BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
 };
+use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter_store::{PartitionOptions, ViewEdit};
 use sstfilter_table::{
     FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
 };

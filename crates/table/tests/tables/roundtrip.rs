@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::store::FilterProblem;
 use sstfilter::{
     BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher,
 };
+use sstfilter_store::FilterProblem;
 use sstfilter_table::{
     FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
+use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, VerifyReport};
 
 use crate::common::random::Random;

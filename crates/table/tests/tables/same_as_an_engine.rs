@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::range::RangePolicy;
-use sstfilter::store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter::{AutoPolicy, BuildContext, FalsePositiveRate, FileId, FilterPolicy, KeyHasher, KindPolicy};
+use sstfilter_range::RangePolicy;
+use sstfilter_store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
 use crate::engine::{Disk, File, Key, numbered, view_of};

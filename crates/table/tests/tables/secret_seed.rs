@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterProblem};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, SecretSeed};
+use sstfilter_store::{FilterBudget, FilterProblem};
 use sstfilter_table::{
     FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };

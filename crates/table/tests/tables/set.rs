@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::store::ViewEdit;
 use sstfilter::{
     BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
     KindPolicy,
 };
+use sstfilter_store::ViewEdit;
 use sstfilter_table::{BlockCache, BlockKey, CachedBlock, Table, TableBuilder, TableOptions, TableSet};
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::range::RangePolicy;
-use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
     BitsPerKey, BuildContext, FalsePositiveRate, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher, KeyParts, KindPolicy, KindRegistry,
 };
+use sstfilter_range::RangePolicy;
+use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions,
     TableSet, TableWriter, WritableFile,

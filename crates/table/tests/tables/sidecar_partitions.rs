@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
     BlockError, BuildContext, FilterBuilder, FilterPolicy, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy,
     LoadContext,
 };
+use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableError, TableOptions, WritableFile,
 };
@@ -22,8 +22,8 @@ use super::sidecar::{
     SIDECAR, assert_is_found, assert_no_key_is_lost, assert_unused, files, name, open, ribbon, sidecar_lacking_keys,
     sidecar_of, sidecar_of_keys, table,
 };
-use crate::common::container::{Container, ranges};
 use crate::common::effort;
+use crate::container::{Container, ranges};
 
 /// Sidecars of both cuts, in partitions as small as they can be.
 fn partitioned() -> [TableOptions; 2] {

@@ -2,14 +2,13 @@
 //! loses a table that it still reads; counts that differ between single lookups and batches, or go with a table; tables
 //! of several hashes of which one is probed by the hash of another.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread;
+use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy};
+use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
 use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};

@@ -1,16 +1,15 @@
 //! Threads that share tables and filters. The failure guarded against: a slow disk under one thread's read that
 //! holds up all others, because a lock is held across it.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
+use sstfilter_store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
 use sstfilter_table::{
     BoundedBlockCache, RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
 };

@@ -5,8 +5,8 @@ use core::ops::Bound;
 use anyhow::Context;
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::range::{KeyRange, RangeFilter, RangePolicy};
-use sstfilter::{BuildContext, KeyHash, KeyHasher, LoadContext};
+use sstfilter::{BuildContext, KeyHash, KeyHasher};
+use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy};
 
 use super::keys::{Keys, Row};
 
@@ -90,7 +90,7 @@ fn build(policy: &RangePolicy, keys: &[&[u8]]) -> anyhow::Result<RangeFilter<Byt
     keys.iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
     let block = built.block.with_context(|| format!("no range filter: {}", built.report.reason))?;
-    let context = LoadContext::new(&hasher).with_range_extractor(policy.extractor());
+    let context = RangeContext::new(&hasher, policy.extractor());
     Ok(RangeFilter::load(block, context)?)
 }
 

@@ -6,9 +6,11 @@ mod measure;
 use core::fmt;
 
 use anyhow::Context;
+use keys::{KeyShape, Keys};
+use measure::{MapFigures, Measured, Sample};
 use serde::Serialize;
 use sstfilter::FalsePositiveRate;
-use sstfilter::range::{RangePolicy, RangeUnits};
+use sstfilter_range::{RangePolicy, RangeUnits};
 
 use crate::args::AdviseArgs;
 use crate::lines::{KeyLines, KeysFormat};
@@ -16,8 +18,6 @@ use crate::opened::Reading;
 use crate::output::{Column, Outcome, figures};
 use crate::ranges::within;
 use crate::units::{brief_percent, counted, percent};
-use keys::{KeyShape, Keys};
-use measure::{MapFigures, Measured, Sample};
 
 /// The length of ranges where none is given.
 const DEFAULT_UNITS: u64 = 1 << 10;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{FilterBudget, FilterPart};
+use sstfilter_store::{FilterBudget, FilterPart};
 use sstfilter_table::{BoundedBlockCache, FilterVerdict, Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::counts::Counts;

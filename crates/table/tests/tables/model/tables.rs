@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
     KeyParts,
 };
+use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSummary, TableWriter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -1,0 +1,333 @@
+//! Opening and probing a range filter.
+
+use core::fmt;
+
+use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
+use sstfilter::internal::Trailer;
+use sstfilter::{BlockError, FileId, FilterKind, HashIdentity, KeyHasher, MatchBitmap};
+
+use super::context::RangeContext;
+use super::hashed::query::Hashing;
+use super::key_range::KeyRange;
+use super::params::{CodeMap, HashedMap, RangeShape};
+use super::plan::{rate_of_hashed, rate_of_ordered};
+use super::simd;
+use super::view::{Layout, View};
+
+/// A range filter over any bytes: owned, borrowed, shared or mapped.
+///
+/// ```
+/// use sstfilter_range::{RangeFilter, RangePolicy};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher, LoadContext};
+///
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
+/// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+/// let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
+/// (0..1_000_u64).for_each(|key| builder.add_key(&(key * 1_000).to_be_bytes()));
+/// let block = builder.finish().block.expect("keys in order");
+///
+/// let filter = RangeFilter::load(&block, LoadContext::new(&hasher).with_file_id(file))?;
+/// let range = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
+/// assert!(range(3_000, 3_001) && range(2_500, 3_500));
+/// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
+///
+/// let next = filter.first_at_least(&3_100_u64.to_be_bytes());
+/// assert!(next.is_some_and(|bound| bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
+/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), None, "the file has no such key");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RangeFilter<D> {
+    data: D,
+    trailer: Trailer,
+    shape: RangeShape,
+    layout: Layout,
+    hashing: Hashing,
+}
+
+impl<D: AsRef<[u8]>> RangeFilter<D> {
+    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once. Hashed
+    /// codes must have the context's hash and extractor of ranges; ordered codes have neither. The context's parts of
+    /// keys and kinds are those of point filters.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
+    ///
+    /// - the block belongs to another file, or only one of block and context names a file,
+    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]),
+    /// - a known key is absent, or no known key has a part by the extractor.
+    ///
+    /// After any of these errors, a scan must read the file.
+    pub fn load<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Result<Self, BlockError> {
+        let context = context.into();
+        let filter = Self::open_unverified(data, context)?;
+        filter.verify()?;
+        filter.check_known_keys(context.load.known_keys())?;
+        Ok(filter)
+    }
+
+    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, at any alignment (64
+    /// bytes is fastest). Arbitrary bytes are safe input. A damaged payload is not detected: probe only blocks that
+    /// [`load`](Self::load) has accepted before.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a
+    /// field is out of range, or the block does not fit the context.
+    pub fn open_unverified<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Result<Self, BlockError> {
+        let (context, (trailer, shape)) = (context.into(), decode(data.as_ref())?);
+        let (expected, got) = (context.load.identity().file, trailer.identity.file);
+        if expected != got {
+            return Err(BlockError::FileMismatch { expected, got });
+        }
+        let hashing = match shape.map {
+            CodeMap::Hashed(map) => hashing(&map, trailer.identity.hash, context)?,
+            CodeMap::Ordered(_) => Hashing::new(KeyHasher::default(), None),
+        };
+        let layout = Layout::new(&shape, data.as_ref());
+        Ok(Self { data, trailer, shape, layout, hashing })
+    }
+
+    fn check_known_keys(&self, known_keys: &[&[u8]]) -> Result<(), BlockError> {
+        if known_keys.iter().any(|key| !self.may_hold(*key..=*key)) {
+            return Err(BlockError::KnownKeyAbsent { hash: self.trailer.identity.hash });
+        }
+        // Keys without a prefix have no code, so the filter cannot lack them.
+        let is_confirmed = known_keys.is_empty() || known_keys.iter().any(|key| self.hashing.has_prefix(key));
+        if is_confirmed { Ok(()) } else { Err(BlockError::PartNotHeld) }
+    }
+
+    /// Checks the payload against its checksum: reads all of it once.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::PayloadChecksum`] when it differs.
+    pub fn verify(&self) -> Result<(), BlockError> {
+        let (expected, got) =
+            (self.trailer.payload_checksum, checksum(self.layout.payload(self.data.as_ref()).unwrap_or_default()));
+        if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+    }
+
+    /// The CRC32C of all bytes but the last four, which a table of contents records of a block: without reading the
+    /// payload, which must have been verified.
+    #[must_use]
+    pub fn checksum_without_last(&self) -> u32 {
+        let bytes = self.data.as_ref();
+        let payload = self.layout.payload(bytes).unwrap_or_default();
+        let tail = bytes.get(payload.len()..bytes.len() - 4).unwrap_or_default();
+        checksum_append(self.trailer.payload_checksum, tail)
+    }
+
+    /// Whether the file may hold a key in the range; `false` is certain.
+    #[must_use]
+    pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
+        // Bytes that have become fewer than they were tell nothing.
+        match self.view() {
+            Some(view) => simd::may_hold(view, range.into()),
+            None => true,
+        }
+    }
+
+    /// Probes for many ranges at once; `matches` then holds the answers in their order.
+    pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
+        let words = matches.cleared(ranges.len());
+        let view = self.view();
+        for (ranges, word) in ranges.chunks(64).zip(words) {
+            *word = match view {
+                Some(view) => simd::may_hold_each(view, ranges),
+                None => u64::MAX >> (64 - ranges.len()),
+            };
+        }
+    }
+
+    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file
+    /// has no such key.
+    ///
+    /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
+    /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,
+    /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
+    /// has no keys. There is no such bound for scans in descending order.
+    #[must_use]
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+        match self.view() {
+            Some(view) => simd::first_at_least(view, lower),
+            None => Some(lower.to_vec()),
+        }
+    }
+
+    /// The fields of the trailer, decoded.
+    #[must_use]
+    pub fn info(&self) -> RangeInfo {
+        RangeInfo::new(&self.trailer, &self.shape)
+    }
+
+    /// The whole block's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// The bytes that were opened.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.data
+    }
+
+    #[inline(always)]
+    pub(super) fn view(&self) -> Option<View<'_>> {
+        let payload = self.layout.payload(self.data.as_ref())?;
+        Some(View { shape: &self.shape, layout: &self.layout, hashing: &self.hashing, payload })
+    }
+}
+
+/// The trailer of a range filter's block.
+fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
+    let trailer = Trailer::decode(block)?;
+    if trailer.kind != FilterKind::RANGE {
+        return Err(BlockError::Kind { expected: FilterKind::RANGE, got: trailer.kind });
+    }
+    BlockError::require(trailer.parts_bytes == 0, "flags of a range filter", "0 or 1", 4_u8)?;
+    if trailer.is_partition {
+        return Err(BlockError::Partition);
+    }
+    let shape = RangeShape::decode(&trailer.shape)?;
+    Ok((trailer, shape))
+}
+
+/// How the reader hashes, if that is how the filter's codes were made.
+fn hashing(map: &HashedMap, got: HashIdentity, context: RangeContext<'_>) -> Result<Hashing, BlockError> {
+    let expected = context.load.identity().hash;
+    if expected != got {
+        return Err(BlockError::HashMismatch { expected, got });
+    }
+    let Some(hasher) = context.load.hasher() else {
+        let reason = "hashed ranges: expected a context made with the reader's hasher, got one of a hash identity";
+        return Err(BlockError::Unreadable { reason: reason.into() });
+    };
+    let Some(stored) = map.extractor_checksum else { return Ok(Hashing::new(hasher.clone(), None)) };
+    let own = context.extractor.map(|extractor| checksum(extractor.name().as_bytes()));
+    if own != Some(stored) {
+        return Err(BlockError::RangeExtractor { expected: own, got: stored });
+    }
+    Ok(Hashing::new(hasher.clone(), context.extractor.cloned()))
+}
+
+impl<D: AsRef<[u8]>> fmt::Debug for RangeFilter<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeFilter").field("info", &self.info()).finish_non_exhaustive()
+    }
+}
+
+/// The fields of a range filter's trailer, with what follows from them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RangeInfo {
+    /// How keys became codes.
+    pub map: RangeMap,
+    /// Distinct keys that were added.
+    pub keys: u64,
+    /// Distinct codes of them.
+    pub codes: u64,
+    /// Lines of 64 bytes.
+    pub lines: u64,
+    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many.
+    pub low_bits: u32,
+    /// Length of every key in bytes; `None` if it varies.
+    pub key_bytes: Option<u64>,
+    /// The hash that the block records; ordered codes do not use it.
+    pub hash: HashIdentity,
+    /// The file that the block is bound to; `None` in an unbound block.
+    pub file: Option<FileId>,
+    /// Bytes of the whole block.
+    pub block_bytes: u64,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// CRC32C of the payload, as stored.
+    pub payload_checksum: u32,
+}
+
+/// How the keys of a range filter became codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RangeMap {
+    /// Ranges of a declared length.
+    Hashed {
+        /// Bits of the 64-bit window after the prefix that are below a unit.
+        unit_shift: u32,
+        /// Units in a chunk; ranges of up to as many are told apart.
+        chunk_units: u64,
+        /// CRC32C of the name of the extractor of prefixes; `None` without prefixes.
+        extractor_checksum: Option<u32>,
+        /// Keys outside the extractor's domain.
+        keys_outside: u32,
+    },
+    /// Any ranges.
+    Ordered {
+        /// Bytes that all keys have in common.
+        common_bytes: u32,
+        /// Bytes of the separators that do not fit their heads, and of what all keys have in common.
+        tails_bytes: u32,
+    },
+}
+
+impl RangeInfo {
+    fn new(trailer: &Trailer, shape: &RangeShape) -> Self {
+        let map = match shape.map {
+            CodeMap::Hashed(map) => RangeMap::Hashed {
+                unit_shift: map.unit_shift,
+                chunk_units: 1 << map.chunk_bits,
+                extractor_checksum: map.extractor_checksum,
+                keys_outside: map.keys_outside,
+            },
+            CodeMap::Ordered(map) => RangeMap::Ordered { common_bytes: map.common_bytes, tails_bytes: map.tails_bytes },
+        };
+        Self {
+            map,
+            keys: shape.keys,
+            codes: shape.codes.into(),
+            lines: shape.lines.into(),
+            low_bits: shape.low_bits,
+            key_bytes: shape.key_bytes.map(u64::from),
+            hash: trailer.identity.hash,
+            file: trailer.identity.file,
+            block_bytes: trailer.block_bytes(),
+            payload_bytes: trailer.shape.payload_bytes,
+            payload_checksum: trailer.payload_checksum,
+        }
+    }
+
+    /// Reads the trailer of the block that fills `block` exactly, whatever file, hash and extractor it has.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RangeFilter::open_unverified`] that concern the bytes alone.
+    pub fn of_block(block: &[u8]) -> Result<Self, BlockError> {
+        decode(block).map(|(trailer, shape)| Self::new(&trailer, &shape))
+    }
+
+    /// The false positive rate that follows from the block's numbers, from 0 to 1, for empty ranges of `units` units.
+    ///
+    /// Of hashed codes it holds for all ranges without a key in their end units. Of ordered codes it is the rate of
+    /// ranges whose ends are spread evenly over what segments span, of any length, and says nothing of ranges near
+    /// keys: it is lowest where keys crowd, and just there nearly all ranges near them are reported. Record what scans
+    /// find ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
+    #[must_use]
+    pub fn expected_fpr(&self, units: u64) -> f64 {
+        match self.map {
+            _ if self.lines == 0 => 0.0,
+            RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
+            RangeMap::Hashed { .. } => {
+                let space = (self.lines as f64) * 256.0 * super::plan::two_to(self.low_bits);
+                rate_of_hashed(self.codes as f64 / space, units)
+            }
+            RangeMap::Ordered { .. } => rate_of_ordered(self.codes as f64 / self.lines as f64, self.low_bits),
+        }
+    }
+
+    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.block_bytes as f64 * 8.0 / self.keys as f64
+    }
+}

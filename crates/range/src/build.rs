@@ -1,0 +1,193 @@
+//! Building a file's range filter from its keys, in order.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use sstfilter::internal::{AlignedBuffer, Interruption, Trailer};
+use sstfilter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
+use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterKind};
+
+use super::hashed::build::HashedBuilder;
+use super::ordered::build::OrderedBuilder;
+use super::plan::MapPlan;
+
+/// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
+///
+/// Calls follow `(add_key | add_range_tombstone)* finish`. A key may repeat, as the versions of one key do. `finish`
+/// never fails the file's write: where no filter can be right, there is none, and the report says why.
+///
+/// # Contract
+///
+/// A filter covers the keys that were added, and nothing else. A scan that skips the file by it skips everything in the
+/// file:
+///
+/// - **Tombstones of keys** are entries of the file: add their keys like all others.
+/// - **Range tombstones** delete keys of other files. A file with one must not be skipped for ranges that the tombstone
+///   overlaps, whatever its own keys are. The engine checks them beside the filter, or calls
+///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
+/// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter:
+///   its ranges hold other keys. Keys that do not ascend bytewise give no filter
+///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
+///   be detected here, so the engine must not build range filters at all.
+/// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key,
+///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
+/// - **Keys** are the bytes that scans are bounded by: user keys, without sequence numbers.
+#[derive(Debug)]
+pub struct RangeBuilder {
+    map: MapBuilder,
+    identity: BlockIdentity,
+    memory_budget: Option<u64>,
+    /// With the keys so far.
+    report: BuildReport,
+    /// The rate that the report gives of a filter that is built.
+    rate: f64,
+    last: Vec<u8>,
+    /// Bytes of the shortest and of the longest key.
+    key_bytes: [usize; 2],
+    /// Of the engine's code: hash, extractor.
+    interruption: Interruption,
+    refused: Option<FallbackReason>,
+}
+
+#[derive(Debug)]
+enum MapBuilder {
+    Hashed(Box<HashedBuilder>),
+    Ordered(Box<OrderedBuilder>),
+}
+
+impl RangeBuilder {
+    pub(super) fn new(plan: &MapPlan, context: &BuildContext) -> Self {
+        let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
+        let (map, rate) = match plan {
+            MapPlan::Hashed(plan) => {
+                let rate = plan.rate();
+                (MapBuilder::Hashed(Box::new(HashedBuilder::new(plan.clone(), context.hasher.clone()))), rate)
+            }
+            MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
+        };
+        let mut report = BuildReport::new(FilterKind::RANGE);
+        report.attempts = 1;
+        Self {
+            map,
+            identity,
+            memory_budget: context.memory_budget,
+            report,
+            rate,
+            last: Vec::new(),
+            key_bytes: [usize::MAX, 0],
+            refused: None,
+            interruption: Interruption::default(),
+        }
+    }
+
+    /// Adds a key, which is not below the ones before.
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.report.keys_added += 1;
+        if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
+            if key < self.last.as_slice() {
+                self.refuse(FallbackReason::KeysOutOfOrder);
+            }
+            return;
+        }
+        self.report.distinct_keys += 1;
+        if self.refused.is_some() {
+            return;
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        let [shortest, longest] = self.key_bytes;
+        self.key_bytes = [shortest.min(key.len()), longest.max(key.len())];
+        self.interruption.enter();
+        match &mut self.map {
+            MapBuilder::Hashed(builder) => builder.add(key),
+            MapBuilder::Ordered(builder) => builder.add(key),
+        }
+        self.interruption.leave();
+    }
+
+    /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
+    /// file does not call this.
+    pub fn add_range_tombstone(&mut self) {
+        self.refuse(FallbackReason::RangeTombstone);
+    }
+
+    fn refuse(&mut self, reason: FallbackReason) {
+        self.refused.get_or_insert(reason);
+    }
+
+    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 if there will be
+    /// none.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        if self.refused.is_some() {
+            return 0;
+        }
+        let payload = match &self.map {
+            MapBuilder::Hashed(builder) => builder.estimated_bytes(),
+            MapBuilder::Ordered(builder) => builder.estimated_bytes(),
+        };
+        payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
+    }
+
+    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for the ranges that it is
+    /// meant for; what other ranges meet depends on the keys.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilter {
+        let started = Instant::now();
+        let (mut report, rate) = (self.report.clone(), self.rate);
+        let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
+        if let Some(block) = &block {
+            report.used = Some(FilterKind::RANGE);
+            report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
+            report.block_bytes = block.len() as u64;
+        }
+        report.finish_time = started.elapsed();
+        BuiltFilter::new(block, report)
+    }
+
+    fn build(self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
+        if self.interruption.has_happened() {
+            return Err(FallbackReason::Interrupted);
+        }
+        if let Some(reason) = self.refused {
+            return Err(reason);
+        }
+        let keys = self.report.distinct_keys;
+        if keys > MAX_KEYS {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        // Not recorded for empty keys, nor for such as 32 bits cannot count.
+        let [shortest, longest] = self.key_bytes;
+        let key_bytes = u32::try_from(longest).ok().filter(|&bytes| bytes != 0 && shortest == longest);
+        let (shape, parts) = match self.map {
+            MapBuilder::Hashed(builder) => {
+                if builder.is_unstable() {
+                    return Err(FallbackReason::UnstableExtractor);
+                }
+                let buffer_bytes = builder.buffer_bytes();
+                // The keys, the codes and their copy; then the payload twice.
+                let built = builder.finish(keys, key_bytes, self.memory_budget)?;
+                *peak_bytes = buffer_bytes * 2;
+                built
+            }
+            MapBuilder::Ordered(builder) => {
+                let buffer_bytes = builder.buffer_bytes();
+                let built = builder.finish(keys, key_bytes)?;
+                *peak_bytes = buffer_bytes;
+                built
+            }
+        };
+        let payload_bytes = shape.payload_bytes();
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
+        for part in parts {
+            payload.append(&part);
+        }
+        debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
+        *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
+        let trailer = Trailer::new(FilterKind::RANGE, self.identity, shape.encode(), &payload);
+        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
+    }
+}

@@ -1,0 +1,40 @@
+//! What a range filter is checked against when it is loaded.
+
+use std::sync::Arc;
+
+use sstfilter::{HashIdentity, KeyExtractor, KeyHasher, LoadContext};
+
+/// What a range filter is checked against when it is loaded: a [`LoadContext`], and the extractor of the prefixes that
+/// ranges are inside of. Where there is none, pass the [`LoadContext`] or the `&KeyHasher` itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeContext<'a> {
+    pub(crate) load: LoadContext<'a>,
+    pub(crate) extractor: Option<&'a Arc<dyn KeyExtractor>>,
+}
+
+impl<'a> RangeContext<'a> {
+    /// The context, and the extractor of the policy that files are written by
+    /// ([`RangePolicy::extractor`](crate::RangePolicy::extractor)): a filter of hashed codes is not used with another
+    /// one. Other filters have none, and do not look at it.
+    pub fn new(load: impl Into<LoadContext<'a>>, extractor: Option<&'a Arc<dyn KeyExtractor>>) -> Self {
+        Self { load: load.into(), extractor }
+    }
+}
+
+impl<'a> From<LoadContext<'a>> for RangeContext<'a> {
+    fn from(load: LoadContext<'a>) -> Self {
+        Self::new(load, None)
+    }
+}
+
+impl<'a> From<&'a KeyHasher> for RangeContext<'a> {
+    fn from(hasher: &'a KeyHasher) -> Self {
+        Self::new(hasher, None)
+    }
+}
+
+impl From<HashIdentity> for RangeContext<'_> {
+    fn from(hash: HashIdentity) -> Self {
+        Self::new(hash, None)
+    }
+}

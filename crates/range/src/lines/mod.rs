@@ -1,0 +1,339 @@
+//! Sorted codes in lines of 64 bytes, and whether any of them is in an interval.
+//!
+//! A line holds the codes of one interval of 256 quotients. A code's quotient is told by its line's bits, and its low
+//! bits are stored outside, packed:
+//!
+//! ```text
+//! line, 64 bytes
+//!   0  32  occupied: bit q is set when a code has quotient q
+//!  32  28  run ends: bit i is set when code i of the line is the last one with its quotient
+//!  60   4  hashed: rank (low 31 bits), the codes in all lines before; overfull (high bit)
+//!          ordered: the byte among the low bits at which those of the line begin (low 31 bits)
+//! ```
+//!
+//! The codes with one quotient are a *run*. Its first and last code follow from the run ends: the line answers most
+//! queries alone, and the others with one or two low bits (a quotient filter's line, Bender et al. 2012, over the
+//! upper-bits split of Elias and Fano).
+//!
+//! The run ends have bits for 224 codes. A hashed line with more is *overfull*: the 28 bytes then hold the offset of
+//! its run ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together
+//! make such lines. Rejected: another salt until no line is overfull, which close keys would make fail for every salt.
+
+mod select;
+mod write;
+
+#[cfg(test)]
+pub(super) use select::select;
+#[cfg(not(test))]
+use select::select;
+pub(super) use select::{Portable, Select};
+pub(super) use write::LineWriter;
+
+/// Codes that the run ends of a line have bits for.
+pub(super) const LINE_CODES: u32 = 224;
+
+/// The high bit of the rank.
+const OVERFULL: u64 = 1 << 63;
+
+/// Runs up to this length are searched code by code.
+const SHORT_RUN: u64 = 8;
+
+/// A code: its line, its quotient there, and its low bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) line: u64,
+    pub(super) quotient: u8,
+    pub(super) low: u64,
+    /// How many low bits the codes of its line have. 0 for the start and the end of a line, which need none.
+    pub(super) low_bits: u32,
+}
+
+impl Code {
+    /// The code of a number below 2^(8 + `low_bits`) in a line.
+    #[inline(always)]
+    pub(super) fn new(line: u64, cell: u64, low_bits: u32) -> Self {
+        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1), low_bits }
+    }
+
+    /// Not above any code of a line, however many low bits its codes have.
+    pub(super) const fn start_of(line: u64) -> Self {
+        Self { line, quotient: 0, low: 0, low_bits: 0 }
+    }
+
+    /// Not below any code of a line.
+    pub(super) const fn end_of(line: u64) -> Self {
+        Self { line, quotient: u8::MAX, low: u64::MAX, low_bits: 0 }
+    }
+
+    /// Where it is among codes: they ascend by this.
+    #[inline(always)]
+    pub(super) const fn position(self) -> (u64, u8, u64) {
+        (self.line, self.quotient, self.low)
+    }
+}
+
+/// Where the low bits of codes are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lows {
+    /// All codes have low bits of one length, one after the other: a line's rank tells where its own begin.
+    Uniform { codes: u64 },
+    /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
+    PerLine,
+}
+
+/// The codes of a filter, in the bytes of its payload. Damaged bytes give wrong answers; they never panic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines<'a> {
+    pub(super) all: &'a [[u8; 64]],
+    pub(super) low_bytes: &'a [u8],
+    /// The run ends of overfull lines.
+    pub(super) overflow: &'a [u8],
+    pub(super) lows: Lows,
+}
+
+/// Positions of the first and the last code of a run, in its line.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+}
+
+/// A line's bytes, and its words, which are only counted: where an index is not known before, it is one into the bytes.
+/// An index into words that are in registers takes them to the stack first, and LLVM 22.1 for s390x reads them there
+/// before they are written.
+#[derive(Clone, Copy, Debug)]
+struct Line<'a> {
+    bytes: &'a [u8; 64],
+    words: [u64; 8],
+    /// Low bits of its codes.
+    low_bits: u32,
+}
+
+impl<'a> Line<'a> {
+    #[inline(always)]
+    fn new(bytes: &'a [u8; 64], low_bits: u32) -> Self {
+        let mut words = [0; 8];
+        for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(bytes);
+        }
+        Self { bytes, words, low_bits }
+    }
+
+    /// The run ends; meaningless in an overfull line.
+    #[inline(always)]
+    fn run_ends(&self) -> [u64; 4] {
+        let [.., a, b, c, d] = self.words;
+        [a, b, c, d & u64::from(u32::MAX)]
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> u64 {
+        (self.words[7] & !OVERFULL) >> 32
+    }
+
+    #[inline(always)]
+    fn is_overfull(&self) -> bool {
+        self.words[7] & OVERFULL != 0
+    }
+
+    #[inline(always)]
+    fn has(&self, quotient: u8) -> bool {
+        self.bytes[usize::from(quotient >> 3)] >> (quotient & 7) & 1 == 1
+    }
+
+    /// How many quotients below `quotient` are occupied.
+    #[inline(always)]
+    fn runs_below(&self, quotient: u8) -> u32 {
+        let [a, b, c, d, ..] = self.words;
+        let bits = u32::from(quotient);
+        (a & low_mask(bits)).count_ones()
+            + (b & low_mask(bits.saturating_sub(64))).count_ones()
+            + (c & low_mask(bits.saturating_sub(128))).count_ones()
+            + (d & low_mask(bits.saturating_sub(192))).count_ones()
+    }
+
+    /// How many quotients are occupied.
+    #[inline(always)]
+    fn runs(&self) -> u32 {
+        let [a, b, c, d, ..] = self.words;
+        a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()
+    }
+
+    /// The lowest occupied quotient from `quotient` on.
+    fn next(&self, quotient: u32) -> Option<u8> {
+        let [a, b, c, d, ..] = self.words;
+        let words = [(0, a), (64, b), (128, c), (192, d)];
+        let from = words.map(|(start, word)| (start, word & !low_mask(quotient.saturating_sub(start))));
+        from.into_iter().find(|&(_, bits)| bits != 0).map(|(start, bits)| (start + bits.trailing_zeros()) as u8)
+    }
+}
+
+/// The lowest `bits` bits, or all 64.
+#[inline(always)]
+fn low_mask(bits: u32) -> u64 {
+    if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
+}
+
+impl<'a> Lines<'a> {
+    /// The bytes of a line, for prefetching.
+    pub(super) fn line_bytes(&self, line: u64) -> Option<&'a [u8; 64]> {
+        self.all.get(usize::try_from(line).ok()?)
+    }
+
+    /// A line whose codes have `low_bits` low bits; 0 where none is read.
+    #[inline(always)]
+    fn line(&self, line: u64, low_bits: u32) -> Option<Line<'a>> {
+        Some(Line::new(self.line_bytes(line)?, low_bits))
+    }
+
+    /// The low bits of code `index` of the line.
+    #[inline(always)]
+    fn low(&self, line: &Line<'_>, index: u64) -> u64 {
+        let unit = if matches!(self.lows, Lows::PerLine) { 8 } else { line.low_bits };
+        let first_bit = line.rank() * u64::from(unit);
+        let bit = first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
+        let word = usize::try_from(bit / 8).ok().and_then(|byte| self.low_bytes.get(byte..)?.first_chunk());
+        let mask = (1 << line.low_bits) - 1;
+        word.map_or(0, |&word| u64::from_le_bytes(word) >> (bit % 8) & mask)
+    }
+
+    /// The run of an occupied quotient.
+    #[inline(always)]
+    fn run<S: Select>(&self, line: &Line<'_>, quotient: u8) -> Run {
+        let runs_before = line.runs_below(quotient);
+        if line.is_overfull() {
+            return self.overflow_run(line, runs_before);
+        }
+        let ends = line.run_ends();
+        let last = select::<S>(&ends, runs_before);
+        let first = if runs_before == 0 { 0 } else { select::<S>(&ends, runs_before - 1) + 1 };
+        Run { first: first.into(), last: last.into() }
+    }
+
+    #[cold]
+    fn overflow_run(&self, line: &Line<'_>, runs_before: u32) -> Run {
+        let start = line.words[4] & u64::from(u32::MAX);
+        let end = |run: u64| {
+            let offset = usize::try_from((start + run) * 4).unwrap_or(usize::MAX);
+            let word = self.overflow.get(offset..).and_then(<[u8]>::first_chunk);
+            u64::from(word.map_or(0, |&word| u32::from_le_bytes(word)))
+        };
+        let first = if runs_before == 0 { 0 } else { end(u64::from(runs_before) - 1) + 1 };
+        Run { first, last: end(runs_before.into()) }
+    }
+
+    /// Whether a code is in `from..=to`, where `from` is not above `to`. Codes beyond the last line are in no filter.
+    #[inline(always)]
+    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code) -> bool {
+        // The start or the end of a line has no low bits to go by.
+        let low_bits = if from.line == to.line { from.low_bits.max(to.low_bits) } else { from.low_bits };
+        match self.line(from.line, low_bits) {
+            Some(line) if from.line == to.line => self.any_in_line::<S>(&line, from, to),
+            Some(line) => self.any_in_lines::<S>(&line, from, to),
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn any_in_line<S: Select>(&self, line: &Line<'_>, from: Code, to: Code) -> bool {
+        if from.quotient == to.quotient {
+            return line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
+        }
+        let is_from_occupied = line.has(from.quotient);
+        if line.runs_below(to.quotient) > line.runs_below(from.quotient) + u32::from(is_from_occupied) {
+            return true;
+        }
+        (is_from_occupied && self.last_low::<S>(line, from.quotient) >= from.low)
+            || (line.has(to.quotient) && self.first_low::<S>(line, to.quotient) <= to.low)
+    }
+
+    #[inline(never)]
+    fn any_in_lines<S: Select>(&self, first: &Line<'_>, from: Code, to: Code) -> bool {
+        let above = first.runs() - first.runs_below(from.quotient);
+        let is_occupied = first.has(from.quotient);
+        if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
+            return true;
+        }
+        let Some(last) = self.line(to.line, to.low_bits) else { return self.has_codes_from(from.line + 1) };
+        if self.has_codes_between(from.line, to.line, &last) {
+            return true;
+        }
+        let is_occupied = last.has(to.quotient);
+        last.runs_below(to.quotient) > 0 || (is_occupied && self.first_low::<S>(&last, to.quotient) <= to.low)
+    }
+
+    /// Whether the lines from `line` on have codes.
+    fn has_codes_from(&self, line: u64) -> bool {
+        match (self.line(line, 0), self.lows) {
+            (Some(line), Lows::Uniform { codes }) => line.rank() < codes,
+            (line, _) => line.is_some(),
+        }
+    }
+
+    /// Whether the lines between two, of which `last` is the second, have codes.
+    #[inline(always)]
+    fn has_codes_between(&self, from: u64, to: u64, last: &Line<'_>) -> bool {
+        match self.lows {
+            Lows::Uniform { .. } => self.line(from + 1, 0).is_some_and(|second| last.rank() > second.rank()),
+            Lows::PerLine => to > from + 1,
+        }
+    }
+
+    #[inline(always)]
+    fn first_low<S: Select>(&self, line: &Line<'_>, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(line, quotient).first)
+    }
+
+    #[inline(always)]
+    fn last_low<S: Select>(&self, line: &Line<'_>, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(line, quotient).last)
+    }
+
+    /// Whether a code with the quotient of `from` has low bits from its own to `to`.
+    #[inline(always)]
+    fn any_in_run<S: Select>(&self, line: &Line<'_>, from: Code, to: u64) -> bool {
+        let run = self.run::<S>(line, from.quotient);
+        self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
+    }
+
+    /// The lowest low bits of the run that are `from` or more.
+    #[inline(always)]
+    fn first_low_from(&self, line: &Line<'_>, run: Run, from: u64) -> Option<u64> {
+        let (mut first, mut end) = (run.first, run.last + 1);
+        while end.saturating_sub(first) > SHORT_RUN {
+            let middle = first.midpoint(end);
+            if self.low(line, middle - 1) < from {
+                first = middle;
+            } else {
+                end = middle;
+            }
+        }
+        while first < end {
+            let low = self.low(line, first);
+            if low >= from {
+                return Some(low);
+            }
+            first += 1;
+        }
+        None
+    }
+
+    /// The lowest code from `from` on, in lines that all have codes. `None` when there is none. `low_bits_of` tells how
+    /// many low bits the codes of a line have.
+    pub(super) fn first_from<S: Select>(&self, from: Code, low_bits_of: impl Fn(u64) -> u32) -> Option<Code> {
+        let open = |number: u64| self.line(number, low_bits_of(number));
+        let line = open(from.line)?;
+        if line.has(from.quotient)
+            && let Some(low) = self.first_low_from(&line, self.run::<S>(&line, from.quotient), from.low)
+        {
+            return Some(Code { low, low_bits: line.low_bits, ..from });
+        }
+        let (number, line, quotient) = if let Some(quotient) = line.next(u32::from(from.quotient) + 1) {
+            (from.line, line, quotient)
+        } else {
+            let next = open(from.line + 1)?;
+            (from.line + 1, next, next.next(0)?)
+        };
+        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient), low_bits: line.low_bits })
+    }
+}

@@ -1,0 +1,93 @@
+//! The position of the n-th set bit among 256.
+
+use core::hint::select_unpredictable;
+
+/// How set bits are found: with an instruction, where there is one.
+pub(crate) trait Select {
+    /// The position of the set bit of `word` that has `rank` set bits below it. Some number below 64 when there is
+    /// none, which only damaged bytes bring about.
+    fn select_in_word(word: u64, rank: u32) -> u32;
+}
+
+/// In plain Rust.
+#[derive(Debug)]
+pub(crate) struct Portable;
+
+impl Select for Portable {
+    #[inline(always)]
+    fn select_in_word(word: u64, rank: u32) -> u32 {
+        select_in_word(word, rank)
+    }
+}
+
+/// The position of the set bit of four words that has `rank` set bits below it; below 256 in any case.
+///
+/// Without branches: which word the bit is in is as good as random.
+#[inline(always)]
+pub(crate) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
+    let [first, second, third, fourth] = *words;
+    let one = first.count_ones();
+    let two = one + second.count_ones();
+    let three = two + third.count_ones();
+    let (mut word, mut start, mut before) = (first, 0, 0);
+    for (reached, next, next_start) in [(one, second, 64), (two, third, 128), (three, fourth, 192)] {
+        let is_reached = rank >= reached;
+        word = select_unpredictable(is_reached, next, word);
+        start = select_unpredictable(is_reached, next_start, start);
+        before = select_unpredictable(is_reached, reached, before);
+    }
+    start + S::select_in_word(word, rank - before)
+}
+
+/// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none. `rank` is below 256,
+/// as is the number of runs of a line before one of them.
+///
+/// Counts of bytes by the usual steps of a population count, summed to prefix sums by a multiplication, find the byte
+/// (Vigna 2008, "Broadword implementation of rank/select queries"). In the byte, bits are cleared one by one.
+fn select_in_word(word: u64, rank: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x80 * ONES;
+    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let bytes = (nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let sums = bytes.wrapping_mul(ONES);
+    // A byte's high bit is set when its prefix sum is at most the rank: 128 + rank - sum, and both are at most 64.
+    let reached = (((u64::from(rank) * ONES) | HIGHS) - sums) & HIGHS;
+    let byte = reached.count_ones().min(7) * 8;
+    let before = if byte == 0 { 0 } else { ((sums >> (byte - 8)) & 0xff) as u32 };
+    let mut bits = word >> byte & 0xff;
+    for _ in before..rank.min(before + 7) {
+        bits &= bits.wrapping_sub(1);
+    }
+    byte + bits.trailing_zeros().min(63 - byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashed::mix64;
+
+    #[test]
+    fn each_set_bit_is_found_by_its_rank() {
+        for case in 0..2_000_u64 {
+            // Sparse, even and dense words, and whole ones.
+            let word = |place: u64| match case % 5 {
+                0 => mix64(case ^ place << 32) & mix64((case + 1) ^ place << 40) & mix64((case + 2) ^ place << 40),
+                1 => mix64(case ^ place << 32),
+                2 => !(mix64(case ^ place << 32) & mix64((case + 1) ^ place << 40)),
+                3 => u64::MAX,
+                _ => 1 << (mix64(case + place) % 64),
+            };
+            let words = [0, 1, 2, 3].map(word);
+            let set = (0..256).filter(|&bit: &usize| words[bit / 64] >> (bit % 64) & 1 == 1);
+            let mut ranks = 0;
+            for (rank, bit) in set.enumerate() {
+                assert_eq!(select::<Portable>(&words, rank as u32), bit as u32, "{words:x?} rank {rank}");
+                ranks += 1;
+            }
+            for beyond in ranks..256 {
+                assert!(select::<Portable>(&words, beyond) < 256);
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The segments of a filter: where each begins, and how its keys become cells.
+
+use core::cmp::Ordering;
+use core::hint::select_unpredictable;
+
+use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
+use super::super::window::{Cells, window};
+use crate::key_head::{head, partition_point};
+
+/// The segments in the bytes of a payload. Damaged bytes give wrong answers; they never panic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segments<'a> {
+    records: &'a [[u8; SEGMENT_BYTES as usize]],
+    /// The bytes that all keys have in common, and then the separators' bytes after their heads.
+    tails: &'a [u8],
+    pub(super) common: &'a [u8],
+    pub(super) key_bytes: Option<usize>,
+    spread: Spread,
+}
+
+/// One segment, decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment<'a> {
+    /// The separator's first eight bytes after the common ones, as a big-endian number padded with zeros.
+    head: u64,
+    /// How many of them it has.
+    head_bytes: usize,
+    /// Its bytes after those.
+    tail: &'a [u8],
+    /// Bytes after the common ones that the separator and all keys of the segment share.
+    shared: usize,
+    pub(super) shift: u32,
+    /// Low bits of its codes.
+    pub(super) low_bits: u32,
+}
+
+/// Where a bound is that does not begin with the bytes that all keys have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// Below every key.
+    Below,
+    /// Above every key.
+    Above,
+}
+
+impl<'a> Segments<'a> {
+    #[inline(always)]
+    pub(crate) fn new(
+        records: &'a [u8],
+        tails: &'a [u8],
+        spread: Spread,
+        shape: &RangeShape,
+        map: &OrderedMap,
+    ) -> Self {
+        let tails = tails.get(..map.tails_bytes as usize).unwrap_or(tails);
+        let common = tails.get(..map.common_bytes as usize).unwrap_or_default();
+        let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
+        Self { records: records.as_chunks().0, tails, common, key_bytes, spread }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// What follows the common bytes in a bound, if it begins with them.
+    #[inline(always)]
+    pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Beyond> {
+        if self.common.is_empty() {
+            return Ok(bound);
+        }
+        match bound.split_at_checked(self.common.len()) {
+            Some((common, rest)) if common == self.common => Ok(rest),
+            // A bound that the common bytes begin with is below every key, as if compared with all of them.
+            _ if bound < self.common => Err(Beyond::Below),
+            _ => Err(Beyond::Above),
+        }
+    }
+
+    #[inline(always)]
+    fn head(&self, segment: usize) -> u64 {
+        match self.records.get(segment) {
+            Some(record) => first_word(record),
+            None => 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn segment(&self, number: u64) -> Option<Segment<'a>> {
+        let record = self.records.get(usize::try_from(number).ok()?)?;
+        let (head, fields) = (first_word(record), first_word(record.get(8..)?));
+        let [_, _, _, _, shared_low, shared_high, ..] = fields.to_le_bytes();
+        let (shift, low_bits, head_bytes) = ((fields >> 48) as u32 & 127, (fields >> 55) as u32 & 31, fields >> 60);
+        let shared_bytes = usize::from(u16::from_le_bytes([shared_low, shared_high]));
+        let shared = shared_bytes.saturating_sub(self.common.len());
+        // Most separators fit their heads; where a tail ends is in the next record.
+        let tail = if head_bytes < 8 { &[] } else { self.tail(number, fields as u32) };
+        Some(Segment { head, head_bytes: head_bytes.min(8) as usize, tail, shared, shift, low_bits })
+    }
+
+    #[inline(always)]
+    fn tail(&self, number: u64, start: u32) -> &'a [u8] {
+        let next = usize::try_from(number + 1).ok().and_then(|next| self.records.get(next));
+        let end = next.and_then(|record| record.get(8..)?.first_chunk()).map(|&end| u32::from_le_bytes(end) as usize);
+        self.tails.get(start as usize..end.unwrap_or(self.tails.len())).unwrap_or_default()
+    }
+
+    /// How keys of a segment become cells.
+    #[inline(always)]
+    pub(super) fn cells(&self, segment: &Segment<'_>) -> Cells {
+        let skipped = self.common.len() + segment.shared;
+        // Shorter than what all keys share, keys cannot be: only damage says so.
+        let rest_bytes = self.key_bytes.map(|bytes| bytes.saturating_sub(skipped));
+        Cells { shift: segment.shift, rest_bytes }
+    }
+
+    /// Low bits of a segment's codes.
+    pub(super) fn low_bits(&self, number: u64) -> u32 {
+        self.segment(number).map_or(0, |segment| segment.low_bits)
+    }
+
+    /// The last of the segments whose head is at most `head`, or the first one.
+    ///
+    /// Heads that are spread evenly, as those of hashes and random numbers, are found where they should be: two heads
+    /// are read instead of one for each halving, and they are neighbours.
+    #[inline(always)]
+    pub(super) fn last_head_up_to(&self, head: u64) -> usize {
+        // Beyond the last head, the guess may be anything.
+        let guess = self.spread.place(head).min(self.records.len().saturating_sub(1));
+        let (first, end) = (guess.saturating_sub(NEAR), guess.saturating_add(NEAR).min(self.records.len()));
+        let is_above_first = first == 0 || self.head(first) <= head;
+        if is_above_first && (end == self.records.len() || self.head(end) > head) {
+            return self.last_head_among(first, end, head);
+        }
+        self.last_head_among(0, self.records.len(), head)
+    }
+
+    /// The same among the segments from `first` to before `end`.
+    #[inline(always)]
+    fn last_head_among(&self, mut first: usize, end: usize, head: u64) -> usize {
+        let mut length = end.saturating_sub(first);
+        while length > 1 {
+            let half = length / 2;
+            // Without a branch: which half is as good as random.
+            first = select_unpredictable(self.head(first + half) <= head, first + half, first);
+            length -= half;
+        }
+        first
+    }
+
+    /// The last segment whose separator is not above a bound, by the bound's bytes after the common ones; `None` when
+    /// it is below every key.
+    #[inline(always)]
+    pub(super) fn place(&self, rest: &[u8]) -> Option<u64> {
+        let head = head(rest);
+        self.settle(rest, head, self.last_head_up_to(head))
+    }
+
+    /// The same, given the last segment whose head is at most the bound's.
+    #[inline(always)]
+    pub(super) fn settle(&self, rest: &[u8], head: u64, candidate: usize) -> Option<u64> {
+        match self.head(candidate).cmp(&head) {
+            Ordering::Less => Some(candidate as u64),
+            Ordering::Greater => None,
+            Ordering::Equal => self.settle_tie(rest, head, candidate),
+        }
+    }
+
+    /// The same among segments that have the bound's head: their separators are compared whole.
+    fn settle_tie(&self, rest: &[u8], head: u64, last: usize) -> Option<u64> {
+        let is_up_to = |segment: usize| {
+            self.segment(segment as u64).is_some_and(|segment| segment.cmp_separator(rest) != Ordering::Greater)
+        };
+        // Heads ascend, so those that tie are neighbours.
+        let first = partition_point(0..last, |segment| self.head(segment) < head);
+        let above = partition_point(first..last + 1, is_up_to);
+        above.checked_sub(1).map(|segment| segment as u64)
+    }
+
+    /// Whether the bound is certainly in this segment or before it: the next one's head is above the bound's.
+    #[inline(always)]
+    pub(super) fn is_last_up_to(&self, segment: u64, head: u64) -> bool {
+        usize::try_from(segment + 1).is_ok_and(|next| next >= self.records.len() || self.head(next) > head)
+    }
+}
+
+/// How far a head may be from where it should be, in segments: among a million random keys it is mostly within five.
+const NEAR: usize = 8;
+
+/// Where heads are, if they are spread evenly from the first to the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    first: u64,
+    /// Shifted left by this, the distance of the last from the first fills 64 bits.
+    shift: u32,
+    /// Segments for each 2^64 of shifted distance.
+    segments: u64,
+}
+
+impl Spread {
+    pub(crate) fn new(records: &[u8]) -> Self {
+        let records = records.as_chunks::<{ SEGMENT_BYTES as usize }>().0;
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Self::default() };
+        let (first, last) = (first_word(first), first_word(last));
+        let distance = last.saturating_sub(first).max(1);
+        let shift = distance.leading_zeros();
+        let segments = (u128::from(records.len() as u64 - 1) << 64) / u128::from(distance << shift);
+        // At most twice as many as there are segments.
+        Self { first, shift, segments: segments as u64 }
+    }
+
+    #[inline(always)]
+    fn place(self, head: u64) -> usize {
+        let distance = u128::from(head.saturating_sub(self.first)) << self.shift;
+        // Beyond the last one: more than 64 bits, or nearly; any place does.
+        ((u128::from(distance as u64) * u128::from(self.segments)) >> 64) as usize
+    }
+}
+
+#[inline(always)]
+fn first_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(&word) => u64::from_le_bytes(word),
+        None => 0,
+    }
+}
+
+impl Segment<'_> {
+    fn head_bytes(&self) -> [u8; 8] {
+        // The stored head is the number; its bytes are those of the separator.
+        self.head.swap_bytes().to_le_bytes()
+    }
+
+    /// The separator, compared with a bound; both after the common bytes.
+    fn cmp_separator(&self, rest: &[u8]) -> Ordering {
+        let bytes = self.head_bytes();
+        let own = bytes.get(..self.head_bytes).unwrap_or(&bytes);
+        match rest.split_at_checked(self.head_bytes) {
+            Some((rest_head, rest_tail)) => own.cmp(rest_head).then_with(|| self.tail.cmp(rest_tail)),
+            None => own.cmp(rest),
+        }
+    }
+
+    /// What follows the shared bytes in a bound that is not below the separator; `None` when it does not have them, and
+    /// so is above every key of the segment.
+    #[inline(always)]
+    pub(super) fn rest_of<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
+        let (shared, after) = rest.split_at_checked(self.shared)?;
+        let has_shared = if self.shared <= 8 {
+            let kept = !(u64::MAX.checked_shr(8 * self.shared as u32).unwrap_or(0));
+            (head(shared) ^ self.head) & kept == 0
+        } else {
+            let (first, others) = shared.split_at_checked(8)?;
+            head(first) == self.head && self.tail.get(..others.len()) == Some(others)
+        };
+        has_shared.then_some(after)
+    }
+
+    /// The window of the separator.
+    #[inline(always)]
+    pub(super) fn window(&self) -> u128 {
+        let Some(skipped) = self.shared.checked_sub(8) else {
+            let tail = if self.tail.is_empty() { 0 } else { window(self.tail) };
+            let shift = 8 * self.shared as u32;
+            return u128::from(self.head) << 64 << shift | tail >> (64 - shift);
+        };
+        window(self.tail.get(skipped..).unwrap_or_default())
+    }
+
+    /// Appends the bytes that all keys of the segment share after the common ones.
+    pub(super) fn append_shared(&self, out: &mut Vec<u8>) {
+        let bytes = self.head_bytes();
+        out.extend_from_slice(bytes.get(..self.shared.min(self.head_bytes)).unwrap_or(&bytes));
+        out.extend_from_slice(self.tail.get(..self.shared.saturating_sub(8)).unwrap_or_default());
+    }
+}

@@ -1,0 +1,253 @@
+//! A range filter's parameters, as the trailer records them.
+
+use sstfilter::BlockError;
+use sstfilter::kind::EncodedShape;
+
+/// Bytes of a line.
+pub(super) const LINE_BYTES: u64 = 64;
+
+/// log2 of the quotients of a line.
+pub(super) const QUOTIENT_BITS: u32 = 8;
+
+/// The most low bits of a code.
+pub(super) const MAX_LOW_BITS: u32 = 40;
+
+/// The most low bits of ordered codes: a segment has 5 bits for their number.
+pub(super) const MAX_ORDERED_LOW_BITS: u32 = 31;
+
+/// The most codes of a filter: the rank of a line has 31 bits.
+pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
+
+/// log2 of the most units in a chunk.
+pub(super) const MAX_CHUNK_BITS: u32 = 46;
+
+/// The end of the code space of hashed codes: the sum of two codes must not overflow.
+pub(super) const MAX_CODE_SPACE: u64 = 1 << 63;
+
+/// Bytes of a segment.
+pub(super) const SEGMENT_BYTES: u64 = 16;
+
+/// The most bytes that a segment's keys are taken to share, and a file's: the field has 16 bits.
+pub(super) const MAX_SHARED_BYTES: usize = u16::MAX as usize;
+
+/// What a filter's codes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeMap {
+    Hashed(HashedMap),
+    Ordered(OrderedMap),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HashedMap {
+    /// Bits of the 64-bit window after the prefix that are below a unit, below 64.
+    pub(super) unit_shift: u32,
+    /// log2 of the units in a chunk.
+    pub(super) chunk_bits: u32,
+    /// CRC32C of the extractor's name; `None` for ranges of whole keys.
+    pub(super) extractor_checksum: Option<u32>,
+    /// Words in the overflow area.
+    pub(super) overflow_words: u32,
+    /// Keys outside the extractor's domain, capped at `u32::MAX`.
+    pub(super) keys_outside: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OrderedMap {
+    /// Bytes that all keys have in common; the tails start with them.
+    pub(super) common_bytes: u32,
+    pub(super) tails_bytes: u32,
+    /// Words of 64 bits that the low bits fill.
+    pub(super) low_words: u32,
+}
+
+/// What a query needs beside the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RangeShape {
+    pub(super) map: CodeMap,
+    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many, each its own
+    /// number.
+    pub(super) low_bits: u32,
+    /// Length of every key in bytes; `None` if it varies.
+    pub(super) key_bytes: Option<u32>,
+    pub(super) lines: u32,
+    pub(super) codes: u32,
+    /// Distinct keys that were added.
+    pub(super) keys: u64,
+}
+
+/// Numbers of the maps in the first parameter word.
+const HASHED: u8 = 1;
+const HASHED_IN_PREFIXES: u8 = 2;
+const ORDERED: u8 = 3;
+
+impl RangeShape {
+    /// Bytes of the lines.
+    pub(super) fn lines_bytes(&self) -> u64 {
+        u64::from(self.lines) * LINE_BYTES
+    }
+
+    /// Bytes of the low bits. Eight more than they fill, so that each can be read as part of a whole word.
+    pub(super) fn lows_bytes(&self) -> u64 {
+        let words = match self.map {
+            CodeMap::Hashed(_) => (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64),
+            CodeMap::Ordered(map) => map.low_words.into(),
+        };
+        words * 8 + 8
+    }
+
+    /// Bytes after the low bits.
+    fn rest_bytes(&self) -> u64 {
+        match self.map {
+            CodeMap::Hashed(map) => (u64::from(map.overflow_words) * 4).next_multiple_of(8),
+            CodeMap::Ordered(map) => {
+                u64::from(self.lines) * SEGMENT_BYTES + u64::from(map.tails_bytes).next_multiple_of(8)
+            }
+        }
+    }
+
+    /// Bytes of the payload.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.lines_bytes() + self.lows_bytes() + self.rest_bytes()
+    }
+
+    /// Bits that number a code within its line.
+    pub(super) fn cell_bits(&self) -> u32 {
+        QUOTIENT_BITS + self.low_bits
+    }
+
+    /// The number of codes that the lines of hashed codes have places for.
+    pub(super) fn code_space(&self) -> u64 {
+        u64::from(self.lines) << self.cell_bits()
+    }
+
+    /// The fields of the trailer.
+    pub(super) fn encode(&self) -> EncodedShape {
+        let (number, unit_shift, chunk_bits, own) = match self.map {
+            CodeMap::Hashed(map) => {
+                let number = if map.extractor_checksum.is_some() { HASHED_IN_PREFIXES } else { HASHED };
+                let own = [map.overflow_words, map.extractor_checksum.unwrap_or(0), map.keys_outside];
+                (number, map.unit_shift, map.chunk_bits, own)
+            }
+            CodeMap::Ordered(map) => (ORDERED, 0, 0, [map.common_bytes, map.tails_bytes, map.low_words]),
+        };
+        let first = u32::from(number) | self.low_bits << 8 | unit_shift << 16 | chunk_bits << 24;
+        let common = [first, self.key_bytes.unwrap_or(0), self.lines, self.codes];
+        let params: Vec<u32> = common.into_iter().chain(own).collect();
+        let mut encoded = EncodedShape::new(&params, self.payload_bytes());
+        encoded.keys = self.keys;
+        encoded
+    }
+
+    /// Decodes the fields of a trailer, and checks each of them, and that together they are as long as the payload.
+    pub(super) fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        let &first = encoded.params().first().unwrap_or(&0);
+        let [number, low_bits, unit_shift, chunk_bits] = first.to_le_bytes();
+        BlockError::require((HASHED..=ORDERED).contains(&number), "range map", "1 to 3", number)?;
+        let words: [u32; 7] = encoded.words("7 in a range filter")?;
+        let [_, key_bytes, lines, codes, own @ ..] = words;
+        let map = if number == ORDERED {
+            BlockError::require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
+            let [common_bytes, tails_bytes, low_words] = own;
+            CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words })
+        } else {
+            let [overflow_words, checksum, keys_outside] = own;
+            let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
+            BlockError::require(
+                extractor_checksum.is_some() || checksum == 0,
+                "key extractor",
+                "0 without prefixes",
+                checksum,
+            )?;
+            let [unit_shift, chunk_bits] = [unit_shift, chunk_bits].map(u32::from);
+            let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
+            CodeMap::Hashed(map)
+        };
+        let key_bytes = Some(key_bytes).filter(|&bytes| bytes != 0);
+        let shape = Self { map, low_bits: low_bits.into(), key_bytes, lines, codes, keys: encoded.keys };
+        shape.check(encoded)?;
+        Ok(shape)
+    }
+
+    fn check(&self, encoded: &EncodedShape) -> Result<(), BlockError> {
+        BlockError::require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt)?;
+        BlockError::require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
+        let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
+        BlockError::require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
+        // Every other key has a code. With keys and no codes, the filter would rule out all ranges.
+        let keys_outside = match self.map {
+            CodeMap::Hashed(map) if map.keys_outside == u32::MAX => u64::MAX,
+            CodeMap::Hashed(map) => map.keys_outside.into(),
+            CodeMap::Ordered(_) => 0,
+        };
+        BlockError::require(
+            self.codes > 0 || self.keys <= keys_outside,
+            "codes",
+            "one for keys in the domain",
+            self.codes,
+        )?;
+        match self.map {
+            CodeMap::Hashed(map) => {
+                BlockError::require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
+                let space = u128::from(self.lines) << self.cell_bits();
+                BlockError::require(
+                    space < MAX_CODE_SPACE.into(),
+                    "lines",
+                    "fewer than 2^63 codes in all",
+                    self.lines,
+                )?;
+                let has_place = self.lines == 0 || 1 << map.chunk_bits.min(MAX_CHUNK_BITS) <= space;
+                let is_sound = map.chunk_bits <= MAX_CHUNK_BITS && has_place;
+                BlockError::require(
+                    is_sound,
+                    "bits of a chunk",
+                    "0 to 46, and no more than of all codes",
+                    map.chunk_bits,
+                )?;
+                BlockError::require(self.codes == 0 || self.lines > 0, "lines", "at least one for codes", self.lines)?;
+            }
+            CodeMap::Ordered(map) => {
+                let most = "0 to 31 in ordered codes";
+                BlockError::require(self.low_bits <= MAX_ORDERED_LOW_BITS, "low bits of a code", most, self.low_bits)?;
+                let has_common = map.common_bytes <= map.tails_bytes.min(MAX_SHARED_BYTES as u32);
+                BlockError::require(
+                    has_common,
+                    "common prefix",
+                    "no longer than the tails, and below 65536",
+                    map.common_bytes,
+                )?;
+                let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);
+                BlockError::require(is_sound, "lines", "at least one for codes, and a code in each", self.lines)?;
+            }
+        }
+        let expected = self.payload_bytes();
+        let lengths = "the sum of lines, low bits and what follows them";
+        BlockError::require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_without_a_code_are_refused_unless_they_are_outside_the_domain() {
+        let ordered = CodeMap::Ordered(OrderedMap { common_bytes: 0, tails_bytes: 0, low_words: 0 });
+        let hashed = |extractor_checksum, keys_outside| {
+            let (unit_shift, chunk_bits, overflow_words) = (0, 0, 0);
+            CodeMap::Hashed(HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside })
+        };
+        for (map, keys, is_sound) in [
+            (ordered, 0, true),
+            (ordered, 1, false),
+            (hashed(None, 0), 0, true),
+            (hashed(None, 0), 1, false),
+            (hashed(Some(7), 2), 2, true),
+            (hashed(Some(7), 2), 3, false),
+            (hashed(Some(7), u32::MAX), u64::from(u32::MAX) + 1, true),
+        ] {
+            let shape = RangeShape { map, low_bits: 3, key_bytes: None, lines: 0, codes: 0, keys };
+            let decoded = RangeShape::decode(&shape.encode());
+            assert_eq!(decoded.ok(), is_sound.then_some(shape), "{map:?}, {keys} keys");
+        }
+    }
+}

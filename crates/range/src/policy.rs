@@ -1,0 +1,148 @@
+//! Which range filter a file gets.
+
+use std::sync::Arc;
+
+use sstfilter::{BuildContext, ConfigError, FalsePositiveRate, FilterKind, KeyExtractor};
+
+use super::build::RangeBuilder;
+use super::params::{MAX_CHUNK_BITS, MAX_LOW_BITS, MAX_ORDERED_LOW_BITS};
+use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnits, two_to};
+
+/// Chooses a file's range filter.
+///
+/// | | [`ordered`](Self::ordered) | [`bounded`](Self::bounded) |
+/// |---|---|---|
+/// | ranges | any, also without an end | of a declared length, between keys with one prefix |
+/// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
+/// | exact | where keys of one length are dense | no |
+/// | lower bound of the next key | yes | no |
+///
+/// The false positive rate of `ordered` holds for numbers, if the ends of ranges are spread evenly among them. It rises
+/// to 1 beside keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
+/// of `bounded` is the same for all ranges that are chosen without knowing the seed and have no key in their end units.
+///
+/// - Numbers and ids, of which neighbours are read: `ordered`.
+/// - An entity and a time or a version in one key, with ranges inside an entity: `bounded`, within the entity.
+///   `ordered` tells ranges inside an entity apart only from about 56 keys on that a file has of it: with fewer, a
+///   segment of up to 224 keys spans entities, and nearly every range inside one is reported.
+/// - Text: neither helps ranges between neighbouring names much. For scans of prefixes, a point filter with
+///   [`KeyParts`](sstfilter::KeyParts) is better.
+///
+/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. FORMAT.md derives the
+/// rates, and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is how often
+/// scans find nothing in files that the filter did not skip:
+/// [`RangeReader::record_scan`](super::RangeReader::record_scan).
+///
+/// A file may have filters of both maps, as two blocks.
+///
+/// ```
+/// use sstfilter_range::{RangeFilter, RangePolicy};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher, LoadContext};
+///
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
+/// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+/// let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
+/// (0..1_000_u64).for_each(|id| builder.add_key(&(id * 50).to_be_bytes()));
+/// let block = builder.finish().block.expect("keys in order");
+///
+/// let filter = RangeFilter::load(block, LoadContext::new(&hasher).with_file_id(file))?;
+/// let ids = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
+/// assert!(ids(90, 110));
+/// assert!(!ids(110, 140), "between 100 and 150");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RangePolicy {
+    pub(super) plan: MapPlan,
+}
+
+/// The most codes per line that a plan aims at. At 192 of 224 places, one line in a hundred overflows, which costs
+/// about a quarter of a bit per key; the next smaller number of low bits saves up to three.
+const MOST_LINE_CODES: f64 = 192.0;
+
+/// Keys of a segment below which one more low bit is cheaper than more segments.
+const LEAST_SEGMENT_KEYS: f64 = 164.0;
+
+impl RangePolicy {
+    /// Any byte strings and ranges of any length, at about this rate for numbers: for an empty range whose ends are
+    /// spread evenly over the numbers between two separators, this is the rate on average, and the bound is 1.4 times
+    /// that.
+    ///
+    /// The rate is higher the closer a range's ends are to the file's keys, and up to 1 beside one, except where keys
+    /// of one length are dense. Text is such a case: names crowd in families, and a range between names of the same
+    /// family is mostly reported. `benches/RESULTS.md` has the rates for names of packages, which are above one half.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::RateOutOfRange`] for a rate below about 2^-31.
+    pub fn ordered(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let most = MEAN_SEGMENT_RATE;
+        let fits = |low_bits: u32| {
+            let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
+            (keys >= LEAST_SEGMENT_KEYS).then_some((low_bits, keys))
+        };
+        let low_bits_and_keys = (0..=MAX_ORDERED_LOW_BITS).find_map(fits);
+        let least = MEAN_SEGMENT_RATE / two_to(MAX_ORDERED_LOW_BITS);
+        let too_low = ConfigError::RateOutOfRange { kind: FilterKind::RANGE, least, most: 1.0, got: rate.get() };
+        let (low_bits, keys) = low_bits_and_keys.ok_or(too_low)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "164 to 224")]
+        let segment_keys = keys as u32;
+        Ok(Self { plan: MapPlan::Ordered(OrderedPlan { low_bits, segment_keys }) })
+    }
+
+    /// Ranges of up to `longest` units inside a prefix. An empty range that touches `longest` units is reported as "may
+    /// be present" at this rate at most, shorter ones less often in proportion, and up to 32 times longer ones more
+    /// often in proportion: wherever they begin, as long as they are chosen without knowing the hash seed, and no key
+    /// is in their end units ([`RangeUnits`]).
+    ///
+    /// Longer ranges may all be reported, as are those without an end, and whole prefixes of many units: a point filter
+    /// with [`KeyParts`](sstfilter::KeyParts) serves those.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] for a `longest` of 0, and for ranges so long, and rates so low, that a key would
+    /// take more than 43 bits.
+    pub fn bounded(units: RangeUnits, longest: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        if longest == 0 {
+            let (option, expected) = ("longest range", "at least 1 unit");
+            return Err(ConfigError::OutOfRange { option, expected, got: 0 });
+        }
+        let line_codes = |low_bits| 256.0 * two_to(low_bits) * rate.get() / longest as f64;
+        let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MOST_LINE_CODES / 2.0);
+        let low_bits = smallest.ok_or_else(|| too_long(longest))?;
+        let chunk_bits = longest.checked_next_power_of_two().map_or(64, u64::trailing_zeros) + LONGEST_RANGES_LOG2;
+        if chunk_bits > MAX_CHUNK_BITS {
+            return Err(too_long(longest));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "96 to 192")]
+        let line_codes = line_codes(low_bits).min(MOST_LINE_CODES) as u32;
+        let plan = HashedPlan { units, longest, low_bits, line_codes, chunk_bits };
+        Ok(Self { plan: MapPlan::Hashed(plan) })
+    }
+
+    /// A builder for one file.
+    #[must_use]
+    pub fn builder(&self, context: &BuildContext) -> RangeBuilder {
+        RangeBuilder::new(&self.plan, context)
+    }
+
+    /// The extractor of the prefixes that ranges are inside of: readers need it, too
+    /// ([`RangeContext`](super::RangeContext)).
+    #[must_use]
+    pub fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
+        match &self.plan {
+            MapPlan::Hashed(plan) => plan.units.extractor.as_ref(),
+            MapPlan::Ordered(_) => None,
+        }
+    }
+}
+
+/// log2 of the longest ranges in a chunk: all units of a chunk keep their distances, so a range touches two chunks at
+/// most, and mostly one. Larger chunks would crowd close keys into few lines.
+const LONGEST_RANGES_LOG2: u32 = 5;
+
+fn too_long(longest: u64) -> ConfigError {
+    let (option, expected) =
+        ("longest range", "at most 2^41 units, and 43 bits per key; take coarser units, or a higher rate");
+    ConfigError::OutOfRange { option, expected, got: longest }
+}

@@ -1,0 +1,91 @@
+//! A range filter as a file's reader holds it: it never fails a scan, and it counts its answers.
+
+use sstfilter::internal::FilterCounters;
+use sstfilter::{BlockError, FilterStats, LookupOutcome, Probe};
+
+use super::block::RangeFilter;
+use super::context::RangeContext;
+use super::key_range::KeyRange;
+
+/// A verified range filter, or the reason why it is unusable, with counters. The counterpart of
+/// [`FilterReader`](sstfilter::FilterReader) for scans.
+///
+/// ```
+/// use sstfilter_range::RangeReader;
+/// use sstfilter::{KeyHasher, Probe};
+///
+/// let damaged = RangeReader::load(&b"not a filter block"[..], &KeyHasher::default());
+/// assert!(matches!(damaged.probe(..), Probe::Unusable(_)));
+/// assert_eq!(damaged.stats().unusable, 1);
+/// ```
+#[derive(Debug)]
+pub struct RangeReader<D: AsRef<[u8]>> {
+    filter: Result<RangeFilter<D>, BlockError>,
+    counters: FilterCounters,
+}
+
+impl<D: AsRef<[u8]>> RangeReader<D> {
+    /// The filter in `data`, if [`RangeFilter::load`] accepts it for `context`.
+    pub fn load<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Self {
+        Self::new(RangeFilter::load(data, context))
+    }
+
+    /// A filter that could not be read at all.
+    #[must_use]
+    pub fn unusable(reason: BlockError) -> Self {
+        Self::new(Err(reason))
+    }
+
+    fn new(filter: Result<RangeFilter<D>, BlockError>) -> Self {
+        Self { filter, counters: FilterCounters::default() }
+    }
+
+    /// Probes for a range, and counts the answer.
+    pub fn probe<'a>(&self, range: impl Into<KeyRange<'a>>) -> Probe<'_> {
+        match &self.filter {
+            Ok(filter) => {
+                let maybe = filter.may_hold(range);
+                self.counters.add_answer(maybe);
+                if maybe { Probe::MaybePresent } else { Probe::Absent }
+            }
+            Err(reason) => {
+                self.counters.add_unusable(1);
+                Probe::Unusable(reason)
+            }
+        }
+    }
+
+    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable,
+    /// `None` if the file has no such key. Counted as a probe only in the last case.
+    #[must_use]
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+        let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };
+        let next = filter.first_at_least(lower);
+        if next.is_none() {
+            self.counters.add_answer(false);
+        }
+        next
+    }
+
+    /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it
+    /// at most once for each such probe: a scan that ends early may never know.
+    pub fn record_scan(&self, outcome: LookupOutcome) {
+        if self.filter.is_ok() {
+            self.counters.add_outcome(outcome == LookupOutcome::Found);
+        }
+    }
+
+    /// The filter, or why it is not used.
+    ///
+    /// # Errors
+    ///
+    /// The reason that every probe answers with.
+    pub fn filter(&self) -> Result<&RangeFilter<D>, &BlockError> {
+        self.filter.as_ref()
+    }
+
+    /// The counts so far.
+    pub fn stats(&self) -> FilterStats {
+        self.counters.snapshot(self.filter.is_ok())
+    }
+}

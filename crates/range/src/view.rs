@@ -1,0 +1,150 @@
+//! A filter's queries, over the parts of its payload.
+
+use sstfilter::internal::prefetch;
+
+use super::hashed::query::Hashing;
+use super::key_range::KeyRange;
+use super::lines::{Code, Lines, Lows, Select};
+use super::ordered::{Segments, Spread};
+use super::params::{CodeMap, HashedMap, RangeShape, SEGMENT_BYTES};
+
+/// What a query reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) shape: &'a RangeShape,
+    pub(super) layout: &'a Layout,
+    pub(super) hashing: &'a Hashing,
+    pub(super) payload: &'a [u8],
+}
+
+/// Where the parts of a payload end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    lines: usize,
+    lows: usize,
+    payload: usize,
+    /// Bytes of the segments, after the low bits.
+    records: usize,
+    spread: Spread,
+}
+
+impl Layout {
+    /// The layout of the payload at the start of `block`, of which two heads are read.
+    pub(super) fn new(shape: &RangeShape, block: &[u8]) -> Self {
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let lines = bytes(shape.lines_bytes());
+        let lows = bytes(shape.lines_bytes() + shape.lows_bytes());
+        let records = bytes(u64::from(shape.lines) * SEGMENT_BYTES);
+        let spread = match shape.map {
+            CodeMap::Ordered(_) => {
+                Spread::new(block.get(lows..).and_then(|rest| rest.get(..records)).unwrap_or_default())
+            }
+            CodeMap::Hashed(_) => Spread::default(),
+        };
+        Self { lines, lows, payload: bytes(shape.payload_bytes()), records, spread }
+    }
+
+    /// The payload at the start of `block`; `None` if the block has become shorter than it was.
+    #[inline(always)]
+    pub(super) fn payload<'a>(&self, block: &'a [u8]) -> Option<&'a [u8]> {
+        block.get(..self.payload)
+    }
+}
+
+/// How a filter's codes follow from keys.
+#[derive(Clone, Copy, Debug)]
+enum Map<'a> {
+    Hashed(&'a HashedMap),
+    Ordered(Segments<'a>),
+}
+
+/// Ranges that a batch has under way at once: their lines are prefetched before the first of them is probed.
+const UNDER_WAY: usize = 16;
+
+impl<'a> View<'a> {
+    #[inline(always)]
+    fn open(&self) -> (Lines<'a>, Map<'a>) {
+        let Layout { lines, lows, payload, records, spread } = *self.layout;
+        let part = |from: usize, to: usize| self.payload.get(from..to).unwrap_or_default();
+        let (all, low_bytes, rest) = (part(0, lines).as_chunks().0, part(lines, lows), part(lows, payload));
+        match &self.shape.map {
+            CodeMap::Hashed(map) => {
+                let lows = Lows::Uniform { codes: self.shape.codes.into() };
+                (Lines { all, low_bytes, overflow: rest, lows }, Map::Hashed(map))
+            }
+            CodeMap::Ordered(map) => {
+                let (records, tails) = rest.split_at(records.min(rest.len()));
+                let segments = Segments::new(records, tails, spread, self.shape, map);
+                (Lines { all, low_bytes, overflow: &[], lows: Lows::PerLine }, Map::Ordered(segments))
+            }
+        }
+    }
+
+    /// The first and the last code of a range; the answer where none are needed.
+    #[inline(always)]
+    fn codes<S: Select>(&self, lines: &Lines<'_>, map: &Map<'_>, range: KeyRange<'_>) -> Result<(Code, Code), bool> {
+        match map {
+            _ if self.shape.keys == 0 => Err(false),
+            Map::Hashed(map) => {
+                let units = self.hashing.units(self.shape, map, range)?;
+                match units.interval(self.shape, map) {
+                    Some(codes) => Ok(codes),
+                    None => Err(units.any_in_chunks::<S>(self.shape, map, lines)),
+                }
+            }
+            Map::Ordered(segments) => segments.interval(range).ok_or(false),
+        }
+    }
+
+    /// Whether the file may hold a key in the range.
+    #[inline(always)]
+    pub(super) fn may_hold<S: Select>(self, range: KeyRange<'_>) -> bool {
+        let (lines, map) = self.open();
+        let has_codes = match self.codes::<S>(&lines, &map, range) {
+            Ok((from, to)) => lines.any_in::<S>(from, to),
+            Err(answer) => answer,
+        };
+        // Most ranges are not empty, and most of those are negative without a look at that.
+        has_codes && !range.is_empty()
+    }
+
+    /// Whether it may, for up to 64 ranges: one bit each.
+    #[inline(always)]
+    pub(super) fn may_hold_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
+        let (lines, map) = self.open();
+        // Loops instead of iterators with closures: a closure that is not inlined would be compiled without the
+        // instructions.
+        let (mut word, mut shift) = (0, 0);
+        for ranges in ranges.chunks(UNDER_WAY) {
+            let mut pending = [Err(false); UNDER_WAY];
+            for (range, slot) in ranges.iter().zip(&mut pending) {
+                *slot = self.codes::<S>(&lines, &map, *range);
+                if let Ok((from, _)) = slot
+                    && let Some(line) = lines.line_bytes(from.line)
+                {
+                    prefetch(line);
+                    prefetch(&raw const line[63]);
+                }
+            }
+            for (position, (range, slot)) in ranges.iter().zip(&pending).enumerate() {
+                let has_codes = match *slot {
+                    Ok((from, to)) => lines.any_in::<S>(from, to),
+                    Err(answer) => answer,
+                };
+                word |= u64::from(has_codes && !range.is_empty()) << (shift + position);
+            }
+            shift += UNDER_WAY;
+        }
+        word
+    }
+
+    /// A lower bound of the first key from `lower` on.
+    #[inline(always)]
+    pub(super) fn first_at_least<S: Select>(self, lower: &[u8]) -> Option<Vec<u8>> {
+        match self.open() {
+            _ if self.shape.keys == 0 => None,
+            (_, Map::Hashed(_)) => Some(lower.to_vec()),
+            (lines, Map::Ordered(segments)) => segments.first_at_least::<S>(&lines, lower),
+        }
+    }
+}

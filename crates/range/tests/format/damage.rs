@@ -1,0 +1,241 @@
+//! Range filters of damaged and of forged bytes. The failures guarded against: one flipped bit makes a scan skip a file
+//! that holds its keys; and a block under valid checksums whose parameters, lines or segments contradict each other
+//! makes a query panic, loop, or take memory that the block does not have.
+
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is needed")]
+
+use std::ops::Bound;
+
+use sstfilter::{BlockError, FilterKind, KeyHash, KeyHasher, MatchBitmap, Probe};
+use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangeReader};
+
+use crate::common;
+use crate::common::cases::BLOCKS;
+use crate::ranges::{self, RANGES, RangeCase};
+
+/// Nothing loads the bytes, and no probe of their reader is negative.
+fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
+    assert!(case.load(damaged).is_err(), "{}: {what} passes for sound", case.name);
+    let opened = case.for_reader(|context| RangeFilter::open_unverified(damaged, context));
+    assert!(!opened.is_ok_and(|filter| filter.verify().is_ok()), "{}: {what} is verified", case.name);
+    let reader = case.for_reader(|context| RangeReader::load(damaged, context));
+    assert!(matches!(reader.probe(..), Probe::Unusable(_)), "{}: {what}", case.name);
+    assert_eq!(reader.first_at_least(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
+}
+
+#[test]
+fn every_flipped_bit_of_every_range_filter_is_caught_and_makes_it_unusable() {
+    for case in RANGES {
+        let bytes = case.read();
+        common::on_all_cores(bytes.len(), |at| {
+            let mut damaged = bytes.clone();
+            for bit in 0..8 {
+                damaged[at] ^= 1 << bit;
+                assert_refused(case, &damaged, &format!("bit {bit} of byte {at} flipped"));
+                damaged[at] ^= 1 << bit;
+            }
+        });
+    }
+}
+
+#[test]
+fn every_range_filter_cut_short_or_prolonged_is_refused() {
+    for case in RANGES {
+        let bytes = case.read();
+        for length in 0..bytes.len() {
+            assert_refused(case, &bytes[..length], &format!("first {length} bytes"));
+            assert_refused(case, &bytes[bytes.len() - length..], &format!("last {length} bytes"));
+        }
+        for more in [1, 4, 8, 64] {
+            let padding = vec![0; more];
+            assert_refused(case, &[&bytes[..], &padding].concat(), &format!("{more} bytes more"));
+            assert_refused(case, &[&padding, &bytes[..]].concat(), &format!("{more} bytes more in front"));
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
+    for case in BLOCKS.iter().filter(|case| case.file_number.is_none()) {
+        let refused = RangeFilter::load(case.read(), &case.hash.hasher()).err();
+        assert!(matches!(refused, Some(BlockError::Kind { expected: FilterKind::RANGE, .. })), "{}", case.name);
+    }
+    for case in RANGES {
+        for other in RANGES.iter().filter(|other| other.file_number != case.file_number) {
+            let refused = other.load(case.read()).err();
+            assert!(matches!(refused, Some(BlockError::FileMismatch { .. })), "{}: {refused:?}", case.name);
+        }
+        let Some(extractor) = case.recipe.extractor() else { continue };
+        let none = RangeFilter::load(case.read(), &case.hash.hasher()).err();
+        assert!(matches!(none, Some(BlockError::RangeExtractor { expected: None, .. })), "{}", case.name);
+        let hasher = KeyHasher::with_seed(1);
+        let other = RangeContext::new(&hasher, Some(&extractor));
+        let refused = RangeFilter::load(case.read(), other).err();
+        assert!(matches!(refused, Some(BlockError::HashMismatch { .. })), "{}", case.name);
+        // A reader without its hash function cannot probe hashed codes.
+        let refused = RangeFilter::load(case.read(), case.hash.hasher().identity()).err();
+        assert!(matches!(refused, Some(BlockError::Unreadable { .. })), "{}: {refused:?}", case.name);
+    }
+}
+
+/// A block taken apart, to be changed and sealed under checksums that hold.
+struct Forged {
+    payload: Vec<u8>,
+    params: Vec<u32>,
+    trailer: [u8; 32],
+}
+
+impl Forged {
+    /// Of a block that is bound to no file.
+    fn of(block: &[u8]) -> Self {
+        let (rest, trailer) = block.split_last_chunk().unwrap();
+        let (payload, params) = rest.split_at(rest.len() - usize::from(trailer[24] >> 4) * 4);
+        let params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        Self { payload: payload.to_vec(), params, trailer: *trailer }
+    }
+
+    fn seal(&self) -> Vec<u8> {
+        let mut trailer = self.trailer;
+        trailer[8..12].copy_from_slice(&u32::try_from(self.payload.len() / 8).unwrap().to_le_bytes());
+        trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
+        trailer[24] = u8::try_from(self.params.len()).unwrap() << 4 | trailer[24] & 15;
+        let mut block = self.payload.clone();
+        self.params.iter().for_each(|word| block.extend(word.to_le_bytes()));
+        block.extend(&trailer[..28]);
+        let sum = crc32c::crc32c(&block[self.payload.len()..]);
+        block.extend(sum.to_le_bytes());
+        block
+    }
+
+    fn set_keys(&mut self, keys: u64) {
+        self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
+    }
+
+    /// Makes the payload as long as its parameters ask for, if that is not too much.
+    fn fit_payload(&mut self) {
+        let field = |number: usize| u64::from(self.params.get(number).copied().unwrap_or(0));
+        let [map, low_bits, ..] = self.params.first().copied().unwrap_or(0).to_le_bytes();
+        let (lines, codes) = (field(2), field(3));
+        let bytes = if map == 3 {
+            lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
+        } else {
+            lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
+        };
+        if bytes <= 1 << 16 {
+            self.payload.resize(usize::try_from(bytes).unwrap(), 0xa5);
+        }
+    }
+}
+
+/// Runs every query of a filter, if the bytes open; returns whether they do.
+fn query_all(case: &RangeCase, block: &[u8]) -> bool {
+    let _ = RangeInfo::of_block(block).map(|info| (info.expected_fpr(7), info.bits_per_key()));
+    let Ok(filter) = case.load(block) else { return false };
+    let ends = case.ends();
+    let bounds = ranges::bounds(&ends);
+    let pairs = bounds.iter().step_by(3).flat_map(|&lower| bounds.iter().map(move |&upper| KeyRange { lower, upper }));
+    let pairs: Vec<KeyRange<'_>> = pairs.collect();
+    let mut matches = MatchBitmap::default();
+    filter.may_hold_batch(&pairs, &mut matches);
+    for (index, range) in pairs.iter().enumerate() {
+        assert_eq!(filter.may_hold(*range), matches.may_contain(index), "{}: {range:?}", case.name);
+    }
+    for end in &ends {
+        // Nothing of what a segment claims beyond its bytes gets into an answer: memory is bounded by the block's.
+        if let Some(bound) = filter.first_at_least(end) {
+            assert!(
+                bound >= *end && bound.len() <= end.len() + block.len() + 16,
+                "{}: {} bytes",
+                case.name,
+                bound.len()
+            );
+        }
+    }
+    let whole = KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded };
+    let _ = (filter.may_hold(whole), format!("{filter:?}"));
+    true
+}
+
+fn random(number: u64) -> u64 {
+    KeyHash::mix(number).get()
+}
+
+/// A number that is small, at an edge, or any.
+fn edgy(number: u64) -> u32 {
+    let any = (random(number) >> 32) as u32;
+    match random(number) % 5 {
+        0 => any % 4,
+        1 => any % 300,
+        2 => [0, 1, 223, 224, 225, 255, 256, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1, 0x00ff_ffff]
+            [any as usize % 12],
+        3 => 1 << (any % 32),
+        _ => any,
+    }
+}
+
+#[test]
+fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
+    for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
+        let sound = case.read();
+        let opened = common::on_all_cores(600, |turn| {
+            let mut forged = Forged::of(&sound);
+            let words = forged.payload.len() / 4;
+            for change in 0..=turn % 40 {
+                let seed = (turn * 64 + change) as u64;
+                let word = random(seed ^ 1 << 40) as usize % words;
+                forged.payload[word * 4..word * 4 + 4].copy_from_slice(&edgy(seed).to_le_bytes());
+            }
+            query_all(case, &forged.seal())
+        });
+        assert!(opened.iter().all(|&is_open| is_open), "{}: opening does not look at the payload", case.name);
+        for byte in [0, 0xff, 0x80, 0x55] {
+            let mut forged = Forged::of(&sound);
+            forged.payload.fill(byte);
+            assert!(query_all(case, &forged.seal()), "{}: {byte:#x}", case.name);
+        }
+    }
+}
+
+#[test]
+fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
+    let mut opened = 0;
+    for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
+        let sound = case.read();
+        let of_turn = common::on_all_cores(2_000, |turn| {
+            let mut forged = Forged::of(&sound);
+            let seed = (turn as u64) << 8;
+            if turn % 5 == 0 {
+                forged.set_keys(u64::from(edgy(seed ^ 9)) << (turn % 9));
+            } else {
+                forged.set_keys((1 << 40) - 1);
+            }
+            for change in 0..=(turn as u64) % 3 {
+                let number = (random(seed + change) % 7) as usize;
+                let seed = seed + change + 16;
+                if number == 0 {
+                    let byte = (random(seed) % 4) as usize * 8;
+                    forged.params[0] = forged.params[0] & !(0xff << byte) | (edgy(seed) & 0xff) << byte;
+                } else {
+                    forged.params[number] = edgy(seed);
+                }
+            }
+            if turn % 3 != 0 {
+                forged.fit_payload();
+            }
+            query_all(case, &forged.seal())
+        });
+        opened += of_turn.iter().filter(|&&is_open| is_open).count();
+    }
+    assert!(opened > 5_000, "{opened} forged blocks were opened");
+}
+
+#[test]
+fn too_few_or_too_many_parameter_words_are_refused() {
+    for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
+        for words in (0..=15).filter(|&words| words != 7) {
+            let mut forged = Forged::of(&case.read());
+            forged.params.resize(words, 0);
+            assert!(!query_all(case, &forged.seal()), "{}: {words} parameter words", case.name);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Range filters from the outside: those of `fixtures`, the documented ones, damaged ones, and how often they are wrong.
+//! This is the package's program for other platforms; `golden` selects instruction sets for the whole process.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
+#[path = "../common/ranges.rs"]
+mod ranges;
+
+mod damage;
+mod golden;
+mod rates;
+mod vectors;

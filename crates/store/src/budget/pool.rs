@@ -1,0 +1,427 @@
+//! What the filters under one budget share: their files, the plan, and how blocks come into memory and leave it.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::account::{Account, Charge};
+use super::curve::{Curve, Curves};
+use super::file::File;
+use super::plan::{self, Demand};
+use super::unit::{Held, HeldFilter, Turn, Unit};
+use crate::error::FilterProblem;
+
+/// Probes of each unit, on average, from one plan to the next. A plan takes some 100 ns for each unit, and so a few
+/// nanoseconds for each probe.
+const PROBES_PER_UNIT: u64 = 16;
+
+/// Probes before the first plan. Each further one comes after twice as many, up to those of `PROBES_PER_UNIT`: filters
+/// that did not fit when a store was opened do not wait long.
+const FIRST_PLAN: u64 = 256;
+
+/// Units that are assumed at least: plans from fewer probes would follow chance.
+const LEAST_UNITS: u64 = 256;
+
+/// The share of the budget that plans leave free, for filters that are being loaded and shrunk, so that several
+/// threads can do it at once.
+const WORKING_SHARE: u64 = 64;
+
+/// In place of a number of probes: plans are made only on request.
+const NO_PLANS: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub(super) account: Arc<Account>,
+    /// By numbers that ascend and never recur. Locked for a moment at a time, and while no code of the engine's runs,
+    /// which could open and drop files.
+    files: Mutex<BTreeMap<u64, Arc<File>>>,
+    next_file: AtomicU64,
+    pub(super) counts: Counts,
+    curves: Mutex<Arc<Curves>>,
+    pub(super) shrinks: AtomicBool,
+    /// Probes from one plan to the next; 0 to follow from the number of units.
+    probes_per_plan: AtomicU64,
+    /// Probes since the last plan that a plan could improve.
+    probes: AtomicU64,
+    /// The number of the last plan: 1 to 255, over and over.
+    number: AtomicU8,
+    /// Bytes that the plan gives to units that have not been loaded since.
+    promised_bytes: AtomicU64,
+    planner: Mutex<()>,
+    /// The units that had more bytes than the last plan gives them; the last one is made smaller first. Locked for a
+    /// moment at a time.
+    surplus: Mutex<Vec<(Weak<File>, u32)>>,
+    /// Locked while one is made smaller.
+    hand: Mutex<()>,
+}
+
+/// What has happened under a budget.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Units at the last plan.
+    units: AtomicU64,
+    pub(super) loads: AtomicU64,
+    pub(super) loaded_bytes: AtomicU64,
+    pub(super) failed_loads: AtomicU64,
+    pub(super) shrinks: AtomicU64,
+    pub(super) evictions: AtomicU64,
+    pub(super) plans: AtomicU64,
+}
+
+/// What may become of a unit that is being loaded, and the memory for it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Bytes to keep; 0 only tries whether a filter that failed can be loaded again.
+    bytes: u64,
+    /// Bytes that it has.
+    held_bytes: u64,
+    /// For the difference.
+    charge: Option<Charge>,
+    /// Covers the whole block while it is loaded, until it is shrunk or has replaced another.
+    working: Charge,
+}
+
+impl Pool {
+    pub(super) fn new(limit: u64) -> Self {
+        // Units start with 0: loaded under no plan.
+        Self { account: Account::new(limit), shrinks: true.into(), number: 1.into(), ..Self::default() }
+    }
+
+    /// A plan after each time that there were this many probes; only on request for `None`.
+    pub(super) fn set_probes_per_plan(&self, probes: Option<u64>) {
+        self.probes_per_plan.store(probes.unwrap_or(NO_PLANS).max(1), Ordering::Relaxed);
+    }
+
+    /// Counts probes that a better plan could have answered better. Plans when it is time, unless another thread does.
+    pub(crate) fn count_probes(&self, probes: u64) {
+        let counted = self.probes.fetch_add(probes, Ordering::Relaxed).saturating_add(probes);
+        if counted >= self.probes_until_plan()
+            && let Some(turn) = self.planner.try_lock()
+        {
+            self.plan_in(&turn);
+        }
+    }
+
+    fn probes_until_plan(&self) -> u64 {
+        let fixed = self.probes_per_plan.load(Ordering::Relaxed);
+        if fixed != 0 {
+            return fixed;
+        }
+        let doubled = self.counts.plans.load(Ordering::Relaxed).min(32);
+        let units = self.counts.units.load(Ordering::Relaxed).max(LEAST_UNITS);
+        units.saturating_mul(PROBES_PER_UNIT).min(FIRST_PLAN << doubled)
+    }
+
+    /// Plans now; waits for a plan that is being made.
+    pub(super) fn plan(&self) {
+        // See `obey_lowered_limit`.
+        fence(Ordering::SeqCst);
+        self.plan_in(&self.planner.lock());
+        // Another thread may have had the hand.
+        while self.account.is_too_full() && self.release_next(&self.hand.lock()) {}
+    }
+
+    fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
+        self.probes.store(0, Ordering::Relaxed);
+        let files = self.files();
+        let (units, demands) = self.demands(&files);
+        let limit = self.account.limit();
+        let targets = {
+            // Not under the lock: threads that load would wait.
+            let curves = self.curves.lock().clone();
+            plan::targets(&demands, &curves, self.shrinks.load(Ordering::Relaxed), limit - limit / WORKING_SHARE)
+        };
+        let mut promised_bytes = 0;
+        for ((unit, demand), &target) in units.into_iter().zip(&demands).zip(&targets) {
+            unit.set_planned_bytes(target);
+            promised_bytes += target.saturating_sub(demand.held_bytes);
+        }
+        self.promised_bytes.store(promised_bytes, Ordering::Relaxed);
+        // Either this thread sees what a unit holds by now, or the one that loaded it sees the new plan.
+        fence(Ordering::SeqCst);
+        let units = files.iter().flat_map(|file| file.units().map(move |(number, unit)| (file, number, unit)));
+        let above = units.filter(|(.., unit)| unit.held_bytes() > unit.planned_bytes());
+        let mut surplus: Vec<_> = above.map(|(file, number, _)| (Arc::downgrade(file), number)).collect();
+        surplus.reverse();
+        *self.surplus.lock() = surplus;
+        let number = self.number.load(Ordering::Relaxed);
+        self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
+        self.counts.plans.fetch_add(1, Ordering::Relaxed);
+        // Only after the limit was lowered.
+        while self.account.is_too_full() && self.release_one() {}
+    }
+
+    /// All files. Some that come and go meanwhile may be among them or not.
+    pub(super) fn files(&self) -> Vec<Arc<File>> {
+        self.files.lock().values().cloned().collect()
+    }
+
+    /// The units in use. The others are planned to have no memory.
+    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<&'a Unit>, Vec<Demand>) {
+        let (mut in_use, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
+        for file in files {
+            for (number, unit) in file.units() {
+                units += 1;
+                unit.age();
+                file.collect(number, unit);
+                match demand(unit) {
+                    Some(demand) => {
+                        in_use.push(unit);
+                        demands.push(demand);
+                    }
+                    None => unit.set_planned_bytes(0),
+                }
+            }
+        }
+        self.counts.units.store(units, Ordering::Relaxed);
+        (in_use, demands)
+    }
+
+    /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is at it.
+    /// What began ends with [`complete`](Self::complete) or [`abandon`](Self::abandon).
+    pub(crate) fn begin(&self, unit: &Unit) -> Option<Place> {
+        let turn = unit.begin()?;
+        let place = self.place(unit)?;
+        self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
+        unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
+        // It goes on with the place.
+        core::mem::forget(turn);
+        Some(place)
+    }
+
+    /// Takes what was loaded, and gives what `may_match` says of it; `None` if it cannot be used.
+    pub(crate) fn complete(
+        &self,
+        unit: &Unit,
+        place: Place,
+        loaded: Result<HeldFilter, FilterProblem>,
+        may_match: Matching<'_>,
+    ) -> Option<bool> {
+        let turn = unit.begun_turn();
+        self.count_read(loaded.as_ref().map_or(0, HeldFilter::bytes), loaded.is_ok());
+        let answer = match loaded {
+            Ok(filter) => {
+                let curve = Curve::of(&filter);
+                unit.curve.store(Arc::make_mut(&mut self.curves.lock()).number(curve), Ordering::Relaxed);
+                let answer = may_match(&filter);
+                self.keep(&turn, unit, place, filter);
+                Some(answer)
+            }
+            Err(reason) => {
+                drop(place);
+                turn.fail(reason);
+                None
+            }
+        };
+        drop(turn);
+        self.obey_lowered_limit(unit);
+        answer
+    }
+
+    /// Nothing was loaded: nobody wants the unit any more, or there is a problem.
+    pub(crate) fn abandon(&self, unit: &Unit, place: Place, problem: Option<FilterProblem>) {
+        let turn = unit.begun_turn();
+        match problem {
+            Some(problem) => turn.fail(problem),
+            // Under no plan: others can want it at once.
+            None => unit.loaded_under.store(0, Ordering::Relaxed),
+        }
+        drop(place);
+        drop(turn);
+        // A smaller block from before is still there.
+        self.obey_lowered_limit(unit);
+    }
+
+    /// Counts a read of a unit, or of what comes before all units of a filter.
+    pub(crate) fn count_read(&self, bytes: u64, is_sound: bool) {
+        self.counts.loads.fetch_add(1, Ordering::Relaxed);
+        self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counts.failed_loads.fetch_add(u64::from(!is_sound), Ordering::Relaxed);
+    }
+
+    /// Frees what is there since before the limit was lowered: this unit was busy when the plan was made.
+    fn obey_lowered_limit(&self, unit: &Unit) {
+        // Either this thread sees the new limit, or the one that sets it sees what the unit holds.
+        fence(Ordering::SeqCst);
+        if self.account.is_too_full() {
+            let _ = self.release(unit);
+        }
+    }
+
+    /// How many bytes of the unit should be in memory, and a charge for those that are not yet.
+    fn place(&self, unit: &Unit) -> Option<Place> {
+        let (held_bytes, is_retry) = match unit.held().as_deref() {
+            Some(Held::Block(held)) => (held.bytes, false),
+            Some(Held::Failed(failure)) if failure.is_due() => (0, true),
+            Some(Held::Failed(_)) => return None,
+            None => (0, false),
+        };
+        // Once for each plan, so that plans bound what is read. Failures have a rarer measure of their own.
+        if !is_retry && unit.loaded_under.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed) {
+            return None;
+        }
+        let planned_bytes = unit.planned_bytes().min(unit.whole_bytes);
+        let (bytes, charge) = if planned_bytes > held_bytes {
+            (planned_bytes, Some(self.charge(planned_bytes - held_bytes)?))
+        } else if held_bytes > 0 {
+            return None;
+        } else if let Some(charge) = self.charge_unplanned(unit.whole_bytes) {
+            (unit.whole_bytes, Some(charge))
+        } else if is_retry {
+            (0, None)
+        } else {
+            return None;
+        };
+        // The block from before stays until there is a better one; a smaller one is made beside the whole one.
+        let working_bytes = if bytes < unit.whole_bytes { unit.whole_bytes } else { held_bytes };
+        Some(Place { bytes, held_bytes, charge, working: self.account.working_charge(working_bytes)? })
+    }
+
+    /// A charge for bytes that were planned, after blocks above their plan were dropped or shrunk.
+    fn charge(&self, bytes: u64) -> Option<Charge> {
+        loop {
+            if let Some(charge) = self.account.try_charge(bytes) {
+                return Some(charge);
+            }
+            if !self.release_one() {
+                return None;
+            }
+        }
+    }
+
+    /// A charge for a filter that the plan does not know, from bytes that it promises to no other.
+    fn charge_unplanned(&self, bytes: u64) -> Option<Charge> {
+        let promised = self.promised_bytes.load(Ordering::Relaxed);
+        let is_free = self.account.within().saturating_add(promised).saturating_add(bytes) <= self.account.limit();
+        if is_free { self.account.try_charge(bytes) } else { None }
+    }
+
+    /// Bytes that were promised are in use, or never will be.
+    fn fulfil(&self, bytes: u64) {
+        let less = |promised: u64| Some(promised.saturating_sub(bytes));
+        let _ = self.promised_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Adds a file, and gives its number.
+    pub(crate) fn add(&self, file: &Arc<File>) -> u64 {
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        self.files.lock().insert(number, file.clone());
+        number
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        let removed = self.files.lock().remove(&number);
+        let Some(file) = removed else { return };
+        file.units().for_each(|(_, unit)| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
+    }
+
+    /// Puts a block that was loaded into memory, whole or shrunk.
+    fn keep(&self, turn: &Turn<'_>, unit: &Unit, place: Place, filter: HeldFilter) {
+        let Place { bytes, held_bytes, charge, working } = place;
+        let Some(mut charge) = charge else { return turn.release() };
+        if bytes >= unit.whole_bytes {
+            charge.join(working);
+            return turn.hold(filter, charge);
+        }
+        // Instead of the smaller block from before, whose bytes the new one needs: there are never three.
+        // No clone stays here: it would outlive its charge.
+        let old = turn.hold_meanwhile(filter, working);
+        if let Some(old) = old.filter(|_| held_bytes > 0) {
+            let Some(reclaimed) = turn.reclaim(old) else { return };
+            charge.join(reclaimed);
+        }
+        if let Some(shrunk) = unit.shrunk(bytes) {
+            self.hold_shrunk(turn, unit, bytes, shrunk, charge);
+        } else {
+            // The plan was made for another kind of filter. The next one knows.
+            unit.replace_planned_bytes(bytes, 0);
+            turn.release();
+        }
+    }
+
+    fn hold_shrunk(&self, turn: &Turn<'_>, unit: &Unit, planned: u64, shrunk: HeldFilter, mut charge: Charge) {
+        let bytes = shrunk.bytes();
+        charge.shrink_to(bytes);
+        unit.replace_planned_bytes(planned, bytes);
+        self.counts.shrinks.fetch_add(1, Ordering::Relaxed);
+        turn.hold(shrunk, charge);
+    }
+
+    /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
+    /// it.
+    fn release_one(&self) -> bool {
+        self.hand.try_lock().is_some_and(|hand| self.release_next(&hand))
+    }
+
+    fn release_next(&self, _hand: &MutexGuard<'_, ()>) -> bool {
+        loop {
+            let next = self.surplus.lock().pop();
+            let Some((file, number)) = next else { return false };
+            // A file that was closed has freed its memory.
+            let Some(file) = file.upgrade() else { continue };
+            match file.unit(number).map_or(Release::Nothing, |unit| self.release(unit)) {
+                Release::Done => return true,
+                Release::NoRoom => {
+                    self.surplus.lock().push((Arc::downgrade(&file), number));
+                    return false;
+                }
+                Release::Nothing => {}
+            }
+        }
+    }
+
+    fn release(&self, unit: &Unit) -> Release {
+        let planned_bytes = unit.planned_bytes();
+        if unit.held_bytes() <= planned_bytes {
+            return Release::Nothing;
+        }
+        let Some(turn) = unit.begin() else { return Release::Nothing };
+        if planned_bytes == 0 {
+            return self.evict(&turn);
+        }
+        let Some(working) = self.account.working_charge(planned_bytes) else {
+            // A limit that was lowered does not wait for a plan to come.
+            return if self.account.is_too_full() { self.evict(&turn) } else { Release::NoRoom };
+        };
+        match unit.shrunk(planned_bytes) {
+            Some(shrunk) => {
+                self.hold_shrunk(&turn, unit, planned_bytes, shrunk, working);
+                Release::Done
+            }
+            None => self.evict(&turn),
+        }
+    }
+
+    fn evict(&self, turn: &Turn<'_>) -> Release {
+        turn.release();
+        self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+        Release::Done
+    }
+}
+
+/// Whether a filter may contain what it is probed for.
+pub(crate) type Matching<'a> = &'a dyn Fn(&HeldFilter) -> bool;
+
+/// What became of an attempt to make a block smaller.
+enum Release {
+    Done,
+    /// It is not above its plan, or busy.
+    Nothing,
+    /// The smaller block does not fit beside the larger one.
+    NoRoom,
+}
+
+/// What the plan knows of a unit; `None` if it is not in use.
+fn demand(unit: &Unit) -> Option<Demand> {
+    let is_failed = unit.held().as_deref().is_some_and(|held| held.failure().is_some());
+    let (held_bytes, absent) = (unit.held_bytes(), f64::from(unit.absent()));
+    let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
+    is_in_use.then(|| Demand {
+        absent,
+        whole_bytes: unit.whole_bytes,
+        held_bytes,
+        curve: unit.curve.load(Ordering::Relaxed),
+    })
+}

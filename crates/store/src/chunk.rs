@@ -1,0 +1,339 @@
+//! Up to 64 files of a level: which of them have a key within their bounds, and which of those have a filter that may
+//! contain it, each as the bits of one word and without touching a file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::KeyHash;
+use sstfilter::internal::{FilterGroup, PreparedKey, bits_of, prefetch};
+use sstfilter_range::internal::{SharedPrefix, lower_bound};
+
+use super::config::Config;
+use super::counts::ChunkCounts;
+use super::metadata::KeyBounds;
+use super::reader::SharedParts;
+use super::state::FileState;
+
+/// A prefix, and the head of a key behind it; `None` for a key that does not begin with it.
+pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
+
+/// The most files of a chunk. Those that overlap are the bits of one word, and probed together. Of those in the order
+/// of keys, a lookup needs one, and an edit touches all of its chunk: half as many take an edit half the time.
+///
+/// A chunk with fewer files than half of them is merged with a neighbour: evenly cut, more than one chunk's files make
+/// chunks of at least that many.
+pub(super) const fn max_files(is_overlapping: bool) -> usize {
+    if is_overlapping { 64 } else { 32 }
+}
+
+/// Some of a level's files, in its order. Views share it.
+pub(super) struct Chunk<F> {
+    pub(super) files: Box<[Arc<F>]>,
+    pub(super) core: ChunkCore,
+}
+
+/// What of a chunk does not depend on the engine's type of files.
+pub(super) struct ChunkCore {
+    pub(super) files: Box<[Arc<FileState>]>,
+    pub(super) bounds: HeadsOfBounds,
+    /// Files with range tombstones or unknown bounds, which are asked one by one.
+    pub(super) special: u64,
+    /// `None` where a key is within the bounds of one file at most.
+    pub(super) group: Option<Group>,
+}
+
+/// The filters of files that may overlap.
+pub(super) struct Group {
+    pub(super) filters: FilterGroup<Bytes>,
+    /// What point lookups probe all filters of the group for, if that is one part, and the same for all.
+    pub(super) one_part: Option<SharedParts>,
+    /// The parts that filters are probed for, and the files with such filters.
+    parts: Vec<(SharedParts, u64)>,
+    /// Files whose filters are not in the group: a budget decides what of them is in memory, or another store opened
+    /// them. They are probed when a lookup comes to them.
+    pub(super) alone: u64,
+    pub(super) counts: Arc<ChunkCounts>,
+}
+
+impl Group {
+    /// The filters of `files`, as far as the store of `config` makes the probes for them.
+    fn new(files: &[Arc<FileState>], config: &Config) -> Self {
+        let mut groups = Vec::new();
+        let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
+        for (place, file) in files.iter().enumerate() {
+            let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
+            FilterGroup::push_to(&mut groups, block.cloned());
+            let bit = 1 << place;
+            match block {
+                Some(_) => {
+                    grouped |= bit;
+                    match parts.iter_mut().find(|(parts, _)| *parts == file.shared) {
+                        Some((_, files)) => *files |= bit,
+                        None => parts.push((file.shared, bit)),
+                    }
+                }
+                None => match &file.points {
+                    Ok(_) => alone |= bit,
+                    Err(Some(_)) => unusable |= bit,
+                    Err(None) => {}
+                },
+            }
+        }
+        let mut points = parts.iter().map(|(parts, _)| parts.of_points());
+        let first = points.next();
+        let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
+        let of_parts = parts.iter().filter(|(parts, _)| !parts.has_whole_keys()).fold(0, |all, (_, files)| all | files);
+        let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
+        let filters = groups.pop().unwrap_or_else(FilterGroup::default);
+        Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
+    }
+
+    /// The files at `which` whose filters may contain the key, by all hashes that follow from the parts of each.
+    #[cold]
+    pub(super) fn by_parts<H: Iterator<Item = KeyHash>>(&self, which: u64, hashes: impl Fn(SharedParts) -> H) -> u64 {
+        let contains = |left: u64, hash| match left {
+            0 => 0,
+            left => self.filters.probe(&mut PreparedKey::new(hash), left),
+        };
+        let absent = self.parts.iter().fold(0, |absent, &(parts, files)| {
+            let probed = which & files;
+            let left = if probed == 0 { 0 } else { hashes(parts).fold(probed, contains) };
+            absent | probed & !left
+        });
+        which & !absent
+    }
+}
+
+impl<F> Chunk<F> {
+    /// Chunks of any number of files, of sizes that differ by at most one. `config` is that of the view, for files that
+    /// may overlap.
+    pub(super) fn cut<'a>(
+        members: &'a [Member<F>],
+        prefix: &'a Arc<SharedPrefix>,
+        config: Option<&'a Config>,
+    ) -> impl Iterator<Item = Arc<Self>> {
+        let chunks = members.len().div_ceil(max_files(config.is_some()));
+        let bound = move |chunk: usize| chunk * members.len() / chunks;
+        let own = (0..chunks).filter_map(move |chunk| members.get(bound(chunk)..bound(chunk + 1)));
+        own.map(move |members| {
+            let (files, states): (Vec<_>, Vec<_>) = members.iter().cloned().unzip();
+            Arc::new(Self { files: files.into(), core: ChunkCore::new(states.into(), prefix, config) })
+        })
+    }
+
+    /// The file at a place, with what lookups need of it.
+    #[inline]
+    pub(super) fn file(&self, place: usize) -> Option<(&Arc<F>, &Arc<FileState>)> {
+        self.files.get(place).zip(self.core.files.get(place))
+    }
+
+    /// The files with what lookups need of them.
+    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
+        self.files.iter().cloned().zip(self.core.files.iter().cloned())
+    }
+}
+
+/// A file of the engine's, and what lookups need of it.
+pub(super) type Member<F> = (Arc<F>, Arc<FileState>);
+
+impl ChunkCore {
+    fn new(files: Box<[Arc<FileState>]>, prefix: &Arc<SharedPrefix>, config: Option<&Config>) -> Self {
+        let is_special = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
+        let all = files.iter().enumerate().filter(|(_, file)| is_special(file));
+        let special = all.fold(0, |special, (place, _)| special | 1 << place);
+        let span = |(place, file): (usize, &Arc<FileState>)| {
+            let [smallest, largest] = file.metadata.bounds.keys().filter(|_| special >> place & 1 == 0)?;
+            let heads = prefix.head(smallest).zip(prefix.head(largest));
+            // All keys of the level begin with the prefix.
+            Some(heads.unwrap_or((0, u64::MAX)))
+        };
+        let heads: Vec<_> = files.iter().enumerate().map(span).collect();
+        let bounds = HeadsOfBounds::new(prefix.clone(), &heads);
+        let group = config.map(|config| Group::new(&files, config));
+        if let Some(group) = &group {
+            files.iter().enumerate().for_each(|(place, file)| file.enter(&group.counts, place));
+        }
+        Self { files, bounds, special, group }
+    }
+
+    /// Prefetches the list of files, which is read after the heads of their bounds.
+    #[inline]
+    pub(super) fn prefetch_files(&self) {
+        self.files.iter().step_by(8).for_each(|file| prefetch(file));
+    }
+
+    /// The smallest key of the first file, which in a sorted level is the smallest of all.
+    pub(super) fn smallest_key(&self) -> Option<&[u8]> {
+        self.files.first()?.smallest_key()
+    }
+
+    /// Those of these files that have the key within their bounds, by the bounds themselves.
+    #[cold]
+    pub(super) fn covering(&self, which: u64, key: &[u8]) -> u64 {
+        let covering = bits_of(which).filter(|&place| self.files.get(place).is_some_and(|file| file.covers(key)));
+        covering.fold(0, |places, place| places | 1 << place)
+    }
+}
+
+impl Drop for ChunkCore {
+    /// No lookup counts here any more: a view that has the chunk would keep it.
+    fn drop(&mut self) {
+        let Some(Group { counts, .. }) = &self.group else { return };
+        for (file, counted) in self.files.iter().zip(counts.all()) {
+            file.leave(counts, &counted);
+        }
+    }
+}
+
+/// The smallest and largest keys of up to 64 files, by their heads.
+///
+/// Between two neighbours the same files hold every head, so one search finds them all. Rejected: comparing a head with
+/// each file's bounds, which is 64 comparisons; and one list for all chunks, which grows with the square of the files.
+#[derive(Debug)]
+pub(super) struct HeadsOfBounds {
+    /// What the bounds of the level's files begin with, but for those that came later.
+    prefix: Arc<SharedPrefix>,
+    /// Distinct and ascending.
+    heads: Vec<u64>,
+    /// For each of `heads`; empty where these are the two of the first file, the two of the second, and so on. Files in
+    /// the order of their keys usually have such heads, and a lookup then waits for one cache line less.
+    files: Vec<Around>,
+    /// The largest head of a smallest key, and the smallest head of a largest key: all files hold what is between them.
+    /// Most keys of files that were flushed one after the other are there, and need no search.
+    common: (u64, u64),
+    /// The files that have bounds.
+    all: u64,
+}
+
+/// Files, as the bits of a word, by what their bounds are to the head of a bound.
+#[derive(Clone, Copy, Debug)]
+struct Around {
+    /// They hold the heads between the bound before and this one.
+    below: u64,
+    /// They may hold a key of this head: their smallest or largest key may have it too.
+    at: u64,
+}
+
+impl HeadsOfBounds {
+    /// From the heads of the smallest and the largest key of each file.
+    fn new(prefix: Arc<SharedPrefix>, files: &[Option<(u64, u64)>]) -> Self {
+        let mut heads: Vec<u64> = files.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
+        let is_one_by_one = heads.len() == files.len() * 2 && heads.is_sorted_by(|one, next| one < next);
+        heads.sort_unstable();
+        heads.dedup();
+        let around = if is_one_by_one { Vec::new() } else { Self::around(&heads, files) };
+        let ends = files.iter().flatten();
+        let common = ends.fold((0, u64::MAX), |(low, high), ends| (low.max(ends.0), high.min(ends.1)));
+        let all = (0..).zip(files).fold(0, |all, (place, ends)| all | u64::from(ends.is_some()) << place);
+        Self { prefix, files: around, heads, common, all }
+    }
+
+    fn around(heads: &[u64], files: &[Option<(u64, u64)>]) -> Vec<Around> {
+        let mut around = vec![Around { below: 0, at: 0 }; heads.len()];
+        let ends = files.iter().enumerate().filter_map(|(place, ends)| Some((1 << place, (*ends)?)));
+        for (file, (smallest, largest)) in ends {
+            let holding = lower_bound(heads, smallest)..=lower_bound(heads, largest);
+            for (position, around) in around.get_mut(holding).unwrap_or_default().iter_mut().enumerate() {
+                around.at |= file;
+                if position > 0 {
+                    around.below |= file;
+                }
+            }
+        }
+        around
+    }
+
+    /// The files that have the key within their bounds. `head` is that behind the prefix of the chunk before. `decide`
+    /// gives those of the files that have it, where some file's smallest or largest key has the same head.
+    #[inline]
+    pub(super) fn holding<'a>(
+        &'a self,
+        key: &[u8],
+        head: &mut PrefixedHead<'a>,
+        decide: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        let head = match *head {
+            Some((prefix, known)) if Arc::ptr_eq(prefix, &self.prefix) => known,
+            _ => head.insert((&self.prefix, self.prefix.head(key))).1,
+        };
+        let Some(head) = head else { return 0 };
+        if self.common.0 < head && head < self.common.1 {
+            return self.all;
+        }
+        let position = lower_bound(&self.heads, head);
+        // Above all bounds.
+        let Some(&bound) = self.heads.get(position) else { return 0 };
+        let files = self.files.get(position).copied().unwrap_or_else(|| {
+            let file = 1 << (position / 2);
+            Around { below: if position % 2 == 1 { file } else { 0 }, at: file }
+        });
+        if bound == head { decide(files.at) } else { files.below }
+    }
+}
+
+/// What the bounds of some files and of those before have in common.
+pub(super) fn prefix_of<'a>(
+    before: Option<&'a Arc<SharedPrefix>>,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Arc<SharedPrefix> {
+    let prefix = SharedPrefix::of(before.into_iter().map(|prefix| prefix.bytes()).chain(keys));
+    match before {
+        Some(before) if **before == prefix => before.clone(),
+        _ => Arc::new(prefix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_tell_the_files_of_every_head_between_and_at_them() {
+        let files = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
+        let new = |files: &[_]| HeadsOfBounds::new(Arc::default(), files);
+        let bounds = new(&files);
+        // Whether the bounds themselves decide, and of which files.
+        let holding = |bounds: &HeadsOfBounds, head: u64| {
+            let mut is_open = false;
+            let files = bounds.holding(&head.swap_bytes().to_le_bytes(), &mut None, |files| {
+                is_open = true;
+                files
+            });
+            (is_open, files)
+        };
+        let cases = [
+            (0, (true, 0b1000)),
+            (2, (false, 0b1000)),
+            (3, (true, 0b1001)),
+            (4, (false, 0b1001)),
+            (5, (true, 0b1101)),
+            (6, (false, 0b1001)),
+            (7, (true, 0b1001)),
+            (8, (false, 0b1000)),
+            (u64::MAX, (true, 0b1000)),
+        ];
+        for (head, files) in cases {
+            assert_eq!(holding(&bounds, head), files, "{head}");
+        }
+        assert_eq!(holding(&new(&files[..3]), 8), (false, 0), "above all bounds");
+        assert_eq!(holding(&new(&[None]), 8), (false, 0), "no bounds");
+        let nested = new(&[Some((1, 9)), None, Some((3, 7))]);
+        let one_by_one = new(&[Some((1, 3)), Some((4, 9)), Some((20, 30))]);
+        assert!(one_by_one.files.is_empty() && !nested.files.is_empty());
+        let expected = [
+            (0, (false, 0)),
+            (1, (true, 0b001)),
+            (2, (false, 0b001)),
+            (3, (true, 0b001)),
+            (4, (true, 0b010)),
+            (10, (false, 0)),
+            (25, (false, 0b100)),
+            (30, (true, 0b100)),
+            (31, (false, 0)),
+        ];
+        assert_eq!(expected.map(|(head, _)| (head, holding(&one_by_one, head))), expected);
+        let both_inside = [(true, 0b101), (false, 0b101), (false, 0b101), (true, 0b101)];
+        assert_eq!([3, 4, 6, 7].map(|head| holding(&nested, head)), both_inside);
+        assert_eq!([2, 8].map(|head| holding(&nested, head)), [(false, 0b001); 2]);
+    }
+}

@@ -1,0 +1,107 @@
+//! Bytes: numbers of variable length, items that begin with their length, and reading them in turn.
+
+use crc32c::crc32c as checksum;
+use sstfilter::internal::Fields;
+
+/// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+
+/// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push((value & 0x7f) as u8);
+}
+
+/// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
+/// exceeds 64 bits.
+#[must_use]
+#[inline]
+pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    for (position, &byte) in bytes.iter().take(10).enumerate() {
+        let low = u64::from(byte & 0x7f);
+        if position == 9 && low > 1 {
+            return None;
+        }
+        value |= low << (7 * position);
+        if byte & 0x80 == 0 {
+            return Some((value, bytes.get(position + 1..)?));
+        }
+    }
+    None
+}
+
+/// Appends bytes behind a varint with their number.
+pub(crate) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
+    put_varint(out, item.len() as u64);
+    out.extend_from_slice(item);
+}
+
+/// Bytes that are read from the front. A read past the end is `None`, and takes nothing.
+#[derive(Debug)]
+pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn fields<const BYTES: usize>(&mut self) -> Option<Fields<'a, BYTES>> {
+        let (fields, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(Fields::of(fields))
+    }
+
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let (value, rest) = take_varint(self.0)?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    /// The bytes that [`put_item`] has written.
+    pub(crate) fn item(&mut self) -> Option<&'a [u8]> {
+        let count = self.varint()?;
+        self.bytes(usize::try_from(count).ok()?)
+    }
+}
+
+/// The checksum of bytes that end with one of their own, without it: the sum over both is the same whatever they are.
+pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
+    checksum(bytes.split_last_chunk::<4>().map_or(bytes, |(covered, _)| covered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_refuse_what_exceeds_64_bits() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            out.push(0xee);
+            assert_eq!(take_varint(&out), Some((value, &[0xee][..])));
+        }
+        assert_eq!(take_varint(&[]), None);
+        assert_eq!(take_varint(&[0x80; 20]), None);
+        assert_eq!(take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+    }
+
+    #[test]
+    fn a_cursor_reads_from_the_front_and_never_past_the_end() {
+        let mut bytes = vec![7, 1, 2];
+        put_item(&mut bytes, b"an item");
+        put_item(&mut bytes, &[9; 200]);
+        let mut cursor = Cursor(&bytes);
+        assert_eq!((cursor.varint(), cursor.fields::<2>().unwrap().u16::<0>()), (Some(7), 0x0201));
+        assert_eq!((cursor.item(), cursor.item()), (Some(&b"an item"[..]), Some(&[9; 200][..])));
+        assert!(cursor.varint().is_none() && cursor.fields::<1>().is_none() && cursor.bytes(0).is_some());
+        assert!(Cursor(&bytes[3..10]).item().is_none() && Cursor(&[1]).bytes(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! What lookups count for the files of a chunk.
+
+use sstfilter::internal::{StripedCounters, ThreadCounters, bits_of};
+
+use super::stats::FileStats;
+
+/// What lookups count for the files of a chunk.
+///
+/// Negatives have no counter: a lookup of an absent key has one for nearly every file, and counting each took a sixth
+/// of the lookup. They are what remains of the lookups that came to a file.
+#[derive(Debug)]
+pub(super) struct ChunkCounts {
+    counters: StripedCounters,
+    files: usize,
+    /// Files whose filters are in the group.
+    grouped: u64,
+    /// Files with filters that can never be probed.
+    unusable: u64,
+}
+
+/// What is counted for each file of a chunk.
+#[derive(Clone, Copy)]
+enum Count {
+    /// Lookups that skipped the file by its bounds.
+    Skips,
+    /// Lookups that searched the file.
+    Searches,
+    /// Lookups that ended at the file.
+    Ends,
+    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
+    Unprobed,
+}
+
+/// What of a lookup is counted for a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// Files that have the key within their bounds.
+    pub(super) in_bounds: u64,
+    /// Of those, the ones that are or were to be searched.
+    pub(super) candidates: u64,
+}
+
+/// The lowest `count` bits of a word.
+const fn first_bits(count: usize) -> u64 {
+    if count < 64 { (1 << count) - 1 } else { u64::MAX }
+}
+
+impl ChunkCounts {
+    /// `of_parts` are the files whose filters do not hold whole keys.
+    pub(super) fn new(files: usize, grouped: u64, unusable: u64, of_parts: u64) -> Self {
+        let unprobed = (u64::BITS - of_parts.leading_zeros()) as usize;
+        Self { counters: StripedCounters::new(1 + 3 * files + unprobed), files, grouped, unusable }
+    }
+
+    const LOOKUPS: usize = 0;
+
+    /// A counter of the file at a place.
+    const fn of_file(&self, count: Count, place: usize) -> usize {
+        1 + count as usize * self.files + place
+    }
+
+    /// Counts that the filter of a file that is given was not probed.
+    #[cold]
+    pub(super) fn count_unprobed(&self, place: usize) {
+        self.counters.of_thread().add(self.of_file(Count::Unprobed, place), 1);
+    }
+
+    /// Counts what a lookup has found in the chunk, up to the file where it ended.
+    #[inline]
+    pub(super) fn count(&self, found: Found, ended: Option<usize>) {
+        let counters: ThreadCounters<'_> = self.counters.of_thread();
+        let considered = first_bits(ended.map_or(self.files, |place| place + 1));
+        for place in bits_of(found.candidates & considered) {
+            counters.add(self.of_file(Count::Searches, place), 1);
+        }
+        counters.add_bits(self.of_file(Count::Skips, 0), !found.in_bounds & considered);
+        if let Some(place) = ended {
+            counters.add(self.of_file(Count::Ends, place), 1);
+        }
+        // Last, so that negatives, the remainder of the lookups, never count a lookup on its way.
+        counters.add(Self::LOOKUPS, 1);
+    }
+
+    /// What was counted for each file.
+    pub(super) fn all(&self) -> impl Iterator<Item = FileStats> {
+        let sums = self.counters.sums();
+        let mut ended_before = 0;
+        (0..self.files).map(move |place| {
+            let count = |count| sums.get(self.of_file(count, place)).copied().unwrap_or(0);
+            let (skips, searches) = (count(Count::Skips), count(Count::Searches));
+            let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
+            if self.grouped >> place & 1 == 1 {
+                let lookups = sums.get(Self::LOOKUPS).copied().unwrap_or(0);
+                stats.filter.positives = searches.saturating_sub(count(Count::Unprobed));
+                stats.filter.negatives = lookups.saturating_sub(ended_before + skips + searches);
+            } else if self.unusable >> place & 1 == 1 {
+                stats.filter.unusable = searches;
+            }
+            ended_before += count(Count::Ends);
+            stats
+        })
+    }
+}

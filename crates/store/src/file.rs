@@ -1,0 +1,198 @@
+//! The filters of one open file.
+
+use core::fmt;
+use core::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{FilterBlock, LookupOutcome};
+use sstfilter_range::{KeyRange, RangeFilter};
+
+use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
+use super::config::Config;
+use super::error::FilterProblem;
+use super::metadata::FilterMetadata;
+use super::partition::PartitionIndex;
+use super::read::FilterRead;
+use super::source::FilterSource;
+use super::state::{Answer, FileProbe, FileState, Usable};
+use super::stats::FileStats;
+
+/// The filters of one open file, and what they have counted. Threads share it by reference; dropped, it gives its
+/// memory back.
+///
+/// An engine keeps one beside each open file, and puts the file into a [`FilterView`](super::FilterView), which probes
+/// the filters of all files: together, in a tenth of the time. One that goes through its files by itself can also probe
+/// them here. It then records what became of each answer ([`record_lookup`](Self::record_lookup)), from which rates and
+/// budgets follow; lookups in a view do so themselves.
+pub struct FileFilters {
+    pub(super) state: Arc<FileState>,
+    /// In the budget's registry, for files with filters.
+    slot: Option<u64>,
+}
+
+impl FileFilters {
+    pub(super) fn open(
+        config: &Arc<Config>,
+        metadata: Arc<FilterMetadata>,
+        source: Option<Arc<dyn FilterSource>>,
+    ) -> Self {
+        let state = Arc::new(FileState::new(config, metadata, source));
+        let has_filters = state.points.is_ok() || state.ranges.is_ok();
+        let slot = has_filters.then(|| state.pool().add(&state.units));
+        // Before the source is called, which may panic: dropped, the file leaves the budget.
+        let mut file = Self { state, slot };
+        let resident = file.state.read_at_open();
+        // Nobody else has it yet.
+        if let Some(state) = Arc::get_mut(&mut file.state) {
+            state.resident = resident;
+        }
+        file
+    }
+
+    /// What the filters are, as it was opened.
+    #[must_use]
+    pub fn metadata(&self) -> &Arc<FilterMetadata> {
+        &self.state.metadata
+    }
+
+    /// Probes the point filter for a key, and counts the answer. A key outside of the file's bounds is absent; that is
+    /// counted apart. A filter that is not in memory is loaded first, if it has a source and its turn has come.
+    #[must_use]
+    pub fn probe(&self, key: &[u8]) -> FileProbe {
+        let state = &self.state;
+        if !state.covers(key) {
+            state.units.counters.add_beside_answers(1, 0);
+            return FileProbe::Absent;
+        }
+        state.probe_key(key, || state.reader().hasher.hash(key)).probe
+    }
+
+    /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
+    #[must_use]
+    pub fn probe_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> FileProbe {
+        self.state.probe_range(range.into()).probe
+    }
+
+    /// Whether the file may have a key that begins with `prefix`, by its bounds and its filters. Probes are counted.
+    #[must_use]
+    pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
+        let upper = KeyRange::end_of_prefix(prefix);
+        let range = KeyRange { lower: Bound::Included(prefix), upper: upper.as_ref().map(Vec::as_slice) };
+        let state = &self.state;
+        // Before any filter: none knows what the file deletes.
+        state.overlaps(range)
+            && (state.surely_meets(range)
+                || state.may_contain_prefix(prefix) && !state.probe_range(range).probe.is_absent())
+    }
+
+    /// Whether the file may have a key in `range`, by its bounds and its range filter. A probe is counted.
+    #[must_use]
+    pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
+        let (state, range) = (&self.state, range.into());
+        state.overlaps(range) && (state.surely_meets(range) || !state.probe_range(range).probe.is_absent())
+    }
+
+    /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
+    /// that is not "absent".
+    pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
+        self.state.units.counters.add_beside_answers(0, 1);
+        let unit = if probe == FileProbe::NotLoaded { self.state.units_of(key).next() } else { None };
+        self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
+    }
+
+    /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
+    #[must_use]
+    pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
+        self.state.read_for_key(key)
+    }
+
+    /// Why the point filter, or else the range filter, is not used, or could not be read when it was last tried; `None`
+    /// if there is nothing wrong.
+    #[must_use]
+    pub fn problem(&self) -> Option<FilterProblem> {
+        self.point_problem().or_else(|| self.range_problem())
+    }
+
+    /// Why the point filter is not used.
+    #[must_use]
+    pub fn point_problem(&self) -> Option<FilterProblem> {
+        self.problem_of(&self.state.points, budget::point_failure)
+    }
+
+    /// Why the range filter is not used.
+    #[must_use]
+    pub fn range_problem(&self) -> Option<FilterProblem> {
+        self.problem_of(&self.state.ranges, budget::range_failure)
+    }
+
+    fn problem_of(
+        &self,
+        usable: &Usable,
+        failure: impl FnOnce(&File) -> Option<Arc<FilterProblem>>,
+    ) -> Option<FilterProblem> {
+        if let Err(problem) = usable {
+            return problem.as_deref().cloned();
+        }
+        let failed = failure(&self.state.units).map(|problem| (*problem).clone());
+        failed.or_else(|| self.state.config.trust.get().cloned())
+    }
+
+    /// The point filter's block, if all of it stays in memory as long as the file is open.
+    #[must_use]
+    pub fn block(&self) -> Option<&FilterBlock<Bytes>> {
+        self.state.resident()
+    }
+
+    /// The range filter, if it is in memory.
+    #[must_use]
+    pub fn range_filter(&self) -> Option<RangeFilter<Bytes>> {
+        let held = self.state.units.unit(RANGES)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.ranges().cloned(),
+            _ => None,
+        }
+    }
+
+    /// The top index of a partitioned filter, once it was read.
+    #[must_use]
+    pub fn partitions(&self) -> Option<&PartitionIndex> {
+        self.state.partitions()
+    }
+
+    /// How much of the filters is in memory, and why.
+    #[must_use]
+    pub fn residency(&self) -> FilterResidency {
+        FilterResidency::of(&self.state.units)
+    }
+
+    /// What was counted for the file, in all views that it is or was in.
+    #[must_use]
+    pub fn stats(&self) -> FileStats {
+        self.state.stats()
+    }
+}
+
+impl Drop for FileFilters {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.state.pool().remove(slot);
+        }
+    }
+}
+
+impl AsRef<Self> for FileFilters {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl fmt::Debug for FileFilters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileFilters")
+            .field("metadata", &self.state.metadata)
+            .field("residency", &self.residency())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

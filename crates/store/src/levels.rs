@@ -1,0 +1,391 @@
+//! One memory budget, spread over the levels of a store.
+//!
+//! A lookup of an absent key probes the filter of each sorted run, and reads in vain where the filter is wrong: the
+//! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds as
+//! much to the sum, although nine tenths of the memory are in the last level. A bit per key for a level of a tenth of
+//! the keys costs a tenth as much and lowers its rate by the same factor, so the sum is least where small levels have
+//! more bits per key, and lower rates, than large ones.
+//!
+//! N. Dayan, M. Athanassoulis, S. Idreos, *Monkey: Optimal Navigable Key-Value Store* (SIGMOD 2017, section 4) solve
+//! this for ideal Bloom filters, of ln(1/p) / ln(2)^2 bits per key for the rate p. The gain of one more bit must be the
+//! same in all levels, so the rate of a run is in proportion to its keys. Where that exceeds 1, the level has no
+//! filter: its memory serves the others better.
+//!
+//! Real filters have steps in their sizes, a largest size, bytes of their own in each file, and other kinds where keys
+//! are few. So the plan here knows no formula: it takes the bytes and rates of the filters that the kind would build,
+//! for many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step
+//! saves the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
+
+use std::sync::Arc;
+
+use sstfilter::{
+    BitsPerKey, BlockIdentity, BuildContext, ConfigError, FilterBuilder, FilterPolicy, KindPolicy, Sizing,
+};
+
+use super::allocation::{self, Step, gain_per_byte};
+
+#[cfg(test)]
+mod tests;
+
+/// What a level of a store holds, or will hold when it is full.
+///
+/// ```
+/// use sstfilter_store::LevelSize;
+///
+/// let newest = LevelSize::new(0, 40_000).with_runs(4);
+/// let last = LevelSize::new(6, 1_000_000_000).with_files(500).without_filter();
+/// assert_eq!((newest.files, last.runs), (4, 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelSize {
+    /// Its number, as in [`BuildContext::level`].
+    pub level: u32,
+    /// Distinct keys, summed over its runs.
+    pub keys: u64,
+    /// Sorted runs: how many of its files one lookup can have to read. 1 where files do not overlap.
+    pub runs: u64,
+    /// Files, each with a filter of its own and an equal part of the keys.
+    pub files: u64,
+    /// Whether its files may have filters.
+    pub may_have_filter: bool,
+}
+
+impl LevelSize {
+    /// A level of one run in one file.
+    #[must_use]
+    pub const fn new(level: u32, keys: u64) -> Self {
+        Self { level, keys, runs: 1, files: 1, may_have_filter: true }
+    }
+
+    /// Sets the number of runs, at least 1: for level 0, where files overlap, and for tiered levels. There are at least
+    /// as many files.
+    #[must_use]
+    pub fn with_runs(self, runs: u64) -> Self {
+        let runs = runs.max(1);
+        Self { runs, files: self.files.max(runs), ..self }
+    }
+
+    /// Sets the number of files, at least that of the runs. It matters for small files, whose filters cost more per
+    /// key.
+    #[must_use]
+    pub fn with_files(self, files: u64) -> Self {
+        Self { files: files.max(self.runs), ..self }
+    }
+
+    /// Leaves the level without filters: the last one where most lookups find their key, so that its filters would
+    /// save nothing. RocksDB's option for this is `optimize_filters_for_hits`.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { may_have_filter: false, ..self }
+    }
+}
+
+/// The filters of one level in a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlannedLevel {
+    /// The level.
+    pub size: LevelSize,
+    /// What its files get; `None` for no filter.
+    pub policy: Option<KindPolicy>,
+    /// Bytes of all filters of the level: of whole blocks that are bound to their files. As exact as
+    /// [`KindPolicy::block_bytes`].
+    pub bytes: u64,
+    /// False positive rate of each; 1 without a filter.
+    pub expected_fpr: f64,
+}
+
+impl PlannedLevel {
+    /// Bytes of the filters over distinct keys, in bits; 0 without either.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.size.keys.max(1) as f64
+    }
+
+    /// Useless reads of the level to expect per lookup of an absent key: the rate times the runs, 0 where it has no
+    /// keys.
+    #[must_use]
+    pub fn useless_reads(&self) -> f64 {
+        if self.size.keys == 0 { 0.0 } else { self.size.runs as f64 * self.expected_fpr }
+    }
+}
+
+/// How large the filters of each level are, so that lookups of absent keys read as little as one memory budget allows.
+///
+/// Small levels get more bits per key than large ones. Where memory is short, the largest levels get no filters; where
+/// there is more than the kind can use, some is left over. As a policy, a plan gives each file the filter of its level
+/// ([`BuildContext::level`]). Files of a level that it does not know, or for which it has no keys, and files whose
+/// level is not known, get what its memory would give all levels at equal bits per key
+/// ([`with_equal_bits`](Self::with_equal_bits)), unless [`with_other_levels`](Self::with_other_levels) sets something
+/// else. Files of levels that it leaves without filters get none.
+///
+/// The method is that of *Monkey* (N. Dayan, M. Athanassoulis,
+/// S. Idreos, SIGMOD 2017), with the real sizes and rates of a kind in place of the formula of an ideal Bloom filter.
+///
+/// ```
+/// use sstfilter_store::{LevelPlan, LevelSize};
+/// use sstfilter::{BlockIdentity, BuildContext, FilterPolicy, KeyHasher, KindPolicy};
+///
+/// // Five levels, each ten times as large as the one before, and 10 bits for each of their keys.
+/// let levels: Vec<_> = (1..=5).map(|level| LevelSize::new(level, 1_000 * 10_u64.pow(level))).collect();
+/// let memory = levels.iter().map(|level| level.keys).sum::<u64>() * 10 / 8;
+/// let plan = LevelPlan::new(&levels, memory, KindPolicy::ribbon)?;
+/// let equal = LevelPlan::with_equal_bits(&levels, memory, KindPolicy::ribbon)?;
+///
+/// assert!(plan.bytes() <= memory && equal.bytes() <= memory);
+/// assert!(plan.useless_reads() < equal.useless_reads() / 3.0);
+/// assert!(plan.levels[0].bits_per_key() > 2.0 * plan.levels[4].bits_per_key());
+///
+/// let context = |level| BuildContext::new(&KeyHasher::default()).with_level(level);
+/// assert!(plan.builder(&context(1)).is_some());
+/// let without_last = LevelPlan::new(&[levels[0], levels[1].without_filter()], memory, KindPolicy::bloom)?;
+/// assert!(without_last.builder(&context(2)).is_none());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LevelPlan {
+    /// The levels, by their numbers.
+    pub levels: Vec<PlannedLevel>,
+    /// For levels that the plan does not know.
+    others: Option<Arc<dyn FilterPolicy>>,
+}
+
+impl LevelPlan {
+    /// The plan with the fewest useless reads in `memory_bytes`, with filters of the kind that `configure` makes:
+    /// [`KindPolicy::ribbon`], [`KindPolicy::bloom`], or what an engine makes of a size.
+    ///
+    /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the least
+    /// reads possible. Make it once for a store, or when its levels have grown, and not for each file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] when two levels have one number; the error of `configure` when the kind has no
+    /// filter of any size.
+    pub fn new(
+        levels: &[LevelSize],
+        memory_bytes: u64,
+        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
+        let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
+        // A plan is never worse than equal bits: one level gets all that there is, and not the next lower of the sizes.
+        policies.extend(equal.levels.iter().find_map(|level| level.policy.clone()));
+        let curves: Vec<_> = equal.levels.iter().map(|level| curve(&level.size, &policies)).collect();
+        let chosen = Spread::new(&curves, memory_bytes).best();
+        let levels = curves.iter().zip(chosen).map(|(curve, choice)| curve[choice].clone()).collect();
+        let plan = Self { levels, ..equal.clone() };
+        Ok(if plan.useless_reads() <= equal.useless_reads() { plan } else { equal })
+    }
+
+    /// The largest filters of equal bits per key in all levels that fit `memory_bytes`, to compare a plan with. No
+    /// level has one if the smallest do not fit. For levels that get keys later, their size is 10 bits per key if no
+    /// level that may have filters has keys yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn with_equal_bits(
+        levels: &[LevelSize],
+        memory_bytes: u64,
+        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut levels = levels.to_vec();
+        levels.sort_by_key(|size| size.level);
+        if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
+            let (option, got) = ("level", u64::from(pair[0].level));
+            return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
+        }
+        let everywhere = |policy: Option<KindPolicy>| Self::with_policy_everywhere(&levels, policy.as_ref());
+        if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
+            // Any size fits, and none follows from the memory.
+            return Ok(everywhere(Some(configure(BitsPerKey::TEN.into())?)));
+        }
+        let is_too_large = |policy| everywhere(Some(policy)).bytes() > memory_bytes;
+        let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
+        let largest = largest.map_or(100_000, |size| size.millibits() - 1);
+        let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
+        let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
+        let size = BitsPerKey::from_millibits(largest).ok().filter(|size| *size >= least);
+        Ok(everywhere(size.map(|size| configure(size.into())).transpose()?))
+    }
+
+    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<&KindPolicy>) -> Self {
+        let levels = levels.iter().map(|level| PlannedLevel::new(*level, policy)).collect();
+        Self { levels, others: policy.map(|policy| Arc::new(policy.clone()) as Arc<dyn FilterPolicy>) }
+    }
+
+    /// Sets the policy for files whose level is not known, or not in the plan.
+    #[must_use]
+    pub fn with_other_levels(self, policy: Arc<dyn FilterPolicy>) -> Self {
+        Self { others: Some(policy), ..self }
+    }
+
+    /// Bytes of all filters.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes))
+    }
+
+    /// Useless reads to expect per lookup of an absent key: the sum of the rates over all runs.
+    #[must_use]
+    pub fn useless_reads(&self) -> f64 {
+        self.levels.iter().map(PlannedLevel::useless_reads).sum()
+    }
+
+    fn policy_for(&self, context: &BuildContext) -> Option<&dyn FilterPolicy> {
+        let is_known = |PlannedLevel { size, .. }: &&PlannedLevel| {
+            Some(size.level) == context.level && (size.keys > 0 || !size.may_have_filter)
+        };
+        match self.levels.iter().find(is_known) {
+            Some(planned) => planned.policy.as_ref().map(|policy| policy as &dyn FilterPolicy),
+            None => self.others.as_deref(),
+        }
+    }
+}
+
+impl FilterPolicy for LevelPlan {
+    fn name(&self) -> &'static str {
+        "levels"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        self.policy_for(context)?.builder(context)
+    }
+
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy_for(context)?.block_bytes(context, keys)
+    }
+}
+
+impl PlannedLevel {
+    /// The level with filters of `policy`, if it can have any: not without keys, and not with more than a filter can
+    /// have.
+    fn new(size: LevelSize, policy: Option<&KindPolicy>) -> Self {
+        let keys_per_file = size.keys.div_ceil(size.files.max(1));
+        let policy = policy.filter(|_| size.keys > 0 && size.may_have_filter);
+        let filter = policy.and_then(|policy| Some((policy.clone(), policy.bytes_and_fpr(keys_per_file)?)));
+        let Some((policy, (block_bytes, expected_fpr))) = filter else {
+            return Self { size, policy: None, bytes: 0, expected_fpr: 1.0 };
+        };
+        let bytes = (block_bytes + BlockIdentity::FILE_BYTES).saturating_mul(size.files);
+        Self { size, policy: Some(policy), bytes, expected_fpr }
+    }
+}
+
+/// The sizes that a plan chooses from.
+///
+/// A twentieth of a bit changes a rate by 2.4 %. Rates that are wrong by half of that, some up and some down, raise the
+/// sum by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest, a
+/// rate hardly counts in any sum, and whole bits do.
+fn sizes() -> impl Iterator<Item = BitsPerKey> {
+    let millibits = (1_000..34_000).step_by(50).chain((34_000..=100_000).step_by(1_000));
+    millibits.filter_map(|millibits| BitsPerKey::from_millibits(millibits).ok())
+}
+
+/// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
+fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<PlannedLevel> {
+    let choices = core::iter::once(None).chain(policies.iter().map(Some));
+    without_waste(choices.map(|policy| PlannedLevel::new(*level, policy)).collect())
+}
+
+/// Leaves out each choice that has no fewer reads than a smaller one.
+fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
+    choices.sort_by(|choice, other| {
+        choice.bytes.cmp(&other.bytes).then(choice.useless_reads().total_cmp(&other.useless_reads()))
+    });
+    choices.dedup_by(|choice, smaller| choice.useless_reads() >= smaller.useless_reads());
+    choices
+}
+
+/// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
+const MOST_ROUNDS: usize = 16;
+
+fn bytes_and_reads(choice: &PlannedLevel) -> (u64, f64) {
+    (choice.bytes, choice.useless_reads())
+}
+
+/// Spreads memory over levels, given their curves.
+#[derive(Debug)]
+struct Spread<'a> {
+    curves: &'a [Vec<PlannedLevel>],
+    memory_bytes: u64,
+    /// The corners of the lower convex hull of each curve.
+    hulls: Vec<Vec<usize>>,
+}
+
+impl<'a> Spread<'a> {
+    fn new(curves: &'a [Vec<PlannedLevel>], memory_bytes: u64) -> Self {
+        let corners = |curve: &Vec<PlannedLevel>| allocation::corners(curve.iter().map(bytes_and_reads));
+        Self { curves, memory_bytes, hulls: curves.iter().map(corners).collect() }
+    }
+
+    /// The choice of each level.
+    ///
+    /// Steps in the order of what they save per byte are the optimum, but for the first that does not fit. If it is a
+    /// large one (the first filter of the last level, or a fingerprint longer by a bit), the smaller steps of others
+    /// that fit into the rest may save less than it does. So each such step is tried ahead of the others.
+    fn best(&self) -> Vec<usize> {
+        let mut floor = vec![0; self.curves.len()];
+        let mut best = self.above(&floor).unwrap_or_default();
+        for _ in 0..MOST_ROUNDS {
+            let steps = best.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, u64::MAX));
+            let raised = steps.map(|step| {
+                let mut raised = floor.clone();
+                raised[step.item] = step.to;
+                raised
+            });
+            let tried = raised.filter_map(|raised| Some((self.above(&raised)?, raised)));
+            let reads = |(chosen, _): &(Vec<usize>, Vec<usize>)| self.useless_reads(chosen);
+            match tried.min_by(|one, other| reads(one).total_cmp(&reads(other))) {
+                Some(better) if reads(&better) < self.useless_reads(&best) => (best, floor) = better,
+                _ => break,
+            }
+        }
+        best
+    }
+
+    /// The choices from those of `floor` up that fit; `None` if those do not. Each step is the one that saves the most
+    /// per byte.
+    fn above(&self, floor: &[usize]) -> Option<Vec<usize>> {
+        let mut chosen = floor.to_vec();
+        let mut left = self.memory_bytes.checked_sub(self.bytes(floor))?;
+        let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, left));
+        allocation::allocate_greedily(firsts.collect::<Vec<_>>(), |Step { item: level, to, .. }| {
+            let from = chosen[level];
+            // A smaller one, where others have left too little for it.
+            let fitting = self.next_step(level, from, left)?;
+            if fitting.to != to {
+                return Some(fitting);
+            }
+            left -= self.curves[level][to].bytes - self.curves[level][from].bytes;
+            chosen[level] = to;
+            self.next_step(level, to, left)
+        });
+        Some(chosen)
+    }
+
+    /// The step to the next corner of the level's hull, or where `left` bytes are too few, to the largest choice that
+    /// fits.
+    fn next_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
+        let (curve, hull) = (&self.curves[level], &self.hulls[level]);
+        let corner = *hull.get(hull.partition_point(|&corner| corner <= from))?;
+        let most_bytes = curve[from].bytes.saturating_add(left);
+        let to = corner.min(curve.partition_point(|choice| choice.bytes <= most_bytes) - 1);
+        let gain = gain_per_byte(bytes_and_reads(&curve[from]), bytes_and_reads(&curve[to]));
+        (to > from).then_some(Step { gain, item: level, to })
+    }
+
+    fn bytes(&self, chosen: &[usize]) -> u64 {
+        self.choices(chosen).fold(0, |sum: u64, choice| sum.saturating_add(choice.bytes))
+    }
+
+    fn useless_reads(&self, chosen: &[usize]) -> f64 {
+        self.choices(chosen).map(PlannedLevel::useless_reads).sum()
+    }
+
+    fn choices(&self, chosen: &[usize]) -> impl Iterator<Item = &PlannedLevel> {
+        self.curves.iter().zip(chosen).map(|(curve, &choice)| &curve[choice])
+    }
+}

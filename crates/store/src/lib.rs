@@ -1,0 +1,112 @@
+//! Which files must be read: everything that an engine with tables of its own does around filters.
+//!
+//! A point read asks "which of my files must I read for this key?" while files come and go, filters do not all fit into
+//! memory, and some are damaged, missing or from before the store had an extractor. This package answers it, and reads
+//! nothing by itself: it says which bytes it wants, and judges them.
+//!
+//! - Once per store: a [`FilterStore`] has the hash, the parts of keys, the policies and the memory.
+//! - Once per file that is written: a [`FileFilterBuilder`] takes the keys and gives bytes to store, with a small
+//!   [description](FilterMetadata) for the engine's manifest.
+//! - Once per file that is opened: [`FilterStore::open`] gives [`FileFilters`]. Whatever is wrong means "may be
+//!   present", is counted, and has a reason.
+//! - Once per flush or compaction: [`FilterView::edited`] gives the files after it.
+//! - Once per lookup: [`FilterView::candidates`], [`candidates_of_each`](FilterView::candidates_of_each),
+//!   [`candidates_by_prefix`](FilterView::candidates_by_prefix) and
+//!   [`candidates_in_range`](FilterView::candidates_in_range) give the files that must be read.
+//!
+//! # Reading
+//!
+//! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a
+//! [`FilterRead`] says which bytes are wanted, and goes on once it is given them.
+//!
+//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over:
+//! drop it, and begin another one.
+//!
+//! Keys are ordered by their bytes. An engine with another order hands over the smallest and largest keys by their
+//! bytes.
+//!
+//! # What is trusted
+//!
+//! The engine is trusted to give a file its own description: the file's key bounds are in it. Where descriptions are
+//! kept elsewhere, keep the [file id](FilterMetadata::file_id) in the file, too, and compare both.
+//!
+//! Filters are bound to their files by that id, which is drawn at random, and compared with the description. A
+//! description also has checksums of what the hash and each extractor made of the file's smallest and largest key. They
+//! are computed again when the file is opened: nothing else shows that a function changed and its name did not. If one
+//! differs, no filter of the store is used any more ([`FilterStore::problem`]).
+
+#![deny(clippy::indexing_slicing)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::float_cmp,
+        reason = "tests work on small numbers, and compare floats that are exact"
+    )
+)]
+
+pub(crate) mod allocation;
+mod budget;
+mod build;
+mod checked;
+mod chunk;
+mod codec;
+mod config;
+mod counts;
+#[cfg(test)]
+#[path = "../../../tests/common/effort.rs"]
+mod effort;
+mod error;
+mod file;
+mod filter_store;
+mod identity;
+#[expect(clippy::indexing_slicing, reason = "it plans, and reads nothing")]
+mod levels;
+mod lookup;
+mod metadata;
+mod partition;
+mod probe;
+mod read;
+pub(crate) mod reader;
+mod scan;
+mod sidecar;
+mod source;
+mod state;
+mod stats;
+mod verify;
+mod view;
+
+#[doc(hidden)]
+pub mod internal {
+    //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
+    //! do not use them elsewhere.
+
+    /// Writes a number in as many bytes as it needs.
+    pub use crate::codec::put_varint;
+    /// Reads such a number.
+    pub use crate::codec::take_varint;
+}
+
+pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
+pub use build::{BuiltFilters, FileFilterBuilder};
+pub use error::FilterProblem;
+pub use file::FileFilters;
+pub use filter_store::FilterStore;
+pub use identity::TableIdentity;
+pub use levels::{LevelPlan, LevelSize, PlannedLevel};
+pub use lookup::{BatchCandidates, Candidates};
+pub use metadata::{FilterMetadata, FilterPart, FilterSection};
+pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+pub use read::FilterRead;
+pub use scan::{ScanCandidate, ScanCandidates};
+pub use sidecar::sidecar_path;
+pub use source::FilterSource;
+pub use state::FileProbe;
+pub use stats::FileStats;
+pub use view::{FilterView, ViewEdit, ViewError};
+
+/// Compiles and runs the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

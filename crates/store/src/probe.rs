@@ -1,0 +1,229 @@
+//! Probing the filters of one file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::internal::prefetch;
+use sstfilter::{FilterBlock, KeyHash};
+use sstfilter_range::KeyRange;
+
+use super::budget::{Held, Matching, POINTS, RANGES, Unit};
+use super::metadata::FilterPart;
+use super::partition::{PartitionCut, PartitionIndex};
+use super::read::read_all;
+use super::state::{Answer, FileProbe, FileState, Usable};
+
+/// Probing.
+impl FileState {
+    /// Prefetches what finds the filter.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        let start: *const u8 = core::ptr::from_ref(self).cast();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
+    }
+
+    /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.
+    #[inline]
+    pub(super) fn prefetch_probe(&self, whole: impl FnOnce() -> KeyHash) {
+        if let Some(block) = self.resident().filter(|_| self.shared.has_whole_keys()) {
+            block.prefetch(whole());
+            self.units.counters.prefetch();
+        }
+    }
+
+    /// Probes for a key within the file's bounds, and counts the answer. `whole` is the hash of the whole key.
+    #[inline]
+    pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
+        let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones;
+        match self.resident().filter(|_| is_plain && self.config.trust.get().is_none()) {
+            Some(block) => {
+                let may_contain = block.may_contain(whole());
+                self.units.counters.add_answer(may_contain);
+                Answer::of(if may_contain { FileProbe::MaybePresent } else { FileProbe::Absent })
+            }
+            None => self.probe_unplainly(key, whole),
+        }
+    }
+
+    /// The same for a filter that is not all in memory, or is probed for parts of the key, or cannot be probed.
+    #[inline(never)]
+    fn probe_unplainly(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
+        if self.deletes(key) {
+            // Not probed for: whatever becomes of it says nothing about the filter.
+            return Answer::of(FileProbe::Unusable);
+        }
+        if let Some(answer) = self.unusable(&self.points, POINTS) {
+            return answer;
+        }
+        let (of_key, of_parts): ([KeyHash; 1], Vec<KeyHash>);
+        let hashes: &[KeyHash] = if self.shared.has_whole_keys() {
+            of_key = [whole()];
+            &of_key
+        } else {
+            of_parts = self.reader().point_hashes(self.shared, key).collect();
+            &of_parts
+        };
+        if hashes.is_empty() {
+            // A key outside the domains of all extractors is not probed for.
+            return Answer::of(FileProbe::Unusable);
+        }
+        let index = match self.partitions_to_probe() {
+            Ok(index) => index,
+            Err(answer) => return answer,
+        };
+        match index {
+            None => self.probe_points(POINTS, hashes),
+            Some(index) if index.cut() == PartitionCut::KeyRange => {
+                let number = hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).0);
+                self.probe_points(number + POINTS, hashes)
+            }
+            Some(index) => {
+                // Each in the partition of its own.
+                let mut answer = Answer::of(FileProbe::Unusable);
+                for &hash in hashes {
+                    let (number, hash) = index.place_of_hash(key, hash);
+                    answer = self.probe_points(number + POINTS, &[hash]);
+                    if answer.probe.is_absent() {
+                        break;
+                    }
+                }
+                answer
+            }
+        }
+    }
+
+    /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
+    fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
+        let is_there = match usable {
+            Ok(_) if self.config.trust.get().is_none() => return None,
+            Err(None) => false,
+            Ok(_) | Err(Some(_)) => true,
+        };
+        if is_there {
+            self.units.counters_of(unit).add_unusable(1);
+        }
+        Some(Answer { probe: FileProbe::Unusable, unit })
+    }
+
+    /// Probes the point filter, or a partition of it, for hashes that a filter with what is looked for has all.
+    fn probe_points(self: &Arc<Self>, number: u32, hashes: &[KeyHash]) -> Answer {
+        let has_all = |block: &FilterBlock<Bytes>| hashes.iter().all(|&hash| block.may_contain_added(hash));
+        self.probe_unit(number, &|held| held.points().is_none_or(has_all))
+    }
+
+    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is,
+    /// nobody knows which partition to probe, nor with which hash.
+    fn partitions_to_probe(self: &Arc<Self>) -> Result<Option<&PartitionIndex>, Answer> {
+        if !matches!(self.points, Ok(FilterPart::PartitionedPoints)) {
+            return Ok(None);
+        }
+        if self.partitions().is_none() {
+            self.read_index();
+        }
+        self.partitions().map(Some).ok_or_else(|| self.answer_without_index())
+    }
+
+    #[cold]
+    fn answer_without_index(&self) -> Answer {
+        self.pool().count_probes(1);
+        if self.units.failure().is_some() {
+            self.units.counters.add_unusable(1);
+            return Answer::of(FileProbe::Unusable);
+        }
+        self.units.counters.add_not_loaded(1);
+        Answer::of(FileProbe::NotLoaded)
+    }
+
+    /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has
+    /// a source.
+    fn probe_unit(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
+        let positive = || {
+            self.units.counters_of(number).add_answer(true);
+            Answer { probe: FileProbe::MaybePresent, unit: number }
+        };
+        let unit = self.units.unit(number);
+        match unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()) {
+            Some(Held::Block(held)) if !may_match(&held.filter) => return self.absent(number),
+            Some(Held::Block(_)) if unit.is_some_and(Unit::is_as_planned) => return positive(),
+            // A partition without a filter.
+            None if unit.is_none() && self.partitions().is_some() => return positive(),
+            _ => {}
+        }
+        self.load_and_probe(number, may_match)
+    }
+
+    /// The answer where there is no block, or a larger one could be better than "may be present".
+    #[cold]
+    #[inline(never)]
+    fn load_and_probe(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
+        let source = self.source.as_deref();
+        let loaded = source.and_then(|source| read_all(source, || self.begin(number), may_match));
+        let unit = self.units.unit(number);
+        let held = unit.map(Unit::held);
+        let probe = match (loaded, held.as_ref().and_then(|held| held.as_deref())) {
+            (Some(false), _) => return self.absent(number),
+            (Some(true), _) | (None, Some(Held::Block(_))) => FileProbe::MaybePresent,
+            (None, Some(Held::Failed(_))) => FileProbe::Unusable,
+            (None, None) if number != RANGES && self.units.failure().is_some() => FileProbe::Unusable,
+            (None, None) => FileProbe::NotLoaded,
+        };
+        let counters = self.units.counters_of(number);
+        match (probe, unit) {
+            (FileProbe::MaybePresent, _) => counters.add_answer(true),
+            (FileProbe::NotLoaded, Some(unit)) => unit.count_unanswered(),
+            (FileProbe::NotLoaded, None) => counters.add_not_loaded(1),
+            _ => counters.add_unusable(1),
+        }
+        self.pool().count_probes(1);
+        Answer { probe, unit: number }
+    }
+
+    #[inline]
+    fn absent(&self, number: u32) -> Answer {
+        match self.units.unit(number) {
+            Some(unit) if unit.count_negative() => {
+                if unit.is_full() {
+                    self.units.collect(number, unit);
+                }
+                self.pool().count_probes(Unit::MANY_NEGATIVES);
+            }
+            _ => {}
+        }
+        Answer { probe: FileProbe::Absent, unit: number }
+    }
+
+    /// Whether the point filter may hold the parts that all keys with the prefix have in common.
+    pub(super) fn may_contain_prefix(self: &Arc<Self>, prefix: &[u8]) -> bool {
+        if self.points.is_err() || self.config.trust.get().is_some() {
+            return true;
+        }
+        let may_hold = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
+        let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
+        hashes.all(|hash| match self.partitions_to_probe() {
+            Err(_) => true,
+            Ok(None) => may_hold(POINTS, hash),
+            Ok(Some(index)) => {
+                index.places_with_part(prefix, hash).any(|(number, hash)| may_hold(number + POINTS, hash))
+            }
+        })
+    }
+
+    /// Probes the range filter, and counts the answer.
+    pub(super) fn probe_range(self: &Arc<Self>, range: KeyRange<'_>) -> Answer {
+        let answer = self.unusable(&self.ranges, RANGES);
+        answer.unwrap_or_else(|| {
+            self.probe_unit(RANGES, &|held| held.ranges().is_none_or(|filter| filter.may_hold(range)))
+        })
+    }
+
+    /// A lower bound of the file's first key that is not below `start`: `start` itself unless the range filter is in
+    /// memory and knows better. `None` if the file has no such key.
+    pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
+        let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
+        match held.as_ref().and_then(|held| held.as_deref()) {
+            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
+            _ => Some(start.to_vec()),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Bytes that a lookup wants, and what becomes of them: the seam between this layer, which reads nothing by itself, and
+//! the engine.
+
+use core::fmt;
+use core::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{BlockError, FilterBlock, LoadContext};
+use sstfilter_range::{RangeContext, RangeFilter};
+
+use super::budget::{Held, HeldFilter, Matching, POINTS, Place, RANGES};
+use super::error::FilterProblem;
+use super::metadata::{FilterPart, FilterSection};
+use super::partition::PartitionIndex;
+use super::source::FilterSource;
+use super::state::FileState;
+
+/// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
+/// filter is not loaded, and another lookup can want it.
+///
+/// It owns all that it needs, and may outlive the lookup, the view and the file. While it is there, its filter's memory
+/// is set aside, and no other lookup wants the same bytes.
+#[must_use = "the file's filter cannot be loaded by others while this is there"]
+pub struct FilterRead {
+    file: Arc<FileState>,
+    range: Range<u64>,
+    step: Option<Step>,
+}
+
+enum Step {
+    /// The top index of a partitioned filter.
+    Index,
+    /// The unit of this number, into this place.
+    Unit(u32, Place),
+}
+
+impl FilterRead {
+    /// Where the bytes are, counted from the first of the file's filter bytes.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Takes the bytes, or the reason why there are none. They are verified; if they are not those that were written,
+    /// the filter answers "may be present", and is tried again rarely.
+    pub fn complete(self, bytes: Result<Bytes, impl fmt::Display>) {
+        self.complete_with(bytes, &|_| true);
+    }
+
+    /// The same, and gives what `may_match` says of the filter, whether or not it stays in memory; `None` if it cannot
+    /// be used, or this was not the last step.
+    pub(super) fn complete_with(
+        mut self,
+        bytes: Result<Bytes, impl fmt::Display>,
+        may_match: Matching<'_>,
+    ) -> Option<bool> {
+        let bytes = bytes.map_err(|error| FilterProblem::Unreadable { reason: error.to_string() });
+        let bytes = bytes.and_then(|bytes| match (self.range.end - self.range.start, bytes.len() as u64) {
+            (expected, got) if expected == got => Ok(bytes),
+            (expected, got) => Err(FilterProblem::Length { what: "part of a filter", expected, got }),
+        });
+        let read = match self.step.as_ref()? {
+            &Step::Unit(number, _) => {
+                let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
+                let unit = self.file.units.unit(number)?;
+                let Some(Step::Unit(_, place)) = self.step.take() else { return None };
+                return self.file.pool().complete(unit, place, loaded, may_match);
+            }
+            Step::Index => {
+                let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                let read = bytes.and_then(|bytes| self.file.load_index(&bytes));
+                self.file.pool().count_read(got, read.is_ok());
+                read
+            }
+        };
+        // Only now: a hasher or extractor that panics leaves the step to `drop`.
+        self.step = None;
+        self.file.units.end_index(Some(read));
+        None
+    }
+}
+
+impl Drop for FilterRead {
+    fn drop(&mut self) {
+        let panicked = || FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
+        let problem = std::thread::panicking().then(panicked);
+        match self.step.take() {
+            Some(Step::Unit(number, place)) => {
+                if let Some(unit) = self.file.units.unit(number) {
+                    self.file.pool().abandon(unit, place, problem);
+                }
+            }
+            Some(Step::Index) => self.file.units.end_index(problem.map(Err)),
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for FilterRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterRead").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// Reads for one lookup until the unit was read, or there is nothing to read for it.
+pub(super) fn read_all(
+    source: &dyn FilterSource,
+    mut next: impl FnMut() -> Option<FilterRead>,
+    may_match: Matching<'_>,
+) -> Option<bool> {
+    loop {
+        let read = next()?;
+        // What has to be known before comes first.
+        let is_last = matches!(read.step, Some(Step::Unit(..)));
+        let bytes = source.read(read.range());
+        let answer = read.complete_with(bytes, may_match);
+        if is_last {
+            return answer;
+        }
+    }
+}
+
+/// A unit's filter, as it comes from storage.
+pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
+
+/// Loading.
+impl FileState {
+    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes. Gives the
+    /// point filter that stays.
+    pub(super) fn read_at_open(self: &Arc<Self>) -> Option<Arc<Held>> {
+        self.read_index();
+        let source = self.source.as_deref().filter(|_| self.config.budget.is_none())?;
+        let has_block = matches!(self.points, Ok(FilterPart::Points));
+        for number in [POINTS, RANGES] {
+            if (number == RANGES || has_block) && self.units.unit(number).is_some() {
+                read_all(source, || self.begin(number), &|_| true);
+            }
+        }
+        let held = self.units.unit(POINTS).filter(|_| has_block)?.held_arc()?;
+        held.points().is_some().then_some(held)
+    }
+
+    /// Reads the top index, if that is to be read now and there is a source.
+    pub(super) fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
+    fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
+        let Some(section) = self.metadata.points() else { return Ok(()) };
+        let parts = self.reader().key_parts_of(self.shared);
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let loaded = load_index(section, tail, context)?;
+        // First: without units, every partition would seem to have no filter.
+        self.units.set_points(loaded.block_bytes().map(u64::from));
+        self.index.get_or_init(|| Box::new(loaded));
+        Ok(())
+    }
+
+    /// A filter in one block must hold keys that the file has, or it was built wrong; and be the one of the
+    /// description: a block of the same file from another time is sound by itself.
+    fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
+        if let (Some(partition), Some(index)) = (number.checked_sub(POINTS), self.partitions()) {
+            return Ok(HeldFilter::Points(index.open(partition, bytes)?));
+        }
+        let (known, reader) = (self.metadata.known_keys(), self.reader());
+        let parts = reader.key_parts_of(self.shared);
+        let context = reader.context_of(&parts);
+        let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
+        let (section, loaded) = if number == RANGES {
+            let loaded = RangeFilter::load(bytes.clone(), RangeContext::new(context, reader.range_extractor.as_ref()));
+            let summed = loaded.map(|filter| (filter.checksum_without_last(), HeldFilter::Ranges(Box::new(filter))));
+            (self.metadata.ranges(), summed)
+        } else {
+            let loaded = FilterBlock::load(bytes.clone(), context);
+            (self.metadata.points(), loaded.map(|block| (block.checksum_without_last(), HeldFilter::Points(block))))
+        };
+        let (sum, filter) = loaded.map_err(|problem| believed(section, &bytes, problem))?;
+        section.map_or(Ok(()), |section| section.check_sum(sum))?;
+        Ok(filter)
+    }
+
+    /// The read of the top index, if that is to be read now.
+    fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
+        let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        let is_needed = self.index.get().is_none() && self.units.begin_index();
+        is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
+    }
+
+    /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
+    /// it could not be read lately.
+    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        if self.config.trust.get().is_some() {
+            return None;
+        }
+        let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;
+        let range = if number == RANGES || section.part == FilterPart::Points {
+            section.range()
+        } else {
+            let Some(index) = self.partitions() else { return self.begin_index() };
+            let range = index.block_range(number - POINTS).ok()?;
+            section.offset + range.start..section.offset + range.end
+        };
+        let step = Some(Step::Unit(number, self.pool().begin(self.units.unit(number)?)?));
+        Some(FilterRead { file: self.clone(), range, step })
+    }
+
+    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+        let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
+        let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
+        self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
+    }
+
+    /// The next read for a lookup of the key.
+    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        self.units_of(key).find_map(|number| self.read_for_unit(number))
+    }
+
+    /// The next read for a lookup or scan that probes the unit.
+    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        let usable = if number == RANGES { &self.ranges } else { &self.points };
+        if usable.is_err() {
+            return None;
+        }
+        match self.units.unit(number) {
+            Some(unit) if unit.is_as_planned() => None,
+            None if number == RANGES || self.partitions().is_some() => None,
+            _ => self.begin(number),
+        }
+    }
+}
+
+/// The top index that begins `tail`, if it is the one of the description.
+pub(super) fn load_index(
+    section: &FilterSection,
+    tail: &[u8],
+    context: LoadContext<'_>,
+) -> Result<PartitionIndex, FilterProblem> {
+    let loaded = written(section, tail, PartitionIndex::load(tail, context))?;
+    let (expected, got) = (section.bytes, loaded.container_bytes());
+    if expected == got { Ok(loaded) } else { Err(FilterProblem::Length { what: "partitioned filter", expected, got }) }
+}
+
+/// What was made of bytes, if they are those of the description.
+pub(super) fn written<T>(
+    section: &FilterSection,
+    bytes: &[u8],
+    made: Result<T, BlockError>,
+) -> Result<T, FilterProblem> {
+    let made = made.map_err(|problem| believed(Some(section), bytes, problem))?;
+    section.check(bytes).map(|()| made)
+}
+
+/// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: BlockError) -> FilterProblem {
+    let problem = FilterProblem::from(problem);
+    let is_known_key_absent = matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. }));
+    let blames = is_known_key_absent || problem.is_unknown() || problem.is_foreign();
+    let damage = section.filter(|_| blames).and_then(|section| section.check(bytes).err());
+    damage.unwrap_or(problem)
+}

@@ -1,0 +1,200 @@
+//! Scans: which files of a view must be read for a prefix or a range.
+//!
+//! A scan takes the files in the order in which lookups of a key do, and tests each by its bounds, by the parts of its
+//! point filter where one follows from the prefix, and by its range filter.
+
+use core::fmt;
+use core::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter_range::KeyRange;
+
+use super::budget::RANGES;
+use super::chunk::Chunk;
+use super::file::FileFilters;
+use super::read::FilterRead;
+use super::state::{Answer, FileProbe, FileState};
+use super::view::FilterView;
+
+impl<F: AsRef<FileFilters>> FilterView<F> {
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at
+    /// level 0 the newest file first.
+    pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
+        ScanCandidates::new(self, range.into(), None)
+    }
+
+    /// The files that may have a key that begins with `prefix`, the newest level first: by their bounds, by the parts
+    /// that their point filters hold, where one follows from the prefix, and by their range filters.
+    pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
+        let upper = KeyRange::end_of_prefix(prefix).map(Bytes::from);
+        let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };
+        ScanCandidates { upper, ..ScanCandidates::new(self, range, Some(prefix)) }
+    }
+}
+
+/// The files that a scan must read. An iterator.
+#[must_use = "iterators give nothing until they are consumed"]
+pub struct ScanCandidates<'a, F> {
+    view: &'a FilterView<F>,
+    lower: Bound<&'a [u8]>,
+    upper: Bound<Bytes>,
+    /// The least byte string that the range may contain.
+    start: Bytes,
+    prefix: Option<&'a [u8]>,
+    /// The next chunk: the position of its level, and its own among those of the level that the scan comes to.
+    next: (usize, usize),
+    /// The chunk that the scan is at, and the place of its next file.
+    chunk: Option<&'a Chunk<F>>,
+    place: usize,
+}
+
+/// A file that a scan must read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ScanCandidate<'a, F> {
+    /// The file.
+    pub file: &'a Arc<F>,
+    /// No key of the file in the range is below it: a scan over many files need not seek in this one before it has come
+    /// there. It may itself be a key. For a file with range tombstones, it is the start of the range.
+    pub lower_bound: Bytes,
+    state: &'a Arc<FileState>,
+    answer: Option<Answer>,
+}
+
+impl<F> ScanCandidate<'_, F> {
+    /// Records whether the file had a key in the range, from which the rates of range filters follow. Call it at most
+    /// once: a scan that ends early may never know.
+    pub fn record(&self, is_found: bool) {
+        if let Some(answer) = self.answer {
+            self.state.record(answer, is_found);
+        }
+    }
+
+    /// Whether [`record`](Self::record) counts anything: the range filter was probed.
+    #[must_use]
+    pub const fn was_probed(&self) -> bool {
+        self.answer.is_some()
+    }
+}
+
+impl<'a, F> ScanCandidates<'a, F> {
+    fn new(view: &'a FilterView<F>, range: KeyRange<'a>, prefix: Option<&'a [u8]>) -> Self {
+        let start = match range.lower {
+            Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let (lower, upper) = (range.lower, range.upper.map(Bytes::copy_from_slice));
+        Self { view, lower, upper, start, prefix, next: (0, 0), chunk: None, place: 0 }
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange { lower: self.lower, upper: self.upper.as_ref().map(AsRef::as_ref) }
+    }
+
+    fn is_beyond(&self, key: &[u8]) -> bool {
+        !KeyRange { lower: Bound::Unbounded, ..self.range() }.contains(key)
+    }
+
+    /// The next file whose bounds meet the range.
+    fn next_in_bounds(&mut self) -> Option<(&'a Arc<F>, &'a Arc<FileState>)> {
+        loop {
+            while let Some((file, state)) = self.chunk.and_then(|chunk| chunk.file(self.place)) {
+                self.place += 1;
+                if state.overlaps(self.range()) {
+                    return Some((file, state));
+                }
+            }
+            (self.chunk, self.place) = (Some(self.next_chunk()?), 0);
+        }
+    }
+
+    /// The chunks of overlapping files of a level, and then those of its order of keys that meet the range.
+    fn next_chunk(&mut self) -> Option<&'a Chunk<F>> {
+        loop {
+            let (number, position) = self.next;
+            let level = self.view.levels.get(number)?;
+            self.next = (number, position + 1);
+            if let Some(chunk) = level.loose.get(position) {
+                return Some(chunk);
+            }
+            let sorted = level.sorted.get(level.chunk_of(&self.start) + position - level.loose.len());
+            let is_beyond = |chunk: &Chunk<F>| chunk.core.smallest_key().is_some_and(|key| self.is_beyond(key));
+            if let Some(chunk) = sorted.filter(|chunk| !is_beyond(chunk)) {
+                return Some(chunk);
+            }
+            self.next = (number + 1, 0);
+        }
+    }
+
+    /// The candidate that a file in bounds is, if its filters do not rule it out.
+    fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
+        let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
+        // Before any filter: none knows what the file deletes.
+        if state.has_range_tombstones {
+            return candidate(self.start.clone(), None);
+        }
+        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
+            return None;
+        }
+        if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.start) {
+            // It is in the range: there is nothing to learn from the filter.
+            return candidate(Bytes::copy_from_slice(smallest), None);
+        }
+        if state.ranges.is_err() {
+            return candidate(self.start.clone(), None);
+        }
+        let mut probed = None;
+        if !state.surely_meets(self.range()) {
+            let answer = state.probe_range(self.range());
+            match answer.probe {
+                FileProbe::Absent => return None,
+                FileProbe::MaybePresent | FileProbe::NotLoaded => probed = Some(answer),
+                _ => {}
+            }
+        }
+        match state.seek_hint(&self.start) {
+            Some(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
+            Some(_) => None,
+            None => {
+                state.units.counters_of(RANGES).add_answer(false);
+                None
+            }
+        }
+    }
+
+    /// What is still to be read for the filters of the files whose bounds meet the range and were not given yet; see
+    /// [`Candidates::reads`](super::Candidates::reads). Of a partitioned filter, a scan of a prefix wants the first
+    /// partition that can have it.
+    #[must_use]
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+        let upper = self.upper.clone();
+        let mut scan = Self { upper, start: self.start.clone(), ..*self };
+        let mut reads = Vec::new();
+        while let Some((file, state)) = scan.next_in_bounds() {
+            let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
+            reads.extend(state.read_for_unit(RANGES).into_iter().chain(of_prefix).map(|read| (file, read)));
+        }
+        reads
+    }
+}
+
+impl<F> fmt::Debug for ScanCandidates<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanCandidates").field("range", &self.range()).finish_non_exhaustive()
+    }
+}
+
+impl<'a, F> Iterator for ScanCandidates<'a, F> {
+    type Item = ScanCandidate<'a, F>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (file, state) = self.next_in_bounds()?;
+            if let Some(candidate) = self.judge(file, state) {
+                return Some(candidate);
+            }
+        }
+    }
+}

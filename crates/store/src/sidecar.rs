@@ -1,0 +1,143 @@
+//! A file beside a table, with other filters for it: filter bytes, their description, and a trailer of 64 bytes that
+//! says which table they are for.
+//!
+//! ```text
+//!  0   8  length of the filter bytes, with which the file begins
+//!  8  16  table id
+//! 24   8  length of the table
+//! 32   4  checksum of the table
+//! 36   4  length of the description
+//! 40   4  format version
+//! 44   8  0
+//! 52   8  magic, the bytes "SSTFLTSC"
+//! 60   4  CRC32C of bytes 0 to 59
+//! ```
+//!
+//! The checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit
+//! is damage, never a newer release. The last two bytes of the magic are where a filter block has "SF", so that one
+//! look at a file's end tells them apart.
+
+use std::path::{Path, PathBuf};
+
+use bytes::{BufMut, Bytes};
+use crc32c::crc32c as checksum;
+use sstfilter::internal::Fields;
+
+use super::error::FilterProblem;
+use super::identity::TableIdentity;
+use super::metadata::{FilterMetadata, refused};
+
+const TRAILER_BYTES: usize = 64;
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"SSTFLTSC";
+const WHAT: &str = "sidecar";
+
+/// The most bytes of a description: far more than two long keys and three names have.
+const MAX_METADATA_BYTES: u32 = 1 << 28;
+
+/// The bytes of a sidecar.
+pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdentity) -> Option<Bytes> {
+    let metadata = metadata.encode();
+    let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
+    let mut trailer = Vec::with_capacity(TRAILER_BYTES);
+    trailer.put_u64_le(filters.len() as u64);
+    trailer.put_slice(&table.id);
+    trailer.put_u64_le(table.bytes);
+    trailer.put_u32_le(table.checksum);
+    trailer.put_u32_le(metadata_bytes);
+    trailer.put_u32_le(VERSION);
+    trailer.put_u64_le(0);
+    trailer.put_slice(&MAGIC);
+    trailer.put_u32_le(checksum(&trailer));
+    Some([filters, &metadata, &trailer].concat().into())
+}
+
+/// Where the sidecar of the table at `table` is: `000007.sst.filter` beside `000007.sst`.
+#[must_use]
+pub fn sidecar_path(table: &Path) -> PathBuf {
+    let mut path = table.as_os_str().to_owned();
+    path.push(".filter");
+    path.into()
+}
+
+struct Trailer {
+    filter_bytes: u64,
+    table: TableIdentity,
+    /// Bytes of the description and of the trailer.
+    tail_bytes: u64,
+}
+
+fn length(expected: u64, got: u64) -> FilterProblem {
+    FilterProblem::Length { what: WHAT, expected, got }
+}
+
+impl Trailer {
+    fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
+        let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
+        let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
+        let magic = fields.array::<52, 8>();
+        if magic != MAGIC {
+            return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));
+        }
+        let (expected, got) = (fields.u32::<60>(), checksum(&fields.array::<0, 60>()));
+        if expected != got {
+            return Err(FilterProblem::Checksum { what: WHAT, expected, got });
+        }
+        let (metadata_bytes, version) = (fields.u32::<36>(), fields.u32::<40>());
+        if version != VERSION {
+            return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
+        }
+        if metadata_bytes > MAX_METADATA_BYTES {
+            return Err(refused("bytes of the description in a sidecar", "at most 2^28", &metadata_bytes));
+        }
+        let table = TableIdentity::new(fields.array::<8, 16>(), fields.u64::<24>(), fields.u32::<32>());
+        let tail_bytes = u64::from(metadata_bytes) + TRAILER_BYTES as u64;
+        Ok(Self { filter_bytes: fields.u64::<0>(), table, tail_bytes })
+    }
+}
+
+impl FilterMetadata {
+    /// How many bytes at the end of a sidecar say what it is, from its last 64 bytes or more.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem`] for bytes that are no sidecar's, damage, or a newer version.
+    pub fn sidecar_tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
+        Ok(Trailer::decode(end)?.tail_bytes)
+    }
+
+    /// The description in a sidecar that was made for `table`. `tail` is the end of its file, as long as
+    /// [`sidecar_tail_bytes`](Self::sidecar_tail_bytes) says or longer, and `file_bytes` the file's length. The filter
+    /// bytes are the file's first.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem`] for damage, a newer version, another length, or another table. The engine then opens the
+    /// table's own filters.
+    pub fn of_sidecar(tail: &[u8], file_bytes: u64, table: &TableIdentity) -> Result<Self, FilterProblem> {
+        match Self::of_any_sidecar(tail, file_bytes)? {
+            (metadata, got) if got == *table => Ok(metadata),
+            (_, got) => Err(FilterProblem::OtherTable { expected: *table, got }),
+        }
+    }
+
+    /// The same whichever table it was made for, with that table: for tools. Whoever probes for keys of a table needs
+    /// [`of_sidecar`](Self::of_sidecar).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_sidecar`](Self::of_sidecar), but for another table.
+    pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
+        let Trailer { filter_bytes, table, tail_bytes } = Trailer::decode(tail)?;
+        let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
+        let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES));
+        let metadata = Self::decode(metadata.ok_or_else(|| length(tail_bytes, tail.len() as u64))?)?;
+        let end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
+        for expected in [filter_bytes, end.max(filter_bytes)].map(|bytes| bytes.saturating_add(tail_bytes)) {
+            if expected != file_bytes {
+                return Err(length(expected, file_bytes));
+            }
+        }
+        Ok((metadata, table))
+    }
+}

@@ -1,0 +1,63 @@
+//! What was counted for files and levels.
+
+use sstfilter::FilterStats;
+use sstfilter::internal::FilterCounters;
+
+/// What lookups and scans have found out by the filters of one file, or of all files of a level.
+///
+/// A lookup counts for a file once it has come to it: it stops at the newest file that has the key. So a false positive
+/// is a file that was searched for nothing, and [`FilterStats::observed_fpr`] is the rate that lookups met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileStats {
+    /// The answers of point filters, and their outcomes. Where a filter holds parts of keys alone, a key that is not
+    /// there says nothing about its parts: there are no false positives then, and the rate is not known.
+    pub filter: FilterStats,
+    /// The answers of range filters, and their outcomes.
+    pub ranges: FilterStats,
+    /// Lookups of keys outside the bounds of a file. Files of a level whose files do not overlap are found by their
+    /// bounds, and not counted here, but for those with range tombstones.
+    pub skipped_by_bounds: u64,
+    /// Files that lookups had to search.
+    pub searched: u64,
+}
+
+impl FileStats {
+    /// The counts of both.
+    #[must_use]
+    pub const fn merged(&self, other: &Self) -> Self {
+        Self {
+            filter: self.filter.merged(&other.filter),
+            ranges: self.ranges.merged(&other.ranges),
+            skipped_by_bounds: self.skipped_by_bounds + other.skipped_by_bounds,
+            searched: self.searched + other.searched,
+        }
+    }
+
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            filter: self.filter.since(&earlier.filter),
+            ranges: self.ranges.since(&earlier.ranges),
+            skipped_by_bounds: self.skipped_by_bounds.saturating_sub(earlier.skipped_by_bounds),
+            searched: self.searched.saturating_sub(earlier.searched),
+        }
+    }
+}
+
+impl FileStats {
+    /// What these counters of a file have, without its range filter.
+    pub(super) fn of(counters: &FilterCounters) -> Self {
+        let (skipped_by_bounds, searched) = counters.beside_answers();
+        Self { filter: counters.snapshot(true), ranges: FilterStats::default(), skipped_by_bounds, searched }
+    }
+
+    /// Adds what was counted elsewhere.
+    pub(super) fn add_to(&self, counters: &FilterCounters) {
+        let FilterStats { negatives, positives, unusable, .. } = self.filter;
+        counters.add_answers(negatives + positives, positives);
+        counters.add_unusable(unusable);
+        counters.add_beside_answers(self.skipped_by_bounds, self.searched);
+    }
+}

@@ -1,0 +1,110 @@
+//! A partitioned filter in memory, read through its top index as an engine reads it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
+use sstfilter_store::PartitionIndex;
+
+pub(crate) struct Container {
+    bytes: Vec<u8>,
+    pub(crate) index: PartitionIndex,
+    /// The partitions that were probed; `None` where one cannot be used. To open one is to read all of it.
+    opened: Mutex<HashMap<u32, Option<FilterBlock<Vec<u8>>>>>,
+}
+
+/// Where the block of each partition is.
+pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
+    let range = |number| index.block_range(number).unwrap();
+    let to_usize = |range: Range<u64>| usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+    (0..index.partitions()).map(|number| to_usize(range(number))).collect()
+}
+
+impl Container {
+    /// The container that fills `bytes`, with its known keys looked for.
+    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let container = Self::open(bytes, context)?;
+        container.index.check_known_keys(|number| Ok(container.block(number)))?;
+        Ok(container)
+    }
+
+    /// The same without reading any partition.
+    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let got = bytes.len() as u64;
+        let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
+        let start = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
+        let tail = start.map(|start| &bytes[start..]).ok_or(BlockError::TooShort { expected: tail_bytes, got })?;
+        let index = PartitionIndex::load(tail, context)?;
+        if index.container_bytes() != got {
+            return Err(BlockError::Length { expected: index.container_bytes(), got });
+        }
+        Ok(Self { bytes: bytes.to_vec(), index, opened: Mutex::default() })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes of a partition's block; none of one without a filter.
+    pub(crate) fn block(&self, number: u32) -> &[u8] {
+        let place = self.index.block_range(number).unwrap();
+        &self.bytes[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()]
+    }
+
+    /// Where the block of each partition is.
+    pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
+        ranges(&self.index)
+    }
+
+    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, BlockError> {
+        self.index.open(number, self.block(number))
+    }
+
+    /// Whether the key may be in the file; a partition that cannot be used may have it.
+    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        self.may_hold(self.index.place(key, hash))
+    }
+
+    pub(crate) fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
+        match self.index.places_with_prefix(prefix) {
+            Ok(mut places) => places.any(|place| self.may_hold(place)),
+            Err(_) => true,
+        }
+    }
+
+    fn may_hold(&self, (number, hash): (u32, KeyHash)) -> bool {
+        if self.index.block_range(number).map_or(true, |range| range.is_empty()) {
+            return true;
+        }
+        let mut opened = self.opened.lock().unwrap();
+        let open = || self.index.open(number, self.block(number).to_vec()).ok();
+        let block = opened.entry(number).or_insert_with(open);
+        block.as_ref().is_none_or(|block| block.may_contain(hash))
+    }
+
+    /// The partitions that cannot be used, with the reasons.
+    pub(crate) fn problems(&self) -> Vec<(u32, BlockError)> {
+        (0..self.index.partitions()).filter_map(|number| Some((number, self.partition(number).err()?))).collect()
+    }
+
+    /// Checks all partitions, what stands beside them, and the zeros between.
+    pub(crate) fn verify(&self) -> Result<(), BlockError> {
+        let mut end = 0;
+        for number in 0..self.index.partitions() {
+            let block = self.index.block_range(number)?;
+            let zeros = &self.bytes[end..usize::try_from(block.start).unwrap()];
+            if let Some(at) = zeros.iter().position(|&byte| byte != 0) {
+                let (field, expected) = ("byte between partitions", "0 at this offset");
+                return Err(BlockError::Field { field, expected, got: (end + at) as u64 });
+            }
+            if !block.is_empty() {
+                self.partition(number)?;
+            }
+            let aux = self.index.aux_range(number)?;
+            end = usize::try_from(aux.end).unwrap();
+            self.index.check_aux(number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! An engine's files, as small as they can be: a set of keys, filter bytes, and a disk that can be told to fail.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter_range::KeyRange;
+use sstfilter_store::{FileFilters, FilterMetadata, FilterSource, FilterStore, FilterView, ViewEdit};
+
+pub(crate) type Key = Vec<u8>;
+
+/// What a disk does with a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Sound,
+    Fails,
+    /// A bit of what it reads is flipped.
+    Damaged,
+    /// A byte less than was wanted.
+    Short,
+    Panics,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Self; 5] = [Self::Sound, Self::Fails, Self::Damaged, Self::Short, Self::Panics];
+}
+
+/// The filter bytes of one file.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    bytes: Bytes,
+    mode: AtomicU8,
+    reads: AtomicU64,
+}
+
+impl Disk {
+    pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
+        Arc::new(Self { bytes, mode: 0.into(), reads: 0.into() })
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl FilterSource for Disk {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let read = self.bytes.read(range)?;
+        match Mode::ALL[usize::from(self.mode.load(Ordering::SeqCst))] {
+            Mode::Sound => Ok(Bytes::copy_from_slice(&read)),
+            Mode::Fails => Err(io::Error::other("the disk is away")),
+            Mode::Damaged => {
+                let mut damaged = read.to_vec();
+                let middle = damaged.len() / 2;
+                if let Some(byte) = damaged.get_mut(middle) {
+                    *byte ^= 4;
+                }
+                Ok(damaged.into())
+            }
+            Mode::Short => Ok(read.slice(..read.len().saturating_sub(1))),
+            // Like a panic, but for the message.
+            Mode::Panics => std::panic::resume_unwind(Box::new("the disk panics")),
+        }
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) keys: BTreeSet<Key>,
+    /// It deletes all keys from the first up to and without the second.
+    pub(crate) tombstone: Option<(Key, Key)>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) filters: FileFilters,
+    /// How often lookups have given it.
+    pub(crate) given: AtomicU64,
+}
+
+impl AsRef<FileFilters> for File {
+    fn as_ref(&self) -> &FileFilters {
+        &self.filters
+    }
+}
+
+impl File {
+    pub(crate) fn new(keys: BTreeSet<Key>, disk: Arc<Disk>, filters: FileFilters) -> Self {
+        Self { keys, tombstone: None, disk, filters, given: 0.into() }
+    }
+
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Whether a lookup of the key must come to the file.
+    pub(crate) fn is_needed(&self, key: &[u8]) -> bool {
+        self.has(key) || self.tombstone.as_ref().is_some_and(|(start, end)| &start[..] <= key && key < &end[..])
+    }
+
+    /// Whether a scan of the range must come to the file.
+    pub(crate) fn is_needed_in(&self, range: KeyRange<'_>) -> bool {
+        let is_deleting = self.tombstone.as_ref().is_some_and(|(start, end)| meet(range, start, end));
+        is_deleting || self.first_in(range).is_some()
+    }
+
+    pub(crate) fn first_in(&self, range: KeyRange<'_>) -> Option<&Key> {
+        self.keys.iter().find(|key| range.contains(key))
+    }
+}
+
+/// Whether a key from `start` up to and without `end` can be in the range, for ranges whose ends are keys.
+fn meet(range: KeyRange<'_>, start: &[u8], end: &[u8]) -> bool {
+    use core::ops::Bound::{Excluded, Included, Unbounded};
+    let begins_below_end = match range.lower {
+        Included(lower) => lower < end,
+        Excluded(lower) => [lower, b"\0"].concat()[..] < *end,
+        Unbounded => true,
+    };
+    let ends_above_start = match range.upper {
+        Included(upper) => start <= upper,
+        Excluded(upper) => start < upper,
+        Unbounded => true,
+    };
+    !range.is_empty() && begins_below_end && ends_above_start
+}
+
+/// The filter bytes and the description of a file with these keys.
+pub(crate) fn build(store: &FilterStore, keys: &BTreeSet<Key>) -> (Bytes, FilterMetadata) {
+    build_with(store, keys, None)
+}
+
+pub(crate) fn build_with(
+    store: &FilterStore,
+    keys: &BTreeSet<Key>,
+    tombstone: Option<&(Key, Key)>,
+) -> (Bytes, FilterMetadata) {
+    let mut builder = store.builder(&store.build_context());
+    keys.iter().for_each(|key| builder.add_key(key));
+    if let Some((start, end)) = tombstone {
+        builder.add_range_tombstone(start, end);
+    }
+    builder.finish().seal()
+}
+
+/// A file that lookups read for.
+pub(crate) fn file(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
+    file_with(store, keys.into_iter().collect(), None)
+}
+
+pub(crate) fn file_with(store: &FilterStore, keys: BTreeSet<Key>, tombstone: Option<(Key, Key)>) -> Arc<File> {
+    let (bytes, metadata) = build_with(store, &keys, tombstone.as_ref());
+    let disk = Disk::new(bytes);
+    let filters = store.open(metadata, disk.clone());
+    Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
+}
+
+/// A file whose reads the engine does.
+pub(crate) fn file_to_be_read(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
+    let keys = keys.into_iter().collect();
+    let (bytes, metadata) = build(store, &keys);
+    Arc::new(File::new(keys, Disk::new(bytes), store.open_to_be_read(metadata)))
+}
+
+/// A file of which only the bounds are known.
+pub(crate) fn unfiltered<'a>(
+    store: &FilterStore,
+    keys: impl IntoIterator<Item = Key>,
+    bounds: impl Into<KeyRange<'a>>,
+) -> Arc<File> {
+    let filters = store.open_unfiltered(bounds);
+    Arc::new(File::new(keys.into_iter().collect(), Disk::new(Bytes::new()), filters))
+}
+
+/// A view of files that are added one after the other.
+pub(crate) fn view_of(store: &FilterStore, files: &[(u32, &Arc<File>)]) -> FilterView<File> {
+    let add = |edit: ViewEdit<File>, (level, file): &(u32, &Arc<File>)| edit.add(*level, Arc::clone(file));
+    FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
+}
+
+/// The files that a lookup gives if none has the key.
+pub(crate) fn all_candidates(view: &FilterView<File>, key: &[u8]) -> Vec<Arc<File>> {
+    let mut candidates = view.candidates(key);
+    core::iter::from_fn(|| candidates.next_file().cloned()).collect()
+}
+
+pub(crate) fn is_candidate(view: &FilterView<File>, key: &[u8], file: &Arc<File>) -> bool {
+    all_candidates(view, key).iter().any(|other| Arc::ptr_eq(other, file))
+}
+
+/// Keys of numbers, in the order of the numbers.
+pub(crate) fn numbered(numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
+    numbers.into_iter().map(|number| number.to_be_bytes().to_vec()).collect()
+}
+
+/// Keys with a prefix that ends in a colon.
+pub(crate) fn tagged(prefix: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
+    numbers.into_iter().map(|number| format!("{prefix}:{number:05}").into_bytes()).collect()
+}

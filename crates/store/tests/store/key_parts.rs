@@ -1,0 +1,548 @@
+//! A store gets its first extractor, or another one, and scans by prefix. Its older files were written without those
+//! parts. The failure guarded against: their filters are probed for parts that they never held, answer "absent" for
+//! prefixes that are there, and scans lose keys in silence, under checksums that hold.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
+    FilterBuilder, FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+};
+use sstfilter_store::{
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionIndex,
+    PartitionOptions, PartitionedBuilder, TableIdentity,
+};
+
+use crate::container::Container;
+
+const TENANTS: u32 = 100;
+
+/// Keys in order: 200 of each tenant.
+fn keys() -> impl Iterator<Item = Vec<u8>> {
+    (0..TENANTS * 200).map(|number| format!("t{:03}:{:06}", number / 200, number).into_bytes())
+}
+
+fn tenant(number: u32) -> Vec<u8> {
+    format!("t{number:03}").into_bytes()
+}
+
+fn whole_and(length: usize) -> KeyParts {
+    KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)))
+}
+
+fn block_of(parts: &KeyParts) -> Bytes {
+    let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    let mut builder = KindPolicy::default().builder(&context);
+    keys().for_each(|key| builder.add_key(&key));
+    builder.finish().block.unwrap()
+}
+
+fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
+    let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    let options = PartitionOptions::new(cut, 1_024).unwrap();
+    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    keys().for_each(|key| builder.add_key(&key));
+    builder.finish().block.unwrap()
+}
+
+fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
+    let end = container.len() - PartitionIndex::MAX_END_BYTES.min(container.len());
+    let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(&container[end..]).unwrap()).unwrap();
+    Arc::new(PartitionIndex::load(&container[container.len() - tail_bytes..], context).unwrap())
+}
+
+const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+
+/// Whether a file with the parts of `written` may have the prefix, by each way to probe it.
+fn answers(written: &KeyParts, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
+    answers_for(written, read, &read.prefix(&KeyHasher::default(), prefix))
+}
+
+/// The same for a prefix that need not be of the parts that the reader names.
+fn answers_for(written: &KeyParts, read: &KeyParts, prepared: &PreparedPrefix<'_>) -> Vec<bool> {
+    let hasher = KeyHasher::default();
+    // A reader that shares no part gets no filter, and tools take any.
+    let context = LoadContext::new(&hasher).with_key_parts(read);
+    let block = block_of(written);
+    let context = if FilterBlock::load(&block, context).is_ok() { context } else { context.with_any_key_parts() };
+    let reader = FilterReader::load(block.clone(), context);
+    let mut answers = vec![!reader.probe_prefix(prepared).is_absent()];
+    answers.push(FilterBlock::load(&block, context).unwrap().may_contain_prefix(prepared));
+    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
+    let mut matches = MatchBitmap::default();
+    set.matches_prefix(prepared, &mut matches);
+    answers.push(matches.may_contain(0));
+    let containers = CUTS.map(|cut| Container::load(&container_of(written, cut), context).unwrap());
+    answers.extend(containers.iter().map(|container| container.may_contain_prefix(prepared)));
+    answers
+}
+
+/// A file of these parts in a store that reads others: whole and in partitions, in memory and under a budget.
+fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
+    let cuts = [None, Some(CUTS[0]), Some(CUTS[1])];
+    let of_cut = |cut: Option<PartitionCut>| {
+        let store = FilterStore::default().with_key_parts(written.clone());
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context());
+        keys().for_each(|key| builder.add_key(&key));
+        let (bytes, metadata) = builder.finish().seal();
+        let store = store.with_key_parts(read.clone());
+        [store.clone(), store.with_budget(FilterBudget::unlimited())]
+            .map(|store| store.open(metadata.clone(), Arc::new(bytes.clone())))
+    };
+    cuts.into_iter().flat_map(of_cut).collect()
+}
+
+#[test]
+fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
+    let read = whole_and(4);
+    let parts_of_older_files =
+        [KeyParts::whole_keys(), whole_and(3), KeyParts::extracted(Arc::new(FixedPrefix::new(5)))];
+    for written in &parts_of_older_files {
+        for number in [0, 1, 57, 99] {
+            assert!(answers(written, &read, &tenant(number)).into_iter().all(|may| may), "{written}");
+        }
+        let files = files(written, &read);
+        assert!((0..TENANTS).all(|number| files.iter().all(|file| file.may_contain_prefix(&tenant(number)))));
+        assert!(keys().step_by(99).all(|key| files.iter().all(|file| !file.probe(&key).is_absent())), "{written}");
+    }
+    let own = whole_and(4);
+    for file in files(&own, &read) {
+        assert!((0..TENANTS).all(|number| file.may_contain_prefix(&tenant(number))));
+        let is_absent = |number: &u8| !file.may_contain_prefix(&[b't', b'0', b'0' + number % 9, b'a' + number / 9]);
+        let absent = (0..90).filter(is_absent).count();
+        assert!(absent > 80, "between the smallest and the largest key: {absent}");
+    }
+    assert!(answers(&own, &read, &tenant(57)).into_iter().all(|may| may));
+    let absent = (200..240).filter(|&number| answers(&own, &read, &tenant(number)).into_iter().all(|may| !may));
+    assert!(absent.count() > 30, "a filter that has the part is probed for it");
+}
+
+/// Known keys are checked by the parts that the reader names. An extractor that changed under its name would go unseen
+/// where the reader does not name it, and be probed for all the same.
+#[test]
+fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_of_another_hash() {
+    let (hasher, written) = (KeyHasher::default(), whole_and(4).with_extractor(Arc::new(FixedPrefix::new(3))));
+    let of_four = whole_and(4);
+    for number in 200..240 {
+        let absent = tenant(number);
+        let prepared = of_four.prefix(&hasher, &absent);
+        for read in [KeyParts::whole_keys(), whole_and(3)] {
+            assert!(answers_for(&written, &read, &prepared).into_iter().all(|may| may), "{read}");
+        }
+        let of_another_hash = of_four.prefix(&KeyHasher::with_seed(9), &absent);
+        assert!(answers_for(&written, &of_four, &of_another_hash).into_iter().all(|may| may));
+    }
+}
+
+/// A reader of prefixes alone is given the filter of another file, which has keys of the same tenants.
+#[test]
+fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
+    let hasher = KeyHasher::default();
+    let named = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let (own, foreign): (&[u8], &[u8]) = (b"t000:000000", b"t000:another");
+    for (known, is_own) in [([own], true), ([foreign], false)] {
+        let context = LoadContext::new(&hasher).with_key_parts(&named).with_known_keys(&known);
+        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop);
+        let containers = CUTS.map(|cut| Container::load(&container_of(&whole_and(4), cut), context).map(drop));
+        for loaded in containers.into_iter().chain([block]) {
+            let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() });
+            assert_eq!(loaded, if is_own { Ok(()) } else { refused });
+        }
+    }
+}
+
+/// What nothing has confirmed is not answered: of an extractor that changed under its name, a file whose known keys are
+/// outside its domain would lose nearly all prefixes.
+#[test]
+fn a_part_that_no_known_key_has_is_not_answered() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let outside: &[u8] = b"a";
+    let (one, both) = ([outside], [outside, b"t000:000000"]);
+    for (known, is_answered) in [(&one[..], false), (&both, true)] {
+        let context = LoadContext::new(&hasher).with_key_parts(&parts).with_known_keys(known);
+        let block = FilterBlock::load(block_of(&parts), context).unwrap();
+        let containers = CUTS.map(|cut| Container::load(&container_of(&parts, cut), context).unwrap());
+        let absent = parts.prefix(&hasher, b"none");
+        assert_eq!(block.may_contain_prefix(&absent), !is_answered);
+        assert!(containers.iter().all(|filter| filter.may_contain_prefix(&absent) != is_answered));
+    }
+}
+
+/// The bytes up to a colon. What comes behind a prefix may move it, so that no part follows from prefixes.
+#[derive(Debug)]
+struct UpToLastColon;
+
+impl KeyExtractor for UpToLastColon {
+    fn name(&self) -> &'static str {
+        "up-to-last-colon"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        key.iter().rposition(|&byte| byte == b':').map(|colon| Cow::Borrowed(&key[..colon]))
+    }
+}
+
+#[test]
+fn a_filter_of_parts_alone_is_asked_for_a_key_by_its_parts() {
+    let (hasher, parts) = (KeyHasher::default(), KeyParts::extracted(Arc::new(UpToLastColon)));
+    let answers = |key: &[u8]| answers_for(&parts, &parts, &parts.key(&hasher, key));
+    assert!(keys().step_by(999).all(|key| answers(&key).into_iter().all(|may| may)));
+    assert!(answers(b"without a colon, outside the extractor's domain").into_iter().all(|may| may));
+    let absent = (200..240).filter(|number| answers(format!("t{number}:0").as_bytes()).into_iter().all(|may| !may));
+    assert!(absent.count() > 30);
+    let as_prefix = answers_for(&parts, &parts, &parts.prefix(&hasher, b"t200:0"));
+    assert!(as_prefix.into_iter().all(|may| may), "another key that begins with it may have another part");
+}
+
+#[test]
+fn a_filter_without_the_part_says_so_and_is_counted() {
+    let hasher = KeyHasher::default();
+    let read = whole_and(4);
+    let context = LoadContext::new(&hasher).with_key_parts(&read);
+    let reader = FilterReader::load(block_of(&KeyParts::whole_keys()), context);
+    let prefix = tenant(3);
+    let prefix = read.prefix(&hasher, &prefix);
+    assert_eq!(reader.probe_prefix(&prefix), Probe::Unusable(&BlockError::PartNotHeld));
+    assert_eq!(reader.stats().unusable, 1);
+    assert_eq!(reader.probe_prefix(&read.prefix(&hasher, b"t0")), Probe::MaybePresent, "no part follows from it");
+    assert_eq!((reader.stats().unusable, reader.stats().positives), (1, 0), "and nothing was probed");
+    assert!(!reader.probe(hasher.hash(&keys().next().unwrap())).is_absent());
+}
+
+#[test]
+fn a_block_of_parts_alone_is_absent_for_no_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let block = block_of(&parts);
+    let refused = FilterBlock::load(&block, &hasher).unwrap_err();
+    assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
+    assert!(FilterBlock::probe_unverified(&block, hasher.identity(), hasher.hash(b"t000:000000")).is_err());
+    let both = whole_and(4);
+    for context in [
+        LoadContext::new(&hasher).with_key_parts(&parts),
+        LoadContext::new(&hasher).with_key_parts(&both),
+        LoadContext::new(&hasher).with_any_key_parts(),
+    ] {
+        let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+        let filter = FilterBlock::load(&block, context.with_known_keys(&[&first, &last])).unwrap();
+        let hashes: Vec<KeyHash> = keys().map(|key| hasher.hash(&key)).collect();
+        let mut matches = MatchBitmap::default();
+        filter.may_contain_batch(&hashes, &mut matches);
+        assert!(matches.count() == hashes.len() as u64 && hashes.iter().all(|&hash| filter.may_contain(hash)));
+        assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")), "it is probed for what it holds");
+    }
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let reader = FilterReader::load(block.clone(), context);
+    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
+    let mut matches = MatchBitmap::default();
+    let files = files(&parts, &parts);
+    for key in keys().step_by(37) {
+        let hash = hasher.hash(&key);
+        assert_eq!(reader.probe(hash), Probe::Unusable(&BlockError::PartNotHeld));
+        set.matches(hash, &mut matches);
+        assert!(matches.may_contain(0));
+        assert!(files.iter().all(|file| file.probe(&key) == FileProbe::MaybePresent), "by its parts");
+        assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
+    }
+    assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
+}
+
+/// An engine that keeps the numbers of places, to read and to cache partitions by them.
+#[test]
+fn no_partition_of_parts_alone_is_opened_for_a_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    for cut in CUTS {
+        let container = container_of(&parts, cut);
+        let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
+        for key in keys().step_by(37) {
+            let (number, _) = index.place(&key, hasher.hash(&key));
+            assert!(index.block_range(number).is_err() && index.open(number, &container[..100]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_container_is_verified_whatever_is_known_of_its_keys() {
+    let hasher = KeyHasher::default();
+    let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+    for cut in CUTS {
+        let container = container_of(&whole_and(4), cut);
+        let known = [&first[..], &last];
+        let context = LoadContext::new(&hasher).with_known_keys(&known);
+        Container::load(&container, context).unwrap().verify().unwrap();
+    }
+}
+
+#[test]
+fn every_builder_adds_the_parts_of_every_key() {
+    let hasher = KeyHasher::default();
+    let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
+    let (identity, file) = (TableIdentity::new([7; 16], 1, 2), FileId::from([7; 16]));
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let store = FilterStore::new(&hasher).with_key_parts(parts.clone());
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        keys().for_each(|key| builder.add_key(&key));
+        let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
+        let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
+        assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
+        let filter = store.open(metadata, Arc::new(sidecar));
+        assert_eq!(filter.problem(), None);
+        for key in keys() {
+            assert!(!filter.probe(&key).is_absent(), "{cut:?}");
+            for length in [1, 2, 4, 7] {
+                assert!(filter.may_contain_prefix(&key[..length]), "{cut:?} {length}");
+            }
+        }
+        assert!(!filter.may_contain_prefix(b"t05x"), "{cut:?}");
+    }
+}
+
+/// An engine's own: builds from another context than it is given, and hashes whole keys only, or not.
+#[derive(Debug)]
+struct Stubborn {
+    context: BuildContext,
+    hashes_whole_keys: bool,
+}
+
+#[derive(Debug)]
+struct WholeKeys(KeyHasher, Box<dyn FilterBuilder>);
+
+impl FilterPolicy for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let builder: Box<dyn FilterBuilder> = KindPolicy::default().builder(&self.context);
+        let hasher = self.context.hasher.clone();
+        Some(if self.hashes_whole_keys { Box::new(WholeKeys(hasher, builder)) } else { builder })
+    }
+}
+
+impl FilterBuilder for WholeKeys {
+    fn add_key(&mut self, key: &[u8]) {
+        self.1.add_hash(self.0.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.1.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.1.estimated_bytes()
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        self.1.finish()
+    }
+}
+
+#[test]
+fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
+    let (parts, file) = (whole_and(4), FileId::from([7; 16]));
+    let own = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()).with_file_id(file);
+    let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9)).with_key_parts(parts.clone()).with_file_id(file);
+    let unbound = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    for (context, hashes_whole_keys, is_stored) in
+        [(&own, false, true), (&own, true, false), (&of_other_hash, false, false), (&unbound, false, false)]
+    {
+        let policy = Stubborn { context: context.clone(), hashes_whole_keys };
+        let store = FilterStore::default().with_key_parts(parts.clone()).with_policy(Arc::new(policy));
+        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        keys().take(1_000).for_each(|key| builder.add_key(&key));
+        let built = builder.finish();
+        assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
+        let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
+        assert_eq!(built.points.unwrap().reason, reason);
+    }
+}
+
+#[test]
+fn expected_keys_are_keys_whatever_parts_they_have() {
+    let (hasher, parts) = (KeyHasher::default(), whole_and(9));
+    let context = BuildContext::new(&hasher).with_key_parts(parts).with_expected_keys(u64::from(TENANTS) * 200);
+    let mut builder = KindPolicy::default().builder(&context);
+    keys().for_each(|key| builder.add_key(&key));
+    let built = builder.finish();
+    assert_eq!((built.report.keys_added, built.report.distinct_keys), (20_000, 20_000 + 200));
+    let filter = FilterBlock::load(built.block.unwrap(), &hasher).unwrap();
+    let positives = (0..20_000_u32).filter(|number| filter.may_contain(hasher.hash(format!("u{number}").as_bytes())));
+    assert!(positives.count() < 300, "about 1 %");
+}
+
+/// Panics at one key.
+#[derive(Debug)]
+struct PanicsAt(&'static [u8]);
+
+impl KeyExtractor for PanicsAt {
+    fn name(&self) -> &'static str {
+        "panics-at"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        assert_ne!(key, self.0, "as planned");
+        key.get(..4).map(Cow::Borrowed)
+    }
+}
+
+#[test]
+fn an_extractor_that_panics_leaves_no_filter_behind() {
+    let context = BuildContext::new(&KeyHasher::default())
+        .with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(PanicsAt(b"t001:000300"))));
+    let mut whole = KindPolicy::default().builder(&context);
+    let mut caught = 0;
+    let mut add = |builder: &mut dyn FilterBuilder| {
+        for key in keys().take(1_000) {
+            caught += u32::from(catch_unwind(AssertUnwindSafe(|| builder.add_key(&key))).is_err());
+        }
+    };
+    add(&mut *whole);
+    let built = whole.finish();
+    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
+    for cut in CUTS {
+        let options = PartitionOptions::new(cut, 1_024).unwrap();
+        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        for key in keys().take(1_000) {
+            let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
+        }
+        let built = builder.finish();
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+    }
+}
+
+#[test]
+fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
+    let hasher = KeyHasher::default();
+    let load = |bytes: Bytes, parts: &KeyParts| {
+        FilterBlock::load(bytes, LoadContext::new(&hasher).with_key_parts(parts)).unwrap().info()
+    };
+    let parts = whole_and(4);
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    builder.add_key(b"t001:a");
+    builder.add_hashes(&[]);
+    let info = load(builder.finish().block.unwrap(), &parts);
+    assert_eq!((info.whole_keys, info.extractors.len()), (true, 1), "no hash, no loss");
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    builder.add_key(b"t001:a");
+    builder.add_hash(hasher.hash(b"t002:b"));
+    let info = load(builder.finish().block.unwrap(), &parts);
+    assert_eq!((info.whole_keys, info.extractors), (true, vec![]), "nobody has extracted the parts of the second");
+
+    let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(alone));
+    builder.add_key(b"t001:a");
+    builder.add_hash(hasher.hash(b"t002:b"));
+    assert_eq!(builder.finish().block, None, "neither the whole keys nor the parts of all are there");
+}
+
+#[test]
+fn what_follows_a_block_around_keeps_its_parts() {
+    let hasher = KeyHasher::default();
+    let parts = whole_and(4);
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let block = FilterBlock::load(block_of(&parts), context).unwrap();
+    let file = FileId::random();
+    let bound = FilterBlock::load(block.bound_to(file), context.with_file_id(file)).unwrap();
+    let shrunk = FilterBlock::load(block.shrunk_to(block.info().block_bytes).unwrap(), context).unwrap();
+    for other in [bound, shrunk] {
+        assert_eq!(other.info().extractors, block.info().extractors);
+        assert!((0..TENANTS).all(|number| other.may_contain_prefix(&parts.prefix(&hasher, &tenant(number)))));
+        assert!(!other.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")));
+    }
+}
+
+#[test]
+fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts_and_from_no_other() {
+    let hasher = KeyHasher::default();
+    let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let restored = |parts: &KeyParts| {
+        let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+        let mut builder = policy.builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+        keys().for_each(|key| builder.add_key(&key));
+        let block = builder.finish().block.unwrap();
+        let contexts =
+            [LoadContext::new(&hasher).with_key_parts(parts), LoadContext::new(&hasher).with_any_key_parts()];
+        contexts.map(|context| StandardBloom::from_block(&block, context).and_then(|filter| filter.to_block()))
+    };
+    for refused in restored(&alone) {
+        assert!(matches!(refused, Err(FilterError::Block(BlockError::ExtractorMismatch { .. }))), "{refused:?}");
+    }
+    let parts = whole_and(4);
+    for block in restored(&parts).map(Result::unwrap) {
+        let filter = FilterBlock::load(block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
+        assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
+        assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
+    }
+}
+
+/// Nobody has to give the known keys: the description has them.
+#[test]
+fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
+    let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
+    let (before, after) = (custom(1), custom(2));
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let store = FilterStore::new(&before);
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context());
+        keys().for_each(|key| builder.add_key(&key));
+        let (bytes, metadata) = builder.finish().seal();
+        for budget in [None, Some(FilterBudget::unlimited())] {
+            let lost = |hasher: &KeyHasher| {
+                let store = store.clone().with_hasher(hasher);
+                let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
+                let file = store.open(metadata.clone(), Arc::new(bytes.clone()));
+                let lost = keys().filter(|key| file.probe(key).is_absent()).count();
+                (lost, file.problem(), store.problem().cloned())
+            };
+            assert_eq!(lost(&before), (0, None, None));
+            let reason = FilterProblem::ReaderChanged { hash: after.identity() };
+            assert_eq!(lost(&after), (0, Some(reason.clone()), Some(reason)));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LowerCase;
+
+impl KeyExtractor for LowerCase {
+    fn name(&self) -> &'static str {
+        "lower case"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        Some(key.to_ascii_lowercase().into())
+    }
+}
+
+#[test]
+fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_in_other_partitions() {
+    let (hasher, names) = (KeyHasher::default(), (0..1_000).map(|number| format!("Name-{number}")));
+    let names: Vec<String> = names.collect();
+    // An extractor that gives one spelling does not help where a partition is found by the bytes. One spelling does.
+    let parts = KeyParts::extracted(Arc::new(LowerCase));
+    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+        let options = PartitionOptions::new(cut, 1 << 10).unwrap();
+        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        let mut stored: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
+        stored.sort_unstable();
+        stored.iter().for_each(|name| builder.add_key(name.as_bytes()));
+        let context = LoadContext::new(&hasher).with_key_parts(&parts);
+        let filter = Container::load(&builder.finish().block.unwrap(), context).unwrap();
+        let is_lost = |name: &str| !filter.may_contain_prefix(&parts.key(&hasher, name.as_bytes()));
+        assert_eq!(stored.iter().filter(|name| is_lost(name)).count(), 0);
+        let others = names.iter().filter(|name| is_lost(name)).count();
+        assert_eq!(others > 100, cut == PartitionCut::KeyRange, "{others}");
+    }
+}

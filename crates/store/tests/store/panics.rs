@@ -1,0 +1,354 @@
+//! Code of the engine's that panics: nothing is counted, nothing stays locked, and no key is lost later.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{FallbackReason, FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
+use sstfilter_range::RangePolicy;
+use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
+
+use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
+
+/// Whether the engine's code panics now; and how often it was called.
+#[derive(Debug, Default)]
+struct Switch {
+    is_on: AtomicBool,
+    calls: AtomicU64,
+    /// Calls until the one that panics; 0 if none is to.
+    left: AtomicU64,
+}
+
+impl Switch {
+    fn pass(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let is_last = self.left.load(Ordering::Relaxed) > 0 && self.left.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last || self.is_on.load(Ordering::Relaxed) {
+            resume_unwind(Box::new("the engine panics"));
+        }
+    }
+
+    /// Lets this many calls pass; only the call after them panics.
+    fn panic_after(&self, calls: u64) {
+        self.left.store(calls + 1, Ordering::Relaxed);
+    }
+
+    /// No call panics from now on.
+    fn end(&self) {
+        self.left.store(0, Ordering::Relaxed);
+    }
+
+    /// What `call` does while the engine's code panics.
+    fn panics<T>(&self, call: impl FnOnce() -> T) {
+        self.is_on.store(true, Ordering::Relaxed);
+        let result = catch_unwind(AssertUnwindSafe(call));
+        self.is_on.store(false, Ordering::Relaxed);
+        assert!(result.is_err(), "the engine's code was not called");
+    }
+}
+
+fn hasher(switch: &Arc<Switch>) -> KeyHasher {
+    let (inner, switch) = (KeyHasher::default(), switch.clone());
+    KeyHasher::custom(3, move |key| {
+        switch.pass();
+        inner.hash(key)
+    })
+}
+
+#[derive(Debug)]
+struct Prefix(Arc<Switch>);
+
+impl KeyExtractor for Prefix {
+    fn name(&self) -> &'static str {
+        "prefix"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.0.pass();
+        key.get(..2).map(Cow::Borrowed)
+    }
+
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.extract(prefix)
+    }
+}
+
+fn kinds(store: &FilterStore) -> Vec<FilterStore> {
+    let cut = |cut| store.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
+    let kinds = [store.clone(), cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange)];
+    let lazy = kinds.clone().map(|store| store.with_budget(FilterBudget::unlimited()));
+    kinds.into_iter().chain(lazy).collect()
+}
+
+fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>) {
+    for key in &file.keys {
+        assert!(is_candidate(view, key, file), "{key:?}");
+    }
+}
+
+#[test]
+fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
+    let switch = Arc::new(Switch::default());
+    for store in kinds(&FilterStore::new(&hasher(&switch))) {
+        let file = file(&store, numbered(0..3_000));
+        for level in [0, 1] {
+            let view = view_of(&store, &[(level, &file)]);
+            let key = 8_u32.to_be_bytes();
+            let before = view.level_stats(level);
+            switch.panics(|| view.candidates(&key).next_file().is_some());
+            switch.panics(|| view.candidates_of_each(&[&key, b"\0\0\0\x09"]).next_files().len());
+            switch.panics(|| file.filters.probe(&key));
+            assert_eq!(view.level_stats(level), before);
+            assert_keeps_all(&view, &file);
+        }
+        if let Some(budget) = store.budget() {
+            drop(file);
+            assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothing() {
+    let switch = Arc::new(Switch::default());
+    let store = FilterStore::default().with_key_parts(KeyParts::extracted(Arc::new(Prefix(switch.clone()))));
+    for store in kinds(&store) {
+        let file = file(&store, tagged("t", 0..2_000));
+        let view = view_of(&store, &[(0, &file)]);
+        let before = view.level_stats(0);
+        switch.panics(|| view.candidates(b"t:00007").next_file().is_some());
+        switch.panics(|| view.candidates_by_prefix(b"t:0000").count());
+        assert_eq!(view.level_stats(0), before);
+        assert_keeps_all(&view, &file);
+        assert_eq!(view.candidates_by_prefix(b"t:0000").count(), 1);
+    }
+}
+
+#[test]
+fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behind() {
+    let (hashing, extracting) = (Arc::new(Switch::default()), Arc::new(Switch::default()));
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(extracting.clone())));
+    for store in kinds(&FilterStore::new(&hasher(&hashing)).with_key_parts(parts)) {
+        let keys: BTreeSet<Key> = tagged("t", 0..2_000).into_iter().collect();
+        let (bytes, metadata) = build(&store, &keys);
+        let disk = Disk::new(bytes);
+        extracting.panics(|| store.open(metadata.clone(), disk.clone()));
+        let is_read_at_open = store.budget().is_none() || metadata.sections()[0].index_bytes > 0;
+        if is_read_at_open {
+            hashing.panics(|| store.open(metadata.clone(), disk.clone()));
+            disk.set(Mode::Panics);
+            let opened = catch_unwind(AssertUnwindSafe(|| store.open(metadata.clone(), disk.clone())));
+            assert!(opened.is_err());
+            disk.set(Mode::Sound);
+        }
+        if let Some(budget) = store.budget() {
+            assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0), "no file is open");
+        }
+        let filters = store.open(metadata, disk.clone());
+        let file = Arc::new(File::new(keys, disk, filters));
+        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+    }
+}
+
+#[test]
+fn a_source_that_panics_is_passed_on_and_its_filter_is_tried_again_later() {
+    for store in kinds(&FilterStore::default()) {
+        let Some(budget) = store.budget().cloned() else { continue };
+        let file = file(&store, numbered(0..3_000));
+        let other = crate::engine::file(&store, numbered((0..3_000).step_by(3)));
+        let view = view_of(&store, &[(0, &file), (0, &other)]);
+        file.disk.set(Mode::Panics);
+        let key = 1_500_u32.to_be_bytes();
+        let lookup = || all_candidates(&view, &key).len();
+        assert!(catch_unwind(AssertUnwindSafe(lookup)).is_err());
+        assert_eq!(budget.stats().used_bytes, other.filters.residency().bytes, "the memory came back");
+        assert!(file.filters.problem().is_some(), "it says why");
+        file.disk.set(Mode::Sound);
+        for _ in 0..200 {
+            assert_keeps_all(&view_of(&store, &[(1, &file)]), &file);
+            if file.filters.problem().is_none() {
+                break;
+            }
+        }
+        let absent = [&key[..], b"+"].concat();
+        assert!(all_candidates(&view, &absent).is_empty(), "it was loaded at last");
+    }
+}
+
+#[test]
+fn a_source_that_panics_in_a_batch_or_a_scan_leaves_later_ones_whole() {
+    let rate = FalsePositiveRate::new(0.01).unwrap();
+    let store = FilterStore::default().with_range_filters(RangePolicy::ordered(rate).unwrap());
+    let store = store.with_budget(FilterBudget::unlimited());
+    let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..100))).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    files[2].disk.set(Mode::Panics);
+    let keys = numbered(10..60);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut batch = view.candidates_of_each(&keys);
+    assert!(catch_unwind(AssertUnwindSafe(|| while !batch.next_files().is_empty() {})).is_err());
+    drop(batch);
+    let middle = [&50_u32.to_be_bytes()[..], b"+"].concat();
+    let scan = || view.candidates_in_range(&middle[..]..=&[&middle[..], b"+"].concat()[..]).count();
+    assert!(catch_unwind(AssertUnwindSafe(scan)).is_err());
+    files[2].disk.set(Mode::Sound);
+    for key in &keys {
+        assert_eq!(all_candidates(&view, key).len(), 5);
+    }
+    assert_eq!(view.candidates_in_range(..).count(), 5);
+    for file in &files {
+        let stats = file.filters.stats().filter;
+        assert!(stats.is_possible(), "{stats:?}");
+    }
+}
+
+/// An engine's file that panics when it is asked for its filters.
+struct Moody {
+    filters: FileFilters,
+    switch: Arc<Switch>,
+}
+
+impl AsRef<FileFilters> for Moody {
+    fn as_ref(&self) -> &FileFilters {
+        self.switch.pass();
+        &self.filters
+    }
+}
+
+#[test]
+fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
+    let (store, switch) = (FilterStore::default(), Arc::new(Switch::default()));
+    let moody = |keys: Vec<Key>| {
+        let (bytes, metadata) = build(&store, &keys.into_iter().collect());
+        Arc::new(Moody { filters: store.open(metadata, Arc::new(bytes)), switch: switch.clone() })
+    };
+    let files: Vec<_> = (0..100).map(|number| moody(numbered(number * 10..number * 10 + 10))).collect();
+    let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(1, file.clone()));
+    let view = FilterView::new(&store).edited(view).unwrap();
+    let stats = view.level_stats(1);
+    // At each call that an edit makes.
+    let edit =
+        || ViewEdit::new().remove(1, &files[7]).add(0, files[7].clone()).replace(1, &files[9], moody(numbered(92..95)));
+    let before = switch.calls.load(Ordering::Relaxed);
+    view.edited(edit()).unwrap();
+    assert!(switch.calls.load(Ordering::Relaxed) > before);
+    switch.panics(|| view.edited(edit()));
+    assert_eq!(view.level_stats(1), stats);
+    assert!(view.files(1).count() == 100 && view.files(0).next().is_none());
+    let after = view.edited(edit()).unwrap();
+    assert_eq!((after.files(1).count(), after.files(0).count()), (99, 1));
+    // Lookups do not ask files for their filters.
+    switch.is_on.store(true, Ordering::Relaxed);
+    assert!(after.candidates(&75_u32.to_be_bytes()).next_file().is_some());
+    switch.is_on.store(false, Ordering::Relaxed);
+}
+
+#[test]
+fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
+    let switch = Arc::new(Switch::default());
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
+    for store in kinds(&FilterStore::default().with_key_parts(parts)) {
+        let mut builder = store.builder(&store.build_context());
+        builder.add_key(b"a:1");
+        switch.panics(|| builder.add_key(b"b:1"));
+        builder.add_key(b"c:1");
+        let built = builder.finish();
+        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
+        let (bytes, metadata) = built.seal();
+        assert!(bytes.is_empty() && metadata.sections().is_empty());
+        assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
+        let keys = [b"a:1", b"b:1", b"c:1"].map(|key| key.to_vec()).into();
+        let filters = store.open(metadata, Arc::new(Bytes::new()));
+        let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
+        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+    }
+}
+
+#[test]
+fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
+    let switch = Arc::new(Switch::default());
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
+    // In the first call of the engine's code, in the second, and so on.
+    for store in kinds(&FilterStore::new(&hasher(&switch)).with_key_parts(parts)) {
+        let mut reasons = Vec::new();
+        for before in 0..32 {
+            let mut builder = store.builder(&store.build_context());
+            tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
+            switch.panic_after(before);
+            let built = builder.finish();
+            switch.end();
+            let reason = built.points.as_ref().unwrap().reason;
+            let (bytes, metadata) = built.seal();
+            assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Interrupted, "{before}");
+            let filters = store.open(metadata, Arc::new(bytes.clone()));
+            let keys = tagged("t", 0..2_000).into_iter().collect();
+            let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
+            assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+            reasons.push(reason);
+        }
+        assert_eq!(reasons[0], FallbackReason::Interrupted);
+        assert_ne!(reasons[31], FallbackReason::Interrupted, "there are fewer calls");
+    }
+}
+
+#[test]
+fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
+    let store = FilterStore::default();
+    let lazy = store.clone().with_budget(FilterBudget::unlimited());
+    for is_batch in [false, true] {
+        let old = file(&lazy, numbered(0..100));
+        let new: Vec<_> = (0..3).map(|_| file(&store, numbered((0..100).filter(|number| *number != 50)))).collect();
+        let view = view_of(&store, &[(0, &old), (0, &new[0]), (0, &new[1]), (0, &new[2])]);
+        old.disk.set(Mode::Panics);
+        let key = 51_u32.to_be_bytes();
+        let mut given = 0;
+        let look_up = || {
+            if is_batch {
+                let mut batch = view.candidates_of_each(&[&key]);
+                while !batch.next_files().is_empty() {
+                    given += 1;
+                }
+            } else {
+                let mut candidates = view.candidates(&key);
+                while candidates.next_file().is_some() {
+                    given += 1;
+                }
+            }
+        };
+        assert!(catch_unwind(AssertUnwindSafe(look_up)).is_err());
+        assert_eq!(given, 3);
+        let stats = view.level_stats(0);
+        assert_eq!(
+            (stats.searched, stats.filter.positives, stats.filter.false_positives),
+            (3, 3, 3),
+            "batch: {is_batch}"
+        );
+        assert_eq!(old.filters.stats().searched, 0);
+    }
+    // One key has its files behind it when the batch is dropped, the other has not.
+    let (one, two) = (file(&store, numbered(0..10)), file(&store, numbered([1, 9])));
+    let view = view_of(&store, &[(0, &one), (0, &two)]);
+    let mut batch = view.candidates_of_each(&[b"\0\0\0\x05", b"\0\0\0\x01"]);
+    assert_eq!(batch.next_files().len(), 2);
+    assert_eq!(batch.next_files().len(), 1);
+    drop(batch);
+    let stats = view.level_stats(0);
+    assert_eq!((stats.searched, stats.filter.positives, stats.filter.false_positives), (3, 3, 2));
+}
+
+#[test]
+fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
+    let switch = Arc::new(Switch::default());
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
+    let store = FilterStore::default().with_key_parts(parts);
+    let mut builder = store.builder(&store.build_context());
+    tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
+    switch.is_on.store(true, Ordering::Relaxed);
+    let built = builder.finish();
+    switch.is_on.store(false, Ordering::Relaxed);
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
+    assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
+}

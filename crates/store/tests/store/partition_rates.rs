@@ -1,0 +1,327 @@
+//! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions
+//! cost more bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory,
+//! a cache that is too small reads as much as before, or their bytes tell on how many threads they were built.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{ThreadId, current};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sstfilter::{
+    BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
+};
+use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+
+use crate::common;
+use crate::common::random::Random;
+use crate::container::Container;
+
+const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+
+/// Keys of 24 bytes: one of 50 tenants, then a random number. Ascending and distinct.
+fn keys(count: usize, seed: u64) -> Vec<[u8; 24]> {
+    let mut random = Random::new(seed);
+    let mut numbers: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let tenant_of = |place: usize| place * 50 / count;
+    numbers.into_iter().enumerate().map(|(place, number)| key_of(tenant_of(place), number)).collect()
+}
+
+fn key_of(tenant: usize, number: u64) -> [u8; 24] {
+    let mut key = *b"tenant-00/orders________";
+    key[7] += u8::try_from(tenant / 10).unwrap();
+    key[8] += u8::try_from(tenant % 10).unwrap();
+    // The highest byte first, so that keys ascend as their numbers do.
+    key[16..].iter_mut().zip(number.to_le_bytes().iter().rev()).for_each(|(byte, &of_number)| *byte = of_number);
+    key
+}
+
+fn partitioned(policy: &Arc<dyn FilterPolicy>, cut: PartitionCut, target_bytes: u32, keys: &[[u8; 24]]) -> Bytes {
+    let options = PartitionOptions::new(cut, target_bytes).unwrap();
+    let mut builder = PartitionedBuilder::new(policy.clone(), &BuildContext::new(&KeyHasher::default()), options);
+    keys.iter().for_each(|key| builder.add_key(key));
+    let built = builder.finish();
+    let container = built.block.unwrap();
+    assert_eq!(built.report.block_bytes, container.len() as u64);
+    container
+}
+
+fn whole(policy: &Arc<dyn FilterPolicy>, keys: &[[u8; 24]]) -> FilterBlock<Bytes> {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);
+    let mut builder = policy.builder(&context).unwrap();
+    keys.iter().for_each(|key| builder.add_key(key));
+    FilterBlock::load(builder.finish().block.unwrap(), &KeyHasher::default()).unwrap()
+}
+
+/// The mean of the partitions' expected rates. Absent keys come to each alike.
+fn expected_fpr(filter: &Container) -> f64 {
+    let rates = (0..filter.index.partitions()).map(|number| {
+        let info = filter.partition(number).unwrap().info();
+        (info.expected_fpr, info.keys as f64)
+    });
+    let (sum, keys) = rates.fold((0.0, 0.0), |(sum, all), (rate, keys)| (sum + rate * keys, all + keys));
+    sum / keys
+}
+
+/// Observed within four standard deviations of expected: of keys that lie between those of the file.
+fn assert_rate(filter: &Container, what: &str) {
+    const PROBES: u32 = 400_000;
+    let (hasher, expected) = (KeyHasher::default(), expected_fpr(filter));
+    let mut random = Random::new(99);
+    let mut positives = 0_u32;
+    for probe in 0..PROBES {
+        // As many keys of each tenant, and spread like those in the file.
+        let tenant = probe as usize % 50;
+        let number = (u64::MAX / 50) * tenant as u64 + random.next() / 50;
+        let key = key_of(tenant, number);
+        positives += u32::from(filter.may_contain(&key, hasher.hash(&key)));
+    }
+    let observed = f64::from(positives) / f64::from(PROBES);
+    let sigma = (expected * (1.0 - expected) / f64::from(PROBES)).sqrt();
+    println!("{what}: expected {expected:.6}, observed {observed:.6}");
+    assert!((observed - expected).abs() < 4.0 * sigma, "{what}: expected {expected}, observed {observed}");
+}
+
+#[test]
+fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_same_rate() {
+    let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 1);
+    let policies: [(&str, Arc<dyn FilterPolicy>); 2] = [
+        ("bloom", Arc::new(KindPolicy::default())),
+        ("ribbon", Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),
+    ];
+    for (name, policy) in policies {
+        let whole = whole(&policy, &keys);
+        let (bytes, rate) = (whole.as_bytes().len(), whole.info().expected_fpr);
+        for cut in CUTS {
+            let container = partitioned(&policy, cut, 16 << 10, &keys);
+            let filter = Container::load(&container, &KeyHasher::default()).unwrap();
+            filter.verify().unwrap();
+            let (more, partitions) = (filter.as_bytes().len() as f64 / bytes as f64 - 1.0, filter.index.partitions());
+            let what =
+                format!("{name}, {} keys by {cut:?}: {partitions} partitions, {:+.3} %", keys.len(), more * 100.0);
+            assert!(more < 0.015, "{what}");
+            let own = expected_fpr(&filter);
+            assert!((own / rate - 1.0).abs() < 0.01, "{what}: a rate of {own}, whole {rate}");
+            assert_rate(&filter, &what);
+            let hasher = KeyHasher::default();
+            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))), "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
+    let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 2);
+    let policy: Arc<dyn FilterPolicy> = Arc::new(KindPolicy::default());
+    for (cut, target_bytes) in CUTS.into_iter().flat_map(|cut| [(cut, 4 << 10), (cut, 16 << 10)]) {
+        let container = partitioned(&policy, cut, target_bytes, &keys);
+        let tail_bytes = PartitionIndex::tail_bytes(&container).unwrap();
+        let tail = &container[container.len() - usize::try_from(tail_bytes).unwrap()..];
+        let index = PartitionIndex::load(tail, &KeyHasher::default()).unwrap();
+        let [in_file, in_memory] =
+            [tail_bytes as f64, index.memory_bytes() as f64].map(|bytes| bytes * 100.0 / container.len() as f64);
+        println!("{cut:?}, {target_bytes} bytes: {in_file:.3} % in the file, {in_memory:.3} % in memory");
+        assert!(in_file <= 1.0 && in_memory <= 1.0, "{cut:?}, {target_bytes}: {in_file} % and {in_memory} %");
+    }
+}
+
+/// The most recently used of what was read, up to so many bytes.
+struct Cache<K> {
+    most_bytes: usize,
+    bytes: usize,
+    clock: u64,
+    used_at: HashMap<K, (u64, usize)>,
+    by_age: BTreeMap<u64, K>,
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
+    fn new(most_bytes: usize) -> Self {
+        Self { most_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
+    }
+
+    /// Uses an entry of `bytes` bytes. Whether it had to be read.
+    fn is_read(&mut self, key: K, bytes: usize) -> bool {
+        self.clock += 1;
+        let before = self.used_at.insert(key, (self.clock, bytes));
+        self.by_age.insert(self.clock, key);
+        if let Some((age, _)) = before {
+            self.by_age.remove(&age);
+            return false;
+        }
+        self.bytes += bytes;
+        while self.bytes > self.most_bytes && self.by_age.len() > 1 {
+            let (_, oldest) = self.by_age.pop_first().unwrap();
+            self.bytes -= self.used_at.remove(&oldest).unwrap().1;
+        }
+        true
+    }
+}
+
+/// Ranks from 0 with probabilities as 1 / (rank + 1)^0.99.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(ranks: usize) -> Self {
+        let mut sum = 0.0;
+        Self(
+            (1..=ranks)
+                .map(|rank| {
+                    sum += (rank as f64).powf(-0.99);
+                    sum
+                })
+                .collect(),
+        )
+    }
+
+    fn draw(&self, random: &mut Random) -> usize {
+        let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * self.0[self.0.len() - 1];
+        self.0.partition_point(|&sum| sum <= at).min(self.0.len() - 1)
+    }
+}
+
+#[test]
+fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_partitioned() {
+    const FILES: usize = 24;
+    let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (200_000, 200_000) };
+    let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(KindPolicy::default()));
+    let files: Vec<Vec<[u8; 24]>> = (0..FILES).map(|file| keys(keys_each, 100 + file as u64)).collect();
+    let whole_bytes: Vec<usize> = files.iter().map(|keys| whole(&policy, keys).as_bytes().len()).collect();
+    for cut in CUTS {
+        let containers: Vec<Bytes> = files.iter().map(|keys| partitioned(&policy, cut, 16 << 10, keys)).collect();
+        let indexes: Vec<PartitionIndex> = containers
+            .iter()
+            .map(|bytes| {
+                let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(bytes).unwrap()).unwrap();
+                PartitionIndex::load(&bytes[bytes.len() - tail_bytes..], &hasher).unwrap()
+            })
+            .collect();
+        let most_bytes = whole_bytes.iter().sum::<usize>() / 20;
+        let in_memory: usize = indexes.iter().map(PartitionIndex::memory_bytes).sum();
+        // What stays resident is taken from the cache of the partitions.
+        let (mut of_files, mut of_partitions) = (Cache::new(most_bytes), Cache::new(most_bytes - in_memory));
+        let (mut read_whole, mut read_in_parts) = (0_u64, 0_u64);
+        let (zipf, mut random) = (Zipf::new(FILES * keys_each), Random::new(5));
+        for _ in 0..lookups {
+            // Hot keys lie anywhere: ranks are spread over files and keys by a hash.
+            let spread = Random::new(zipf.draw(&mut random) as u64).below(FILES * keys_each);
+            let (file, number) = (spread % FILES, spread / FILES);
+            let key = files[file][number.min(files[file].len() - 1)];
+            if of_files.is_read(file, whole_bytes[file]) {
+                read_whole += whole_bytes[file] as u64;
+            }
+            let (number, hash) = indexes[file].place(&key, hasher.hash(&key));
+            let range = indexes[file].block_range(number).unwrap();
+            let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            if of_partitions.is_read((file, number), range.len()) {
+                read_in_parts += range.len() as u64;
+                let block = indexes[file].open(number, &containers[file][range]);
+                assert!(block.unwrap().may_contain(hash));
+            }
+        }
+        println!(
+            "{cut:?}: whole filters {read_whole} bytes, partitions {read_in_parts} bytes: {:.1} times fewer",
+            read_whole as f64 / read_in_parts as f64
+        );
+        assert!(read_in_parts * 10 <= read_whole, "{cut:?}: {read_in_parts} of {read_whole}");
+    }
+}
+
+fn by_hash(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, keys: u32) -> Bytes {
+    of_hashes(policy, context, target_bytes, &common::key_set(1, keys).collect::<Vec<_>>())
+}
+
+fn of_hashes(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, hashes: &[KeyHash]) -> Bytes {
+    let options = PartitionOptions::new(PartitionCut::HashRange, target_bytes).unwrap();
+    let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
+    hashes.iter().for_each(|&hash| builder.add_hash(&[], hash));
+    let mut blocks = 0;
+    let built = builder.finish_with_aux(|_, _, report| {
+        blocks += report.block_bytes;
+        Vec::new()
+    });
+    assert!(built.report.peak_build_bytes > blocks + hashes.len() as u64 * 8);
+    built.block.unwrap()
+}
+
+fn in_threads(threads: usize) -> BuildContext {
+    BuildContext::new(&KeyHasher::default()).with_threads(threads)
+}
+
+#[test]
+fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
+    let policies: [Arc<dyn FilterPolicy>; 2] =
+        [Arc::new(KindPolicy::default()), Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
+    for policy in policies {
+        for (target_bytes, keys) in [(1 << 10, 0), (1 << 10, 1_000), (4 << 10, 300_000), (1 << 20, 2_000_000)] {
+            let one = by_hash(&policy, &in_threads(1), target_bytes, keys);
+            for threads in [0, 2, 3, 8] {
+                let built = by_hash(&policy, &in_threads(threads), target_bytes, keys);
+                assert!(built == one, "{policy:?}, {keys} keys by {target_bytes} bytes, {threads} threads");
+            }
+            let filter = Container::load(&one, &KeyHasher::default()).unwrap();
+            assert!(common::key_set(1, keys).all(|hash| filter.may_contain(&[], hash)));
+        }
+    }
+}
+
+/// Ribbon filters, and the threads that build them. After the first, each waits until there are `expected` threads.
+#[derive(Debug)]
+struct Watched {
+    policy: KindPolicy,
+    expected: usize,
+    builders: Mutex<(u32, HashSet<ThreadId>)>,
+    another: Condvar,
+}
+
+impl Watched {
+    fn new(expected: usize) -> Arc<Self> {
+        let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+        Arc::new(Self { policy, expected, builders: Mutex::default(), another: Condvar::new() })
+    }
+
+    fn threads(&self) -> usize {
+        self.builders.lock().unwrap().1.len()
+    }
+}
+
+impl FilterPolicy for Watched {
+    fn name(&self) -> &'static str {
+        "watched"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let mut builders = self.builders.lock().unwrap();
+        builders.0 += 1;
+        builders.1.insert(current().id());
+        self.another.notify_all();
+        let is_waiting = |(count, threads): &mut (u32, HashSet<ThreadId>)| *count > 1 && threads.len() < self.expected;
+        drop(self.another.wait_timeout_while(builders, Duration::from_secs(60), is_waiting).unwrap());
+        Some(self.policy.builder(context))
+    }
+
+    fn block_bytes(&self, _context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy.block_bytes(keys)
+    }
+}
+
+#[test]
+fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
+    let even: Vec<KeyHash> = common::key_set(1, 600_000).collect();
+    // The lower half of the partitions is empty, the others have twice as many keys.
+    let crowded = even.iter().copied().filter(|hash| hash.get() >> 63 == 1).collect();
+    for (hashes, most_keys) in [(even, 20_000), (crowded, 40_000)] {
+        let build = |policy: &Arc<Watched>, context: &BuildContext| {
+            let policy: Arc<dyn FilterPolicy> = policy.clone();
+            of_hashes(&policy, context, 16 << 10, &hashes)
+        };
+        let (one, three, poor) = (Watched::new(1), Watched::new(3), Watched::new(1));
+        let expected = build(&one, &in_threads(1));
+        assert!(build(&three, &in_threads(3)) == expected);
+        // Enough for one Ribbon filter, and not for two.
+        let budget = one.policy.plan(most_keys, None).unwrap().build_bytes;
+        assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
+        assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);
+    }
+}

@@ -1,0 +1,221 @@
+//! Partitioned filters, damaged in every bit, and mixed from several. The failure guarded against: a bit of a top index
+//! sends a key to another partition, or one damaged partition takes the filter of the whole file with it, or, worst,
+//! answers "absent" for a key that the file has.
+
+use std::ops::Range;
+
+use sstfilter::{BlockError, FileId, KeyHash, KeyHasher, LoadContext};
+use sstfilter_store::PartitionIndex;
+
+use crate::cases::{CONTAINERS, ContainerCase};
+use crate::common;
+use crate::common::cases::{self};
+use crate::container::Container;
+
+type Keys = Vec<(Vec<u8>, KeyHash)>;
+
+/// A sound container with some keys that it has and some that it lacks.
+struct Sound {
+    case: ContainerCase,
+    filter: Container,
+    /// Where the block of each partition is.
+    ranges: Vec<Range<usize>>,
+    present: Keys,
+    absent: Keys,
+}
+
+impl Sound {
+    fn all() -> Vec<Self> {
+        let of = |case: &ContainerCase| {
+            let filter = case.load(&case.read());
+            let ranges = filter.ranges();
+            let present = case.keys().into_iter().step_by(97).collect();
+            let absent =
+                case.absent_keys(200).into_iter().filter(|(key, hash)| !filter.may_contain(key, *hash)).collect();
+            Self { case: *case, filter, ranges, present, absent }
+        };
+        CONTAINERS.iter().map(of).collect()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.filter.as_bytes()
+    }
+
+    fn number_of(&self, (key, hash): &(Vec<u8>, KeyHash)) -> u32 {
+        self.filter.index.place(key, *hash).0
+    }
+
+    /// The partitions whose blocks hold one of these bytes.
+    fn touched(&self, from: usize, to: usize) -> Vec<u32> {
+        let ranges = (0..).zip(&self.ranges);
+        ranges.filter(|(_, range)| from < range.end && to > range.start).map(|(number, _)| number).collect()
+    }
+
+    /// Damage is noticed, loses no key, and leaves the other partitions as they were. `touched` are those that it may
+    /// make unusable.
+    fn assert_contained(&self, damaged: &[u8], touched: &[u32], what: &str) {
+        let name = self.case.name;
+        let Ok(filter) = Container::load(damaged, self.case.load_context()) else {
+            assert!(touched.is_empty(), "{name}: {what} makes the whole filter unusable");
+            return;
+        };
+        assert!(filter.verify().is_err(), "{name}: {what} passes for sound");
+        assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), touched, "{name}: {what}");
+        for (key, hash) in &self.present {
+            assert!(filter.may_contain(key, *hash), "{name}: {what} loses {key:?}");
+        }
+        for key in &self.absent {
+            let is_touched = touched.contains(&self.number_of(key));
+            assert_eq!(filter.may_contain(&key.0, key.1), is_touched, "{name}: {what}: {key:?}");
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_present() {
+    for sound in Sound::all() {
+        assert!(sound.case.keys == 0 || sound.ranges.len() > 2 && sound.absent.len() > 150, "{}", sound.case.name);
+        let bytes = sound.bytes();
+        common::on_all_cores(bytes.len(), |at| {
+            let touched = sound.touched(at, at + 1);
+            let mut damaged = bytes.to_vec();
+            for bit in 0..8 {
+                damaged[at] ^= 1 << bit;
+                sound.assert_contained(&damaged, &touched, &format!("bit {bit} of byte {at}"));
+                damaged[at] ^= 1 << bit;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_container_cut_short_or_prolonged_is_no_filter() {
+    for sound in Sound::all() {
+        let (bytes, context) = (sound.bytes(), sound.case.load_context());
+        for length in 0..bytes.len() {
+            assert!(Container::open(&bytes[..length], context).is_err(), "first {length} bytes");
+            assert!(Container::open(&bytes[bytes.len() - length..], context).is_err(), "last {length} bytes");
+        }
+        for more in [1, 7, 8, 31, 32, 40, 64, 4_096] {
+            let padding = vec![0; more];
+            assert!(Container::open(&[bytes, &padding].concat(), context).is_err());
+            assert!(Container::open(&[&padding, bytes].concat(), context).is_err());
+        }
+        let twice = [bytes, bytes].concat();
+        assert!(Container::open(&twice, context).is_err());
+    }
+}
+
+#[test]
+fn partitions_in_each_others_places_answer_for_no_key() {
+    let mut swapped = 0;
+    for sound in Sound::all() {
+        for (number, pair) in (0..).zip(sound.ranges.windows(2)) {
+            let [one, other] = [pair[0].clone(), pair[1].clone()];
+            if one.len() != other.len() {
+                continue;
+            }
+            let mut mixed = sound.bytes().to_vec();
+            mixed[one.clone()].copy_from_slice(&sound.bytes()[other.clone()]);
+            mixed[other].copy_from_slice(&sound.bytes()[one]);
+            sound.assert_contained(&mixed, &[number, number + 1], "two partitions swapped");
+            swapped += 1;
+        }
+    }
+    assert!(swapped >= 3, "{swapped} pairs of partitions have equal lengths");
+}
+
+#[test]
+fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
+    for sound in Sound::all().into_iter().filter(|sound| sound.case.keys > 0) {
+        // The same number of keys, file id and lengths: what a reused file number or a stale cache would give.
+        let twin = sound.case.build_of((0..sound.case.keys).map(|number| cases::key(number + 500_000)));
+        let mut foreign = 0;
+        for ((number, own), other) in (0..).zip(&sound.ranges).zip(sound.case.load(&twin).ranges()) {
+            let opened = sound.filter.index.open(number, &twin[other.clone()]);
+            assert!(opened.is_err(), "{}: partition {number} of another file", sound.case.name);
+            if *own == other {
+                let mut mixed = sound.bytes().to_vec();
+                mixed[own.clone()].copy_from_slice(&twin[other]);
+                sound.assert_contained(&mixed, &[number], "a partition of another file");
+                foreign += 1;
+            }
+        }
+        assert!(foreign > 0, "{}: no two partitions of equal length", sound.case.name);
+        // All partitions of this file under the top index of the other, and the other way round.
+        let [own_end, twin_end] = [sound.bytes(), &twin].map(|bytes| bytes.len() - tail_bytes(bytes));
+        let crossed = [&sound.bytes()[..own_end], &twin[twin_end..]].concat();
+        let crossed = Container::load(&crossed, sound.case.load_context());
+        let loses = |filter: &Container| sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash));
+        assert!(crossed.as_ref().map_or(true, |filter| !loses(filter)), "{}", sound.case.name);
+    }
+}
+
+fn tail_bytes(container: &[u8]) -> usize {
+    usize::try_from(PartitionIndex::tail_bytes(container).unwrap()).unwrap()
+}
+
+#[test]
+fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
+    for sound in Sound::all() {
+        for (number, range) in (0..).zip(&sound.ranges) {
+            let mut hollow = sound.bytes().to_vec();
+            hollow[range.clone()].fill(0);
+            sound.assert_contained(&hollow, &[number], "a partition of zeros");
+            let index = &sound.filter.index;
+            for bytes in [&[][..], &sound.bytes()[range.start..range.end - 1], &sound.bytes()[range.start..=range.end]]
+            {
+                assert!(matches!(index.open(number, bytes), Err(BlockError::PartitionLength { .. })));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
+    for sound in Sound::all().into_iter().filter(|sound| sound.ranges.len() > 1) {
+        let mut damaged = sound.bytes().to_vec();
+        damaged[sound.ranges[1].start] ^= 1;
+        let filter = Container::open(&damaged, sound.case.load_context()).unwrap();
+        for key in &sound.absent {
+            assert_eq!(filter.may_contain(&key.0, key.1), sound.number_of(key) == 1, "{}", sound.case.name);
+        }
+        assert!(sound.present.iter().all(|(key, hash)| filter.may_contain(key, *hash)));
+        assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
+    }
+}
+
+#[test]
+fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_cut() {
+    for case in CONTAINERS.into_iter().filter(|case| case.keys > 0) {
+        let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed: 1 }, ..case };
+        let bytes = case.build();
+        let is_refused = |keys: Keys, seed: u64| {
+            let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed }, ..case };
+            let (hasher, known) = (case.hash.hasher(), keys.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>());
+            let context = LoadContext::new(&hasher).with_known_keys(&known);
+            let context = case
+                .file_number
+                .map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()));
+            let loaded = Container::load(&bytes, context);
+            matches!(loaded.map(drop), Err(BlockError::KnownKeyAbsent { .. }))
+        };
+        assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
+        assert!(is_refused(case.absent_keys(20), 1), "{}: other keys", case.name);
+        assert!(is_refused(case.keys()[..20].to_vec(), 2), "{}: a changed hash", case.name);
+    }
+}
+
+#[test]
+fn another_hash_under_the_same_tag_is_found_by_known_keys() {
+    let case = CONTAINERS[3];
+    let bytes = case.read();
+    let other = KeyHasher::custom(0x0123_4567_89ab_cdef, |key| KeyHash::mix(key.len() as u64 * 7));
+    let filter = Container::load(&bytes, &other).unwrap();
+    let keys: Vec<Vec<u8>> = (1..20).map(|length| vec![0; length]).collect();
+    let absent = keys.iter().filter(|key| !filter.may_contain(key, other.hash(key))).count();
+    assert!(absent > 10, "{absent}");
+    let known: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let context = LoadContext::new(&other).with_known_keys(&known);
+    assert!(matches!(Container::load(&bytes, context), Err(BlockError::KnownKeyAbsent { .. })));
+}
