@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::{BuildContext, KeyExtractor, KeyHasher, LoadContext, MatchBitmap};
+use sstfilter::{BuildContext, KeyExtractor, KeyHasher, MatchBitmap};
 use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 
 use crate::pick;

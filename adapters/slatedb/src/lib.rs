@@ -51,6 +51,8 @@ mod stats;
 
 /// The library, for kinds, sizes and hashers.
 pub use sstfilter;
+/// Its range filters.
+pub use sstfilter_range;
 
 pub use audit::{Audit, FilterState, SstAudit};
 pub use filters::{OldBloom, SlateFilters, TakesFilters};
