@@ -1,4 +1,4 @@
-"""What `ci/layers` and `ci/size` know of Rust: code without comments and without tests."""
+"""What `ci/layers` and `ci/packages` know of Rust: code without comments and without tests."""
 
 import re
 
@@ -50,3 +50,22 @@ def shipped(sources):
         tests |= {module + (name,) for name in test_modules}
     is_test = lambda module: any(module[:depth] in tests for depth in range(1, len(module) + 1))
     return {module: file for module, file in files.items() if not is_test(module)}
+
+
+def use_paths(tree, prefix=()):
+    """The paths of a use tree: a::{b, c::d} gives (a, b) and (a, c, d)."""
+    tree = re.sub(r"\s+as\s+\w+", "", tree.strip())
+    if "{" not in tree:
+        yield prefix + tuple(part.strip() for part in tree.split("::") if part.strip())
+        return
+    head, rest = tree.split("{", 1)
+    prefix += tuple(part.strip() for part in head.split("::") if part.strip())
+    depth, piece = 0, ""
+    for character in rest[: rest.rindex("}")] + ",":
+        if character == "," and depth == 0:
+            if piece.strip():
+                yield from use_paths(piece, prefix)
+            piece = ""
+        else:
+            depth += {"{": 1, "}": -1}.get(character, 0)
+            piece += character
