@@ -7,8 +7,8 @@ use arbitrary::{Result, Unstructured};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyHasher, KeyParts, LoadContext};
 use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
-use crate::pick;
 use crate::container::Container;
+use crate::pick;
 
 /// Opens the bytes as a container, and builds and damages one of what they say.
 pub fn exercise(bytes: &[u8]) {

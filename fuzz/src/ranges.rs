@@ -8,8 +8,8 @@ use arbitrary::{Result, Unstructured};
 use sstfilter::{BuildContext, KeyExtractor, KeyHasher, MatchBitmap};
 use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 
-use crate::pick;
 use crate::block_forge::Parts;
+use crate::pick;
 
 type Key = Vec<u8>;
 

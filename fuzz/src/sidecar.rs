@@ -7,10 +7,12 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use sstfilter::{KeyHasher, KeyParts, LoadContext};
-use sstfilter_store::{FileFilters, FilterMetadata, FilterPart, FilterStore, PartitionCut, PartitionOptions, TableIdentity};
+use sstfilter_store::{
+    FileFilters, FilterMetadata, FilterPart, FilterStore, PartitionCut, PartitionOptions, TableIdentity,
+};
 
-use crate::{metadata, partitions, pick};
 use crate::container::Container;
+use crate::{metadata, partitions, pick};
 
 /// Opens the bytes as a sidecar, and builds and damages one of what they say.
 pub fn exercise(bytes: &[u8]) {
