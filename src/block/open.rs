@@ -216,7 +216,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The same for any hash that was added: of a whole key, or of a part of it.
+    /// The same for any hash that may have been added: of a whole key, or of a part of it. It looks at no parts that
+    /// the block says that it holds: for a part that it does not hold, `false` means nothing.
+    #[must_use]
     #[inline]
     pub fn may_contain_added(&self, hash: KeyHash) -> bool {
         if self.trailer.has_whole_keys {
