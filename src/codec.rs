@@ -90,7 +90,7 @@ pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
     const fn remainder(number: u32, bits: u32) -> u32 {
         if bits == 0 { number } else { remainder((number >> 1) ^ ((number & 1) * 0x82f6_3b78), bits - 1) }
     }
-    const REMAINDERS: [u32; 256] = {
+    static REMAINDERS: [u32; 256] = {
         let (mut remainders, mut byte) = ([0; 256], 0);
         while byte < 256 {
             remainders[byte as usize] = remainder(byte, 8);

@@ -311,7 +311,7 @@ messages! { BlockError {
          (PartitionIndex::check_known_keys), got partition {partition} unread";
     Self::RangeFilter =>
         "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
-         `range::RangeFilter`";
+         `sstfilter_range::RangeFilter`";
     Self::RangeExtractor { expected: Some(expected), got } =>
         "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
          {got:#010x}";

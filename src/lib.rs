@@ -83,11 +83,12 @@
 //!
 //! # Features
 //!
-//! Both are on by default. Without `std`, the library needs `alloc` alone: hashing, building, loading, probing and sets
-//! work, with the same bytes, on one thread and without a clock. [`FileId::random`] and
-//! [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them. Without
+//! Both are on by default. Without `std`, the library needs `alloc` and atomics that compare and swap: hashing,
+//! building, loading, probing and sets work, with the same bytes, on one thread and without a clock. [`FileId::random`]
+//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them.
+//! Without
 //! `growing`, the kinds that take keys once they are built are left out; their blocks are then of an [unknown
-//! kind](BlockError::UnknownKind), and answer "may be present".
+//! kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics of 64 bits.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
@@ -182,8 +183,10 @@ pub mod internal {
     /// A filter's counts.
     pub use crate::stats::FilterCounters;
     /// Counts of many filters, each thread's by themselves.
+    #[cfg(feature = "std")]
     pub use crate::stats::StripedCounters;
     /// What one thread counts there.
+    #[cfg(feature = "std")]
     pub use crate::stats::ThreadCounters;
     /// Shares work among threads.
     pub use crate::threads::share;

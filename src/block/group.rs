@@ -126,6 +126,9 @@ impl<D> Default for FilterGroup<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
+    /// How many places a group has: one for each bit of a word.
+    pub const PLACES: usize = GROUP;
+
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
         match groups.last_mut() {

@@ -130,6 +130,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
     /// sum over both would tell nothing of the trailer.
     ///
+    /// For containers of partitions alone: such a block is negative for all keys of other partitions, and known keys
+    /// and parts are checked by the container's index.
+    ///
     /// # Errors
     ///
     /// [`BlockError`], if the bytes are not those that are expected, or no partition of these keys.
@@ -173,7 +176,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok((block.trailer, block.shape, sum))
     }
 
-    /// The CRC32C of all bytes but the last four of a block whose payload was compared with its checksum.
+    /// Verifies nothing: the CRC32C of all bytes but the last four of a block whose payload was compared with its
+    /// checksum.
     pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();

@@ -55,7 +55,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shrunk(max_bytes).map(|block| block.data)
     }
 
-    /// The same, opened.
+    /// A block as [`shrunk_to`](Self::shrunk_to) gives it, open for the same reader.
     ///
     /// # Errors
     ///

@@ -148,8 +148,8 @@ impl Trailer {
     pub fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
         let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
         let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
-        // The library's kinds always meet these limits; a user's kind may not.
-        let is_recordable = salt < 16 && payload_bytes.is_multiple_of(8);
+        // The library's kinds always meet these limits; a user's kind, or an identity made by hand, may not.
+        let is_recordable = salt < 16 && self.identity.hash.id.code() < 16 && payload_bytes.is_multiple_of(8);
         if !fits || !is_recordable || payload.as_slice().len() as u64 != payload_bytes {
             return None;
         }
@@ -429,6 +429,16 @@ mod tests {
             assert_eq!(block.as_ptr().addr() % 64, 0);
             assert_eq!(Trailer::decode(&block), Ok(trailer));
         }
+    }
+
+    #[test]
+    fn a_hash_that_the_trailer_has_no_bits_for_is_not_written_as_another() {
+        let mut trailer = example(None);
+        let sealed = |trailer: &Trailer| trailer.seal(AlignedBuffer::zeroed(128).unwrap());
+        assert!(sealed(&trailer).is_some());
+        // Its low four bits are those of XXH3.
+        trailer.identity.hash.id = HashId::Unknown(HashId::Xxh3.code() + 16);
+        assert!(sealed(&trailer).is_none());
     }
 
     #[test]

@@ -33,7 +33,6 @@ use core::fmt;
 ///
 /// A filter can hold whole keys, and parts by several extractors: [`KeyParts`](crate::KeyParts) says which, and hashes
 /// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
-///
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;

@@ -73,7 +73,8 @@ impl KeyHash {
     ///
     /// With an odd number of partitions, distinct hashes of one partition stay distinct: the lower half is a bijection
     /// of the whole hash. It ascends inside a partition, so that sorted hashes stay sorted, and its low bits depend on
-    /// no bits that chose the partition.
+    /// no bits that chose the partition. Only the filter of that partition, built with the same number of them, holds
+    /// the hash.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the halves: the upper is below the number of partitions")]
     #[must_use]
@@ -173,7 +174,8 @@ pub struct HashIdentity {
 }
 
 impl HashIdentity {
-    /// As a block records it.
+    /// As a block records it: of a secret seed the fingerprint, never the seed itself, which would be written in the
+    /// clear. Blocks have four bits for `id`: one of an [unknown](HashId::Unknown) code above 15 is not written.
     #[must_use]
     pub const fn new(id: HashId, seed: u64) -> Self {
         Self { id, seed }
@@ -306,7 +308,7 @@ impl KeyHasher {
     /// Whether the other is known to compute the same hashes. Equal identities are not enough: two secret seeds can
     /// share a fingerprint, and two functions a tag.
     #[must_use]
-    pub fn has_same_identity(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.seed == other.seed
             && match (&self.custom, &other.custom) {

@@ -274,7 +274,9 @@ impl KeyParts {
             && self.extractors.iter().map(address).eq(other.extractors.iter().map(address))
     }
 
-    /// The hash by which a filter has the part of `key` that the extractor at `position` makes; `None` if it makes none.
+    /// The hash by which a filter has the part of `key` that the extractor at `position` makes; `None` if it makes
+    /// none. Probe with it only filters that hold such parts: others are negative for it, whatever keys they hold
+    /// ([`FilterBlock::may_contain_prefix`](crate::FilterBlock::may_contain_prefix) looks).
     #[inline]
     #[must_use]
     pub fn part_hash(&self, hasher: &KeyHasher, position: usize, key: &[u8]) -> Option<KeyHash> {
@@ -282,7 +284,7 @@ impl KeyParts {
     }
 
     /// The hash that the part of every key with this prefix has, by the extractor at `position`; `None` if these keys
-    /// may have other parts, or none.
+    /// may have other parts, or none. For filters that hold such parts, as that of [`part_hash`](Self::part_hash).
     #[must_use]
     pub fn prefix_hash(&self, hasher: &KeyHasher, position: usize, prefix: &[u8]) -> Option<KeyHash> {
         self.extractors.get(position)?.prefix_hash(hasher, prefix)
@@ -340,6 +342,9 @@ struct Seen {
 /// Whether an extractor keeps its promise of prefixes, for the keys that a builder is given: what
 /// [`check_prefix_stability`](crate::check_prefix_stability) checks for one key, in a time that a builder has. A filter
 /// of an extractor that broke its promise must not be used for prefixes.
+///
+/// It takes samples: all prefixes of the first eight keys, up to 64 bytes, and one prefix of each key after them. "Not
+/// unstable" is no proof.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, PrefixWatch};

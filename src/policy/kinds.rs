@@ -47,8 +47,8 @@ static ALL: &[KindEntry] = &[
     },
 ];
 
-/// All kinds of the library and their variants, in the order of their numbers. Without the feature `growing`, those that
-/// take no keys once they are built.
+/// All kinds of the library and their variants, in the order of their numbers. Without the feature `growing`, those
+/// that take no keys once they are built.
 #[must_use]
 pub fn all() -> &'static [KindEntry] {
     ALL

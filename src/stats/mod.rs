@@ -2,6 +2,9 @@
 
 mod health;
 // Threads' stripes are thread locals, which need `std`.
+#[cfg(all(test, feature = "std"))]
+#[allow(dead_code, reason = "its tests alone are compiled here")]
+mod plain;
 #[cfg_attr(not(feature = "std"), path = "plain.rs")]
 mod striped;
 
@@ -9,6 +12,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 pub use health::FilterHealth;
 use striped::CounterSlot;
+#[cfg(not(feature = "std"))]
+pub(crate) use striped::{StripedCounters, ThreadCounters};
+#[cfg(feature = "std")]
 pub use striped::{StripedCounters, ThreadCounters};
 
 /// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernel::prefetch::prefetch;
 
-/// Release, and Acquire where they are read, for the same reason as in `striped.rs`.
+/// Release, and Acquire where they are read, for the same reason as in `striped.rs`. They are as wide as the target's
+/// atomics, and stay at the most that they can count.
 fn add(counters: &[AtomicUsize], index: usize, more: u64) {
-    if let Some(counter) = counters.get(index) {
-        #[expect(clippy::cast_possible_truncation, reason = "they are as wide as the target's atomics, and wrap")]
-        counter.fetch_add(more as usize, Ordering::Release);
-    }
+    let Some(counter) = counters.get(index) else { return };
+    let more = usize::try_from(more).unwrap_or(usize::MAX);
+    let _ = counter.fetch_update(Ordering::Release, Ordering::Relaxed, |count| Some(count.saturating_add(more)));
 }
 
 fn count(counters: &[AtomicUsize], index: usize) -> u64 {
@@ -20,41 +20,29 @@ fn count(counters: &[AtomicUsize], index: usize) -> u64 {
 
 /// A fixed number of counters.
 #[derive(Debug)]
-pub struct StripedCounters(Vec<AtomicUsize>);
+pub(crate) struct StripedCounters(Vec<AtomicUsize>);
 
 impl StripedCounters {
-    /// All zero.
-    #[must_use]
-    pub fn new(counters: usize) -> Self {
+    pub(crate) fn new(counters: usize) -> Self {
         Self((0..counters).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    /// To add to them.
-    #[must_use]
-    pub fn of_thread(&self) -> ThreadCounters<'_> {
+    pub(crate) fn of_thread(&self) -> ThreadCounters<'_> {
         ThreadCounters(&self.0)
     }
 
-    /// A counter.
-    #[must_use]
-    pub fn sum(&self, index: usize) -> u64 {
+    pub(crate) fn sum(&self, index: usize) -> u64 {
         count(&self.0, index)
     }
 }
 
 /// The counters, as one thread adds to them.
 #[derive(Clone, Copy, Debug)]
-pub struct ThreadCounters<'a>(&'a [AtomicUsize]);
+pub(crate) struct ThreadCounters<'a>(&'a [AtomicUsize]);
 
 impl ThreadCounters<'_> {
-    /// Adds to a counter.
-    pub fn add(self, index: usize, more: u64) {
+    pub(crate) fn add(self, index: usize, more: u64) {
         add(self.0, index, more);
-    }
-
-    /// Adds each bit of `bits` to the counter of its position, from counter `first` on.
-    pub fn add_bits(self, first: usize, bits: u64) {
-        (0..64).filter(|bit| bits >> bit & 1 == 1).for_each(|bit| self.add(first + bit, 1));
     }
 }
 
@@ -73,5 +61,23 @@ impl CounterSlot {
 
     pub(crate) fn sums<const COUNT: usize>(&self, indices: [usize; COUNT]) -> [u64; COUNT] {
         indices.map(|index| count(&self.0, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_counted_and_the_most_stays_the_most() {
+        let counters = StripedCounters::new(2);
+        for more in [3, 4, u64::MAX] {
+            counters.of_thread().add(1, more);
+            counters.of_thread().add(2, more);
+        }
+        assert_eq!((counters.sum(0), counters.sum(1), counters.sum(2)), (0, usize::MAX as u64, 0));
+        let slot = CounterSlot::default();
+        slot.add(7, 5);
+        assert_eq!(slot.sums([7, 0]), [5, 0]);
     }
 }

@@ -41,6 +41,7 @@ mod context;
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 mod hashed;
+#[deny(clippy::indexing_slicing)]
 mod key_head;
 mod key_range;
 mod lines;

@@ -70,8 +70,8 @@ impl RangeUnits {
     /// no such part in common is answered with "may be present".
     ///
     /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and that method must give a part for
-    /// the part itself: [`FixedPrefix`](sstfilter::FixedPrefix) and [`DelimitedPrefix`](sstfilter::DelimitedPrefix) do. With
-    /// another one no filter is built
+    /// the part itself: [`FixedPrefix`](sstfilter::FixedPrefix) and [`DelimitedPrefix`](sstfilter::DelimitedPrefix) do.
+    /// With another one no filter is built
     /// ([`FallbackReason::UnstableExtractor`](sstfilter::FallbackReason::UnstableExtractor)).
     #[must_use]
     pub fn within(self, extractor: Arc<dyn KeyExtractor>) -> Self {

@@ -3,8 +3,8 @@
 use sstfilter::internal::{HeldParts, Trailer};
 use sstfilter::{BlockIdentity, BuiltFilter, FallbackReason, KeyParts};
 
-/// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to this
-/// file or to none; otherwise no filter. A builder of the engine's own may hash whole keys, or call
+/// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to
+/// this file or to none; otherwise no filter. A builder of the engine's own may hash whole keys, or call
 /// [`FilterBuilder::add_hash`](sstfilter::FilterBuilder::add_hash), whatever its context says.
 pub(crate) fn checked(filter: BuiltFilter, parts: &KeyParts, identity: BlockIdentity) -> BuiltFilter {
     let held = HeldParts::encode(&parts.without(&filter.report.unstable_extractors));

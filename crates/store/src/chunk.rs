@@ -17,13 +17,15 @@ use super::state::FileState;
 /// A prefix, and the head of a key behind it; `None` for a key that does not begin with it.
 pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
 
+const PLACES: usize = FilterGroup::<Bytes>::PLACES;
+
 /// The most files of a chunk. Those that overlap are the bits of one word, and probed together. Of those in the order
 /// of keys, a lookup needs one, and an edit touches all of its chunk: half as many take an edit half the time.
 ///
 /// A chunk with fewer files than half of them is merged with a neighbour: evenly cut, more than one chunk's files make
 /// chunks of at least that many.
 pub(super) const fn max_files(is_overlapping: bool) -> usize {
-    if is_overlapping { 64 } else { 32 }
+    if is_overlapping { PLACES } else { PLACES / 2 }
 }
 
 /// Some of a level's files, in its order. Views share it.

@@ -107,7 +107,7 @@ impl Reader {
 
     /// Whether the other is known to make the same probes; equal names do not prove it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.parts.is_same(&other.parts) && self.hasher.has_same_identity(&other.hasher)
+        self.parts.is_same(&other.parts) && self.hasher.is_same(&other.hasher)
     }
 
     /// Whether equal identities prove that hashes are equal: of whole keys under a public seed.

@@ -98,7 +98,7 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
         let refused = FilterBlock::load(&block[..], LoadContext::new(&case.hash.hasher())).err().unwrap();
         assert_eq!(refused, BlockError::RangeFilter, "{}", case.name);
         assert_eq!(FilterBlock::open_unverified(&block[..]).err(), Some(BlockError::RangeFilter), "{}", case.name);
-        assert!(refused.to_string().contains("`range::RangeFilter`"), "{refused}");
+        assert!(refused.to_string().contains("`sstfilter_range::RangeFilter`"), "{refused}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! more empty ranges than its formula says, because ranges that start beside a key are treated otherwise than those far
 //! from one, or because a map crowds its codes. It goes unnoticed, and scans read files in vain.
 //!
-//! The measured rates: `cargo test --release --test filters range_rates -- --nocapture`.
+//! The measured rates: `cargo test --release -p sstfilter-range --test format rates:: -- --nocapture`.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -17,9 +17,9 @@
 //! [`PartitionIndex`], which reads nothing itself: it says which bytes to read, and opens them.
 //!
 //! Each partition has its own checksum, and says by itself why it fell back to another kind of filter. A partition that
-//! is damaged, or has no filter, answers "may be present" for its own keys only; a damaged one that must hold a
-//! [known key](sstfilter::LoadContext::with_known_keys), for those of all. One without a filter confirms no known key: if
-//! no other partition must hold one, the whole filter is not used.
+//! is damaged, or has no filter, answers "may be present" for its own keys only; a damaged one that must hold a [known
+//! key](sstfilter::LoadContext::with_known_keys), for those of all. One without a filter confirms no known key: if no
+//! other partition must hold one, the whole filter is not used.
 //!
 //! FORMAT.md specifies the bytes.
 

@@ -6,6 +6,10 @@
 //! - `trust`: hashers and extractors that are not what their names say.
 //! - `panics`: code of the engine's that panics.
 //! - `damage`: bytes that are not those that were written.
+//! - `key_parts`: what a filter answers for parts of keys, and for those that it lacks.
+//! - `partitions`, `partition_rates`: damage, sizes and rates of filters in partitions.
+//! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
+//! - `levels`: a plan of bits by level, measured.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::big_endian_bytes, reason = "keys of numbers, in the order of the numbers")]
