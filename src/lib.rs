@@ -108,6 +108,9 @@
 #[macro_use]
 extern crate alloc;
 
+#[cfg(all(feature = "growing", not(target_has_atomic = "64")))]
+compile_error!("the feature `growing` needs atomics of 64 bits, which this target does not have");
+
 #[deny(clippy::indexing_slicing)]
 mod block;
 #[deny(clippy::indexing_slicing)]
