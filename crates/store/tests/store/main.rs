@@ -7,7 +7,7 @@
 //! - `panics`: code of the engine's that panics.
 //! - `damage`: bytes that are not those that were written.
 //! - `key_parts`: what a filter answers for parts of keys, and for those that it lacks.
-//! - `partitions`, `partition_rates`: damage, sizes and rates of filters in partitions.
+//! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
 //! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
 //! - `levels`: a plan of bits by level, measured.
 
@@ -32,7 +32,7 @@ mod key_parts;
 mod levels;
 mod model;
 mod panics;
-mod partition_rates;
+mod partition_bytes;
 mod partitions;
 mod rates;
 mod traps;
