@@ -168,7 +168,7 @@ impl AlignedBuffer {
         Some(buffer)
     }
 
-    /// What it holds.
+    /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()

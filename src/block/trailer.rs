@@ -38,20 +38,11 @@ use crate::ids::FileId;
 /// The newest format version; the writer always writes it.
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
-/// Set in the version byte of a block or container that is bound to a file.
-const BOUND: u8 = 1 << 4;
-
 /// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
 const PARTITION: u8 = 1 << 5;
 
-/// Set in the version byte of a block or container that holds parts of keys.
-const PARTS: u8 = 1 << 6;
-
 /// The bytes `SF`.
 pub(super) const MAGIC: u16 = 0x4653;
-
-/// Bytes of the number of keys, in a container too.
-const KEYS_BYTES: usize = 5;
 
 /// The largest tail of a block of whole keys.
 const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
@@ -180,7 +171,7 @@ impl Trailer {
         let other_magic = |got| BlockError::Magic { got };
         let (trailer, flags) = Ending::fields(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
-        if flags & !(BOUND | PARTS) != 0 && flags != PARTITION {
+        if flags & !(Ending::BOUND | Ending::PARTS) != 0 && flags != PARTITION {
             let expected =
                 "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
             return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
@@ -207,7 +198,7 @@ impl Trailer {
             shape: EncodedShape {
                 params: tail.params.iter().map(|&word| u32::from_le_bytes(word)).collect(),
                 salt: trailer.u8::<24>() & 15,
-                keys: trailer.uint::<16, KEYS_BYTES>(),
+                keys: trailer.uint::<16, { Ending::KEYS_BYTES }>(),
                 payload_bytes: u64::from(trailer.u32::<8>()) * 8,
             },
             payload_checksum: trailer.u32::<12>(),
@@ -236,11 +227,11 @@ pub struct Ending {
 
 impl Ending {
     /// Set in the version byte of a block that is bound to a file.
-    pub const BOUND: u8 = BOUND;
+    pub const BOUND: u8 = 1 << 4;
     /// Set there in a block of parts of keys.
-    pub const PARTS: u8 = PARTS;
+    pub const PARTS: u8 = 1 << 6;
     /// Bytes of the number of keys.
-    pub const KEYS_BYTES: usize = KEYS_BYTES;
+    pub const KEYS_BYTES: usize = 5;
     /// The most bytes that a block ends with, without parameter words.
     pub const MAX_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
 
@@ -281,10 +272,10 @@ impl Ending {
         out.put_u64_le(hash.seed);
         out.put_u32_le(self.length);
         out.put_u32_le(self.checksum);
-        out.put_uint_le(self.keys, KEYS_BYTES);
+        out.put_uint_le(self.keys, Ending::KEYS_BYTES);
         out.extend_from_slice(&self.own);
-        let bound = if file.is_some() { BOUND } else { 0 };
-        let parts = if held.field().is_empty() { 0 } else { PARTS };
+        let bound = if file.is_some() { Ending::BOUND } else { 0 };
+        let parts = if held.field().is_empty() { 0 } else { Ending::PARTS };
         out.put_u8(self.version | bound | parts);
         out.put_u16_le(self.magic);
         out.put_u32_le(checksum(out));
@@ -316,9 +307,9 @@ impl<'a> CheckedTail<'a> {
     ) -> Result<Self, BlockError> {
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
         let flags = trailer.u8::<25>();
-        let is_bound = flags & BOUND != 0;
+        let is_bound = flags & Ending::BOUND != 0;
         let after_parts = Ending::bytes_after_parts(is_bound);
-        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & PARTS != 0)
+        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & Ending::PARTS != 0)
             .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;

@@ -89,13 +89,3 @@ impl EncodedShape {
         words.map_err(|_| BlockError::Field { field: "parameter words", expected, got })
     }
 }
-
-/// [`BlockError::require`], for the library's kinds.
-pub(crate) fn require(
-    is_sound: bool,
-    field: &'static str,
-    expected: &'static str,
-    got: impl Into<u64>,
-) -> Result<(), BlockError> {
-    BlockError::require(is_sound, field, expected, got)
-}

@@ -51,9 +51,7 @@ pub(crate) use {
     standard_bloom::{StandardBloomKind, StandardBloomShape},
 };
 
-pub(crate) use encoded::{
-    EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
-};
+pub(crate) use encoded::{EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES};
 pub(crate) use kind::{BuildLimits, BuildResult, Kind, Updates};
 pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::kernel::prefetch::prefetch;
 
 /// Release, and Acquire where they are read, for the same reason as in `striped.rs`. They are as wide as the target's
-/// atomics, and stay at the most that they can count.
+/// atomics, and saturate.
 fn add(counters: &[AtomicUsize], index: usize, more: u64) {
     let Some(counter) = counters.get(index) else { return };
     let more = usize::try_from(more).unwrap_or(usize::MAX);

@@ -63,7 +63,7 @@ pub mod internal {
 
     /// Heads of sorted keys, by which a key's place is found.
     pub use crate::key_head::KeyHeads;
-    /// What sorted keys begin with alike, and heads leave out.
+    /// The prefix that sorted keys share, and heads leave out.
     pub use crate::key_head::SharedPrefix;
     /// How many bytes two keys begin with alike.
     pub use crate::key_head::common_prefix;

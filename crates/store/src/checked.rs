@@ -1,4 +1,4 @@
-//! What builders of the engine's own may have built wrong.
+//! Filters of an engine's own builders are checked: they may be of other keys' parts, another hash or another file.
 
 use sstfilter::internal::{HeldParts, Trailer};
 use sstfilter::{BlockIdentity, BuiltFilter, FallbackReason, KeyParts};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sstfilter::internal::FilterCounters;
+use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FilterBlock, KeyExtractor};
 use sstfilter_range::KeyRange;
 
@@ -112,7 +112,8 @@ impl FileState {
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
         let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
             // An empty section is never read, so no later check would find it out.
-            let too_short = BlockError::TooShort { expected: 32, got: section.bytes };
+            let too_short =
+                BlockError::TooShort { expected: Ending::bytes_after_parts(false) as u64, got: section.bytes };
             let checked = if section.bytes == 0 { Err(too_short.into()) } else { checked };
             checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
         };

@@ -9,7 +9,7 @@ use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
+use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// Cells of a key in a binary fuse filter.
@@ -109,9 +109,14 @@ impl FilterShape for FuseShape {
         let [fingerprint_bits, arity, log2_segment, reserved] = word.to_le_bytes();
         let wrong = BlockError::Field { field: "cells of a key", expected: "3 or 4", got: arity.into() };
         let arity = FuseArity::of_cells(arity).ok_or(wrong)?;
-        require(FINGERPRINT_BITS.contains(&fingerprint_bits), "fingerprint bits", "4 to 32", fingerprint_bits)?;
+        BlockError::require(
+            FINGERPRINT_BITS.contains(&fingerprint_bits),
+            "fingerprint bits",
+            "4 to 32",
+            fingerprint_bits,
+        )?;
         let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
-        require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
+        BlockError::require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
         let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(BlockError::Field {
             field: "segments",
             expected: "at least 1, and at most 2^38 cells in all",

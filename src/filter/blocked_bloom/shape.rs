@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use super::line::{self, LINE_BYTES, Line, Lines, MAX_PROBES};
 use super::rate::{self, PROBE_THRESHOLDS};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -99,11 +99,11 @@ impl FilterShape for BloomShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for blocked Bloom")?;
         let probes = u8::try_from(word).unwrap_or(0);
-        require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 16", word)?;
-        require(encoded.salt == 0, "salt", "0 for blocked Bloom", encoded.salt)?;
+        BlockError::require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 16", word)?;
+        BlockError::require(encoded.salt == 0, "salt", "0 for blocked Bloom", encoded.salt)?;
         let lines = encoded.payload_bytes / LINE_BYTES as u64;
         let is_whole = lines > 0 && encoded.payload_bytes.is_multiple_of(LINE_BYTES as u64);
-        require(is_whole, "payload bytes", "a positive multiple of 64", encoded.payload_bytes)?;
+        BlockError::require(is_whole, "payload bytes", "a positive multiple of 64", encoded.payload_bytes)?;
         Ok(Self { lines: Lines::new(lines), probes })
     }
 

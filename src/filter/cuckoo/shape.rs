@@ -8,7 +8,7 @@ use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::dynamic::GrowingShape;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -172,13 +172,13 @@ impl FilterShape for CuckooShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for cuckoo")?;
         let tag_bits = u8::try_from(word).unwrap_or(u8::MAX);
-        require(TAG_BITS.contains(&tag_bits), "tag bits", "4 to 32", word)?;
-        require(encoded.salt == 0, "salt", "0 for cuckoo", encoded.salt)?;
+        BlockError::require(TAG_BITS.contains(&tag_bits), "tag bits", "4 to 32", word)?;
+        BlockError::require(encoded.salt == 0, "salt", "0 for cuckoo", encoded.salt)?;
         let shape = Self::of_words(tag_bits, encoded.payload_bytes / 8);
         let is_whole = shape.pairs > 0 && shape.payload_bytes() == encoded.payload_bytes;
         let expected = "those of pairs of buckets, up to the next word";
-        require(is_whole, "payload bytes", expected, encoded.payload_bytes)?;
-        require(encoded.keys <= shape.places(), "keys", "at most the places of the buckets", encoded.keys)?;
+        BlockError::require(is_whole, "payload bytes", expected, encoded.payload_bytes)?;
+        BlockError::require(encoded.keys <= shape.places(), "keys", "at most the places of the buckets", encoded.keys)?;
         Ok(shape)
     }
 
@@ -241,9 +241,9 @@ impl GrowingShape for CuckooShape {
     /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
     /// bytes after the last bucket are 0.
     fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
-        require(self.count(payload) == Some(keys), "keys", "the number of tags", keys)?;
+        BlockError::require(self.count(payload) == Some(keys), "keys", "the number of tags", keys)?;
         let mut behind = self.bytes_behind(payload).iter();
-        behind.try_for_each(|&byte| require(byte == 0, "bytes behind the last bucket", "0", byte))
+        behind.try_for_each(|&byte| BlockError::require(byte == 0, "bytes behind the last bucket", "0", byte))
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use super::layout::{self, PROBES, code_of};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
@@ -80,7 +80,7 @@ impl FilterShape for RegisterBlockedShape {
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
         let probes = PROBES.into_iter().find(|&probes| code_of(probes) == code);
         let probes = probes.ok_or(field("word layout", expected, code.into()))?;
-        require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;
+        BlockError::require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;
         let expected = "a power of two from 64 to 2^30";
         Self::of_bytes(encoded.payload_bytes, probes).ok_or(field("payload bytes", expected, encoded.payload_bytes))
     }

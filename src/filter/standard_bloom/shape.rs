@@ -13,7 +13,7 @@ use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{GrowingShape, InMemory};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -101,13 +101,13 @@ impl<C: Cell> ArrayShape<C> {
 impl<C: Cell> FilterShape for ArrayShape<C> {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [low, high] = encoded.words("2 for standard and counting Bloom")?;
-        require(encoded.salt == 0, "salt", "0 for standard and counting Bloom", encoded.salt)?;
+        BlockError::require(encoded.salt == 0, "salt", "0 for standard and counting Bloom", encoded.salt)?;
         let probes = u8::try_from(high >> 8).unwrap_or(u8::MAX);
-        require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 32", high >> 8)?;
+        BlockError::require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 32", high >> 8)?;
         let positions = u64::from(high & 0xff) << 32 | u64::from(low);
         let shape = Self::new(BloomParams { positions, probes });
         let is_whole = positions > 0 && shape.payload_bytes() == encoded.payload_bytes;
-        require(is_whole, "positions", "1 or more, as many as fill the payload's words", positions)?;
+        BlockError::require(is_whole, "positions", "1 or more, as many as fill the payload's words", positions)?;
         Ok(shape)
     }
 

@@ -8,7 +8,7 @@ use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
+use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// The bits that a fingerprint in an xor or xor+ filter can have: one absent key in 256 is a false positive, or one in
@@ -56,8 +56,8 @@ impl XorShape {
     /// The two first parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
         let [width, ..] = bits.to_le_bytes();
-        require(u32::from(width) == bits && WIDTHS.contains(&width), "fingerprint bits", "8 or 16", bits)?;
-        require(block_cells > 0, "cells of a block", "at least 1", block_cells)?;
+        BlockError::require(u32::from(width) == bits && WIDTHS.contains(&width), "fingerprint bits", "8 or 16", bits)?;
+        BlockError::require(block_cells > 0, "cells of a block", "at least 1", block_cells)?;
         Ok(Self::new(width, block_cells))
     }
 }

@@ -10,7 +10,7 @@ use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape};
-use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -41,7 +41,7 @@ impl FilterShape for XorPlusShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [bits, block_cells, kept] = encoded.words("3 for xor+")?;
         let whole = XorShape::decode_words(bits, block_cells)?.with_salt(encoded.salt);
-        require(kept <= block_cells, "cells kept", "at most those of a block", kept)?;
+        BlockError::require(kept <= block_cells, "cells kept", "at most those of a block", kept)?;
         Ok(Self { whole, kept })
     }
 
