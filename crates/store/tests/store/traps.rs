@@ -3,7 +3,7 @@
 use core::ops::Bound;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use bytes::Bytes;
@@ -661,11 +661,12 @@ fn a_source_that_fails_is_read_again_ever_more_rarely() {
 fn a_source_that_probes_its_own_file_waits_for_nobody() {
     struct Probing {
         bytes: Bytes,
-        file: std::sync::OnceLock<Arc<File>>,
+        file: std::sync::OnceLock<Weak<File>>,
     }
     impl FilterSource for Probing {
         fn read(&self, range: core::ops::Range<u64>) -> std::io::Result<Bytes> {
             if let Some(file) = self.file.get() {
+                let file = file.upgrade().unwrap();
                 assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::NotLoaded);
             }
             self.bytes.read(range)
@@ -677,7 +678,8 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
         let (bytes, metadata) = build(&store, &keys);
         let source = Arc::new(Probing { bytes, file: std::sync::OnceLock::new() });
         let filters = store.open(metadata, source.clone());
-        let file = source.file.get_or_init(|| Arc::new(File::new(keys, Disk::new(Bytes::new()), filters)));
+        let file = Arc::new(File::new(keys, Disk::new(Bytes::new()), filters));
+        source.file.set(Arc::downgrade(&file)).unwrap();
         assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::MaybePresent);
     }
 }
