@@ -4,8 +4,6 @@
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
-mod common;
-
 use std::hint::black_box;
 
 use bytes::Bytes;

@@ -20,6 +20,8 @@ macro_rules! messages {
         }
     };
 }
+#[cfg(feature = "growing")]
+pub(crate) use messages;
 
 /// An invalid option, rejected when it is set, before any file is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,8 +136,8 @@ pub enum BlockError {
         /// The bytes there are.
         got: u64,
     },
-    /// A kind of filter that this reader does not know: a newer or a user-defined one, or, without the feature
-    /// `growing`, one whose filters take keys once they are built.
+    /// A kind of filter that this reader does not know: a newer or a user-defined one, or one of a feature
+    /// that this build does not have.
     UnknownKind {
         /// The kind's number.
         got: u8,
@@ -356,113 +358,47 @@ impl BlockError {
     }
 }
 
-/// Why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged, except that a
-/// batch insert keeps the keys before the one that failed.
-#[derive(Clone, Debug, PartialEq)]
+/// Why a block cannot be made smaller.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FilterError {
-    /// Allocation failed.
-    NoMemory {
-        /// The bytes asked for.
-        bytes: u64,
-    },
-    /// The filter would be larger than a block can be.
-    TooLarge {
-        /// The most bytes of payload that a block can have.
-        most_bytes: u64,
-        /// The bytes that the filter would have.
-        got: u64,
-    },
-    /// No slot is free for the key: build a larger filter. The filter is unchanged.
-    Full {
-        /// Keys in the filter.
-        keys: u64,
-        /// Slots of the filter.
-        places: u64,
-    },
-    /// The key to be removed is certainly not in the filter.
-    NotPresent,
-    /// Two filters to be merged differ in size.
-    ShapeMismatch {
-        /// Bits of the filter merged into, and bits of each of its keys.
-        expected: (u64, u8),
-        /// Bits of the filter to be merged, and bits of each of its keys.
-        got: (u64, u8),
-    },
-    /// Two filters to be merged hold keys of different hashes.
-    HashMismatch {
-        /// The hash of the filter merged into.
-        expected: HashIdentity,
-        /// The hash of the other.
-        got: HashIdentity,
-    },
-    /// Passes over the keys returned different hashes.
-    PassesDiffer,
-    /// A block has no form of so few bytes that is worth having: [`shrink_steps`](crate::FilterBlock::shrink_steps)
-    /// lists its sizes.
-    CannotShrink {
+pub enum ShrinkError {
+    /// The block has no form of so few bytes that is worth having:
+    /// [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its sizes.
+    TooSmall {
         /// The kind of the block.
         kind: FilterKind,
         /// The bytes that the block has.
         block_bytes: u64,
         /// The most bytes that it should have.
-        most_bytes: u64,
+        max_bytes: u64,
         /// The bytes of its smallest form worth having: `block_bytes` when it cannot shrink.
-        least_bytes: u64,
+        min_bytes: u64,
     },
-    /// No attempt at building succeeded.
-    ConstructionFailed {
-        /// The salts tried, in order; they repeat when a larger size was tried with the same ones.
-        salts: Vec<u8>,
+    /// Allocation failed.
+    NoMemory {
+        /// The bytes asked for.
+        bytes: u64,
     },
-    /// No filter can be restored from the block.
+    /// The payload is damaged.
     Block(BlockError),
-    /// No filter has these options.
-    Config(ConfigError),
 }
 
-impl From<ConfigError> for FilterError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-impl From<BlockError> for FilterError {
+impl From<BlockError> for ShrinkError {
     fn from(error: BlockError) -> Self {
         Self::Block(error)
     }
 }
 
-messages! { FilterError {
-    Self::NoMemory { bytes } => "allocation of {bytes} bytes for a filter failed";
-    Self::TooLarge { most_bytes, got } =>
-        "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys";
-    Self::Full { keys, places } =>
-        "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one";
-    Self::NotPresent => "key to be removed: expected one that is in the filter, got one that is absent";
-    Self::ShapeMismatch { expected: (bits, per_key), got: (got_bits, got_per_key) } =>
-        "filters to be merged: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \
-         {got_per_key} for each key";
-    Self::HashMismatch { expected, got } =>
-        "filters to be merged: expected keys of the same hash ({expected}), got {got}";
-    Self::PassesDiffer =>
-        "keys that are read several times: expected the same ones each time, got others; read them from what does \
-         not change";
-    Self::CannotShrink { kind, block_bytes, most_bytes, least_bytes } =>
-        "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {least_bytes} bytes, the \
-         smallest size worth having, got {most_bytes}; drop the filter instead";
-    Self::ConstructionFailed { salts } =>
-        "filter construction failed in {} attempts, with salts {salts:?}", salts.len();
-    Self::Block(error) => "stored filter: {error}";
-    Self::Config(error) => "{error}";
+messages! { ShrinkError {
+    Self::TooSmall { kind, block_bytes, max_bytes, min_bytes } =>
+        "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {min_bytes} bytes, the \
+         smallest size worth having, got {max_bytes}; drop the filter instead";
+    Self::NoMemory { bytes } => "allocation of {bytes} bytes for a smaller filter failed";
+    Self::Block(error) => "filter block to be shrunk: {error}";
 } }
 
-impl core::error::Error for FilterError {
+impl core::error::Error for ShrinkError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Block(error) => Some(error),
-            Self::Config(error) => error.source(),
-            _ => None,
-        }
+        if let Self::Block(error) = self { Some(error) } else { None }
     }
 }

@@ -83,16 +83,14 @@
 //!
 //! # Features
 //!
-//! Both are on by default. Without `std`, the library needs `alloc` and atomics that compare and swap: hashing,
+//! All are on by default. Without `std`, the library needs `alloc` and atomics that compare and swap: hashing,
 //! building, loading, probing and sets work, with the same bytes, on one thread and without a clock. [`FileId::random`]
-//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them.
-//! Without
-//! `growing`, the kinds that take keys once they are built are left out; their blocks are then of an [unknown
+//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them. Without `growing`, the kinds that take
+//! keys once they are built are left out, and without `xor`, xor and xor+; their blocks are then of an [unknown
 //! kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics of 64 bits.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
-#![cfg_attr(not(feature = "growing"), allow(dead_code, unused_imports, reason = "only what is left out uses them"))]
 #![cfg_attr(
     test,
     allow(
@@ -116,6 +114,7 @@ mod block;
 #[deny(clippy::indexing_slicing)]
 mod codec;
 #[cfg(test)]
+#[allow(dead_code, reason = "tests of some features alone use all of it")]
 #[path = "../tests/common/effort.rs"]
 mod effort;
 mod error;
@@ -207,7 +206,7 @@ pub use block::{
     BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
     LookupOutcome, MatchBitmap, MatchMatrix, Probe,
 };
-pub use error::{BlockError, ConfigError, FilterError};
+pub use error::{BlockError, ConfigError, ShrinkError};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
@@ -216,11 +215,12 @@ pub use ids::FilterKind;
 pub use policy::{
     AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
 };
-pub use stats::{FilterHealth, FilterStats};
+pub use stats::FilterStats;
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
 #[cfg(feature = "growing")]
 pub use {
     block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,
+    filter::error::FilterError, filter::health::FilterHealth,
     filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::filter::StandardBloom,
 };
 

@@ -1,10 +1,13 @@
 //! Keys and policies that the benchmarks share.
 
+#![expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a benchmark may stop")]
+
 use sstfilter::kind::{self, KindEntry, Updates};
 use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
 
 /// The policies measured, by name: about 1 % false positives, or 0.4 % of those with fingerprints.
-pub(crate) fn policies() -> Vec<(&'static str, KindPolicy)> {
+#[must_use]
+pub fn policies() -> Vec<(&'static str, KindPolicy)> {
     let for_files = kind::all().iter().filter(|entry| entry.updates < Updates::InsertAndRemove);
     let policy = |entry: &'static KindEntry| {
         let sizing = match entry.name {
@@ -19,7 +22,8 @@ pub(crate) fn policies() -> Vec<(&'static str, KindPolicy)> {
 }
 
 /// A key of 16 bytes, ascending with its number.
-pub(crate) fn key(number: u64) -> [u8; 16] {
+#[must_use]
+pub fn key(number: u64) -> [u8; 16] {
     let mut key = *b"user............";
     let digits = format!("{number:012}");
     key[4..].copy_from_slice(&digits.as_bytes()[..12]);
@@ -27,10 +31,13 @@ pub(crate) fn key(number: u64) -> [u8; 16] {
 }
 
 /// Even numbers are present keys; odd ones lie between them and are absent.
-pub(crate) fn present(count: u64) -> Vec<[u8; 16]> {
+#[must_use]
+pub fn present(count: u64) -> Vec<[u8; 16]> {
     (0..count).map(|number| key(2 * number)).collect()
 }
 
-pub(crate) fn absent(count: u64) -> Vec<[u8; 16]> {
+/// Keys that are not among the [present] ones.
+#[must_use]
+pub fn absent(count: u64) -> Vec<[u8; 16]> {
     (0..count).map(|number| key(2 * number + 1)).collect()
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet,
-    HashIdentity, KeyHash, KindPolicy, MatchBitmap, MatchMatrix,
+    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHash,
+    MatchBitmap, MatchMatrix,
 };
 
 use crate::pick::{self, Policy};
@@ -42,13 +42,6 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     let again = build(picked.as_dyn(), &context, &hashes, !in_bulk);
     simd::select(InstructionSet::fastest()).expect("it is available");
     assert_eq!(again.block.as_ref(), Some(&block), "the same keys give the same bytes, by whatever instructions");
-    let is_fuse = report.requested == FilterKind::BINARY_FUSE;
-    if let (Policy::Kind(policy, _), true) = (&picked, is_fuse) {
-        let keys = distinct.len() as u64;
-        let announced = *input.choose(&[keys, keys, keys / 2, keys * 3 + 10, 0])?;
-        let of_builder = (announced == keys && report.used == Some(FilterKind::BINARY_FUSE)).then_some(&block[..]);
-        multi_pass(policy, &hashes, announced, hasher.identity(), of_builder);
-    }
     let is_as_requested = report.reason == FallbackReason::None && context.expected_keys.is_none();
     if let (Policy::Kind(policy, true), true) = (&picked, is_as_requested) {
         assert_eq!(policy.block_bytes(report.distinct_keys), Some(report.block_bytes), "{policy:?}");
@@ -72,21 +65,6 @@ fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], 
     }
     let _ = builder.estimated_bytes();
     builder.finish()
-}
-
-/// A fuse filter of keys that are read several times: refused, or sound; of the true number of keys, with the bytes of
-/// the policy's builder.
-fn multi_pass(policy: &KindPolicy, hashes: &[KeyHash], keys: u64, identity: HashIdentity, of_builder: Option<&[u8]>) {
-    match policy.build_multi_pass(|| hashes.iter().copied(), keys, identity) {
-        Ok(built) => {
-            let block = built.block.expect("it was built");
-            assert!(of_builder.is_none_or(|of_builder| of_builder == block), "{:?}", built.report);
-            let filter = FilterBlock::open_unverified(&block[..]).expect("it was just built");
-            filter.verify().expect("it was just built");
-            deny_none(&filter, hashes);
-        }
-        Err(error) => assert!(!error.to_string().is_empty()),
-    }
 }
 
 /// Single, batched, guarded and set probes all find every key.

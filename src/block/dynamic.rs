@@ -5,15 +5,15 @@ use bytes::Bytes;
 use super::trailer::Trailer;
 use super::{FilterBlock, LoadContext, MatchBitmap};
 use crate::codec::AlignedBuffer;
-use crate::error::FilterError;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
 use crate::filter::dynamic::{Dynamic, StoredFilter};
+use crate::filter::error::FilterError;
+use crate::filter::health::FilterHealth;
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
 use crate::filter::{FilterKind, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
-use crate::stats::FilterHealth;
 
 /// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
 /// [`CuckooFilter`].

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::open::{FilterBlock, open_shape};
 use super::trailer::Trailer;
 use crate::codec::{AlignedBuffer, checksum};
-use crate::error::FilterError;
+use crate::error::ShrinkError;
 use crate::filter::shrink::ShrinkFailure;
 use crate::filter::{AnyShape, EncodedShape};
 
@@ -48,10 +48,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     ///
-    /// [`FilterError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
-    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`], with the smallest size,
-    /// when no block of so few bytes is worth having, [`FilterError::NoMemory`] when allocation fails.
-    pub fn shrunk_to(&self, max_bytes: u64) -> Result<Bytes, FilterError> {
+    /// [`ShrinkError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
+    /// damaged lines would hold, and hide that keys were lost. [`ShrinkError::TooSmall`], with the smallest size,
+    /// when no block of so few bytes is worth having, [`ShrinkError::NoMemory`] when allocation fails.
+    pub fn shrunk_to(&self, max_bytes: u64) -> Result<Bytes, ShrinkError> {
         self.shrunk(max_bytes).map(|block| block.data)
     }
 
@@ -59,18 +59,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     ///
-    /// [`FilterError`], if there is no smaller filter of its keys, or no memory.
-    pub fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
+    /// [`ShrinkError`], if there is no smaller filter of its keys, or no memory.
+    pub fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, ShrinkError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
         let failure = |failure| match failure {
-            ShrinkFailure::NoShape { least_bytes } => FilterError::CannotShrink {
+            ShrinkFailure::NoShape { least_bytes } => ShrinkError::TooSmall {
                 kind: self.trailer.kind,
                 block_bytes,
-                most_bytes: max_bytes,
-                least_bytes: self.tail_bytes() + least_bytes,
+                max_bytes,
+                min_bytes: self.tail_bytes() + least_bytes,
             },
-            ShrinkFailure::NoMemory { bytes } => FilterError::NoMemory { bytes },
+            ShrinkFailure::NoMemory { bytes } => ShrinkError::NoMemory { bytes },
         };
         let (any, payload) = self.payload_within(payload, max_bytes).map_err(failure)?;
         let shape = any.encode(self.trailer.shape.keys);

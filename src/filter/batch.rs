@@ -4,6 +4,7 @@
 //! the kind's own loop, so that it is compiled for its constants. Vector kernels that test several keys with one
 //! instruction (blocked Bloom, Ribbon) have their own loops.
 
+#[cfg(feature = "growing")]
 use super::cache::KEYS_AHEAD;
 use crate::hash::KeyHash;
 
@@ -27,6 +28,7 @@ pub(crate) fn answers(hashes: &[KeyHash], matches: &mut [u64], mut test: impl Fn
 
 /// [`answers`] for a filter larger than the nearer caches: `prefetch` gets each key [`KEYS_AHEAD`] keys before its
 /// test.
+#[cfg(feature = "growing")]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the loop is compiled for the test of its kind")]
 pub(crate) fn answers_ahead(
@@ -62,6 +64,7 @@ pub(crate) fn all_match(hashes: &[KeyHash], matches: &mut [u64]) {
 }
 
 #[cfg(test)]
+#[cfg(feature = "growing")]
 mod tests {
     use super::*;
 

@@ -8,8 +8,8 @@
 //! both paths cost about the same (in 250 KiB of Bloom lines a prefetch costs 0.1 ns per key, in 500 KiB it saves 0.5
 //! ns).
 //!
-//! To measure one: set it to 0 and to `MAX`, and compare the batch rows of `cargo bench --bench filters -- KIND` at
-//! sizes from a quarter of the limit to four times the limit.
+//! To measure one: set it to 0 and to `MAX`, and compare the batch rows of `cargo bench --workspace --bench filters --
+//! KIND` at sizes from a quarter of the limit to four times the limit.
 
 /// Batch probes prefetch in payloads larger than this: the smallest second-level cache in use (256 KiB to 2 MiB on CPUs
 /// of the last ten years), because a needless prefetch costs less than a miss.
@@ -17,14 +17,17 @@ pub(crate) const PROBE_PREFETCH_BYTES: usize = 256 << 10;
 
 /// Batch probes and inserts of cuckoo filters prefetch from this size on. A probe is two loads without a branch between
 /// them; out-of-order execution overlaps them with those of later keys as long as they hit L2 or L3.
+#[cfg(feature = "growing")]
 pub(crate) const CUCKOO_PREFETCH_BYTES: usize = 2 << 20;
 
 /// Atomic inserts of many keys prefetch from this size on. An atomic OR waits for its cache line and blocks later ones,
 /// so prefetches pay as soon as L2 misses. (Reads of the same words overlap, and are never prefetched.)
+#[cfg(feature = "growing")]
 pub(crate) const ATOMIC_INSERT_PREFETCH_BYTES: usize = 512 << 10;
 
 /// Plain inserts into a standard Bloom filter prefetch beyond this size. They do not branch on loaded data, so only
 /// loads from memory are worth a prefetch.
+#[cfg(feature = "growing")]
 pub(crate) const BIT_INSERT_PREFETCH_BYTES: usize = 16 << 20;
 
 /// While keys are peeled off, the cells of those that follow are prefetched where all sums are larger than this: then
@@ -39,6 +42,7 @@ pub(crate) const PARTITION_FROM_BYTES: u64 = 8 << 20;
 
 /// How many keys before its turn a key's part of a filter is prefetched: longer than a load from memory takes, and few
 /// enough that the lines are still in the first-level cache. Other distances say beside them why they differ.
+#[cfg(feature = "growing")]
 pub(crate) const KEYS_AHEAD: usize = 16;
 
 /// Hashes that come in one slice are prefetched this many ahead of their use, 8 KiB: hardware prefetches end with each

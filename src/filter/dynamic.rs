@@ -5,9 +5,10 @@ use core::fmt;
 
 use super::{BuiltPayload, EncodedShape, FallbackReason, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
 use crate::codec::AlignedBuffer;
-use crate::error::{BlockError, FilterError};
+use crate::error::BlockError;
+use crate::filter::error::FilterError;
+use crate::filter::health::FilterHealth;
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::FilterHealth;
 
 /// A filter in memory, without knowledge of blocks.
 pub(crate) trait Dynamic: fmt::Debug + Send + Sync {

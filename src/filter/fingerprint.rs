@@ -42,14 +42,14 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
 
     /// Bytes that building takes beside the hashes and the payload.
     fn build_bytes(&self, keys: u64) -> u64 {
-        self.cells() * CellSums::BYTES + keys * PeelOrder::bytes_per_key(self.cells())
+        self.cells() * CellSums::BYTES + keys * size_of::<u32>() as u64
     }
 
     /// The payload of keys that were peeled off.
     fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
         let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
         self.set_cells(sums, order, payload.as_mut_slice());
-        let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
+        let peak_bytes = sums.bytes() + size_of_val(order.as_slice()) as u64 + payload.capacity() as u64;
         Ok(BuiltPayload { shape: self, payload, attempts: u32::from(self.salt()) + 1, peak_bytes })
     }
 }

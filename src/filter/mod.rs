@@ -15,7 +15,11 @@ pub mod cuckoo;
 #[cfg(feature = "growing")]
 pub(crate) mod dynamic;
 pub(crate) mod encoded;
+#[cfg(feature = "growing")]
+pub(crate) mod error;
 pub(crate) mod fingerprint;
+#[cfg(feature = "growing")]
+pub(crate) mod health;
 pub(crate) mod kind;
 pub(crate) mod payload;
 pub(crate) mod peel;
@@ -30,7 +34,9 @@ pub(crate) mod sizing;
 #[cfg(feature = "growing")]
 pub mod standard_bloom;
 pub(crate) mod user;
+#[cfg(feature = "xor")]
 pub mod xor;
+#[cfg(feature = "xor")]
 pub mod xor_plus;
 
 use core::ops::Deref;
@@ -40,8 +46,6 @@ use blocked_bloom::line::{self, Lines};
 pub(crate) use blocked_bloom::{BlockedBloomKind, BloomShape};
 pub(crate) use ribbon::{RibbonKind, RibbonShape};
 use user::UserShape;
-pub(crate) use xor::{XorKind, XorShape};
-pub(crate) use xor_plus::{XorPlusKind, XorPlusShape};
 
 #[cfg(feature = "growing")]
 pub(crate) use {
@@ -49,6 +53,11 @@ pub(crate) use {
     cuckoo::{CuckooKind, CuckooShape},
     register_blocked_bloom::{RegisterBlockedKind, RegisterBlockedShape},
     standard_bloom::{StandardBloomKind, StandardBloomShape},
+};
+#[cfg(feature = "xor")]
+pub(crate) use {
+    xor::{XorKind, XorShape},
+    xor_plus::{XorPlusKind, XorPlusShape},
 };
 
 pub(crate) use encoded::{EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES};
@@ -137,7 +146,9 @@ any_shape! {
     RegisterBlockedBloom(RegisterBlockedShape): REGISTER_BLOCKED_BLOOM,
     #[cfg(feature = "growing")]
     Cuckoo(CuckooShape): CUCKOO,
+    #[cfg(feature = "xor")]
     Xor(XorShape): XOR,
+    #[cfg(feature = "xor")]
     XorPlus(XorPlusShape): XOR_PLUS,
     BinaryFuse(FuseShape): BINARY_FUSE,
 }
@@ -172,6 +183,7 @@ impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
         let own_probe = match &any {
             AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
+            #[cfg(feature = "xor")]
             AnyShape::Xor(shape) => shape.single_probe(),
             AnyShape::BinaryFuse(shape) => shape.single_probe(),
             _ => None,

@@ -74,6 +74,7 @@ impl AnyShape {
     }
 
     /// The largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
+    #[allow(clippy::match_wildcard_for_single_variants, reason = "with features, it stands for several")]
     fn shrunk(&self, max_bytes: u64) -> Option<Self> {
         match self {
             Self::BlockedBloom(shape) => shape.shrunk(max_bytes).map(Self::BlockedBloom),

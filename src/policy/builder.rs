@@ -73,8 +73,8 @@ pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64
 /// What to build, and what the block records about it.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
-    pub(super) kind: K,
-    pub(super) rules: Rules,
+    kind: K,
+    rules: Rules,
     identity: BlockIdentity,
     /// The field that says which parts of keys the block holds.
     held: Vec<u8>,
@@ -90,7 +90,7 @@ impl<K: Kind> Job<K> {
         Self { kind: kind.clone(), rules, identity, held: Vec::new(), limits, requested, reason }
     }
 
-    pub(super) fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
         self.rules.plan(&self.kind, keys, self.limits.scratch_bytes)
     }
 
@@ -311,7 +311,7 @@ impl<K: Kind> KindBuilder<K> {
 
 impl<K: Kind> Job<K> {
     /// Builds a filter from the buffered hashes.
-    pub(super) fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
+    fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
         let buffer_bytes = (hashes.capacity() * size_of::<KeyHash>()) as u64;
         // Bloom needs no sorting.
         let mut built = if K::IS_STREAMED { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };
@@ -386,7 +386,7 @@ impl<K: Kind> Job<K> {
     }
 
     /// Seals a finished payload into a block and its report.
-    pub(super) fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
+    fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
         let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
         let payload_bytes = payload.as_slice().len() as u64;
         if payload_bytes != shape.payload_bytes() {

@@ -5,16 +5,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::builder::{Job, Rules, thread_bytes};
-use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy};
+use super::{BuildContext, FilterBuilder, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
-use crate::filter::{
-    BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterKind, FilterShape, Kind, RibbonKind, XorKind, XorPlusKind,
-};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterKind, FilterShape, Kind, RibbonKind};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
-use crate::hash::KeyHash;
+#[cfg(feature = "xor")]
+use crate::filter::{XorKind, XorPlusKind};
 use crate::units::Sizing;
 
 /// Gives all files filters of one kind and size: blocked Bloom at 10 bits per key by default.
@@ -61,7 +60,9 @@ pub(super) enum AnyKind {
     RegisterBlockedBloom(RegisterBlockedKind),
     #[cfg(feature = "growing")]
     Cuckoo(CuckooKind),
+    #[cfg(feature = "xor")]
     Xor(XorKind),
+    #[cfg(feature = "xor")]
     XorPlus(XorPlusKind),
     BinaryFuse(BinaryFuseKind),
     User(GuardedKind),
@@ -81,7 +82,9 @@ macro_rules! each_kind {
             AnyKind::RegisterBlockedBloom($kind) => $call,
             #[cfg(feature = "growing")]
             AnyKind::Cuckoo($kind) => $call,
+            #[cfg(feature = "xor")]
             AnyKind::Xor($kind) => $call,
+            #[cfg(feature = "xor")]
             AnyKind::XorPlus($kind) => $call,
             AnyKind::BinaryFuse($kind) => $call,
             AnyKind::User($kind) => $call,
@@ -123,24 +126,6 @@ impl KindPolicy {
     /// [`ConfigError`] where the kind has no such filters.
     pub fn ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         RibbonKind::configure(sizing).map(Self::from)
-    }
-
-    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn xor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        XorKind::configure(sizing.into()).map(AnyKind::Xor).map(Self::new)
-    }
-
-    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn xor_plus(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        XorPlusKind::configure(sizing.into()).map(AnyKind::XorPlus).map(Self::new)
     }
 
     /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
@@ -241,13 +226,6 @@ impl KindPolicy {
         each_kind!(&self.kind, kind => self.rules.block_bytes(kind, keys))
     }
 
-    /// The filter of all of a file's hashes.
-    pub(super) fn build_buffered(&self, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter {
-        each_kind!(&self.kind, kind => {
-            Job::new(kind, self.rules, identity, BuildLimits::default()).build(hashes)
-        })
-    }
-
     /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond
     /// the format's limits.
     #[must_use]
@@ -304,6 +282,28 @@ impl KindPolicy {
     /// [`ConfigError`] where the kind has no such filters.
     pub fn cuckoo(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         CuckooKind::configure(sizing.into()).map(AnyKind::Cuckoo).map(Self::new)
+    }
+}
+
+/// Kinds of the feature `xor`.
+#[cfg(feature = "xor")]
+impl KindPolicy {
+    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn xor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        XorKind::configure(sizing.into()).map(AnyKind::Xor).map(Self::new)
+    }
+
+    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn xor_plus(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        XorPlusKind::configure(sizing.into()).map(AnyKind::XorPlus).map(Self::new)
     }
 }
 

@@ -1,9 +1,11 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, FilterKind, Kind, RibbonKind, Updates, XorKind, XorPlusKind};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, FilterKind, Kind, RibbonKind, Updates};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
+#[cfg(feature = "xor")]
+use crate::filter::{XorKind, XorPlusKind};
 use crate::policy::KindPolicy;
 use crate::units::Sizing;
 
@@ -38,7 +40,9 @@ static ALL: &[KindEntry] = &[
     KindEntry::of::<RegisterBlockedKind>(KindPolicy::register_blocked_bloom),
     #[cfg(feature = "growing")]
     KindEntry::of::<CuckooKind>(KindPolicy::cuckoo),
+    #[cfg(feature = "xor")]
     KindEntry::of::<XorKind>(KindPolicy::xor),
+    #[cfg(feature = "xor")]
     KindEntry::of::<XorPlusKind>(KindPolicy::xor_plus),
     KindEntry::of::<BinaryFuseKind>(KindPolicy::binary_fuse),
     KindEntry {
@@ -47,8 +51,8 @@ static ALL: &[KindEntry] = &[
     },
 ];
 
-/// All kinds of the library and their variants, in the order of their numbers. Without the feature `growing`, those
-/// that take no keys once they are built.
+/// All kinds of the library and their variants, in the order of their numbers. Without the features `growing` and
+/// `xor`, those of neither.
 #[must_use]
 pub fn all() -> &'static [KindEntry] {
     ALL

@@ -9,7 +9,6 @@ mod auto;
 mod builder;
 mod kind_policy;
 pub(crate) mod kinds;
-mod multi_pass;
 mod report;
 #[cfg(test)]
 mod self_check_tests;

@@ -172,6 +172,11 @@ fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
 fn rates_get_the_shortest_fingerprints_that_keep_them() {
     let all = [0.9, 0.0625, 0.06, 0.01, 0.003_906_25, 0.003_9, 1e-4, 1.6e-5, 1e-5, 2.4e-10];
     assert_eq!(all.map(|all| fuse_bits(rate(all)).unwrap()), [4, 4, 5, 7, 8, 9, 14, 16, 17, 32]);
+}
+
+#[cfg(feature = "xor")]
+#[test]
+fn rates_get_the_xor_filter_that_keeps_them() {
     let xor_fpr = |sizing| KindPolicy::xor(sizing).map(|policy| policy.plan(10, None).unwrap().expected_fpr);
     assert_eq!([0.9, 0.01, 1.0 / 256.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 256.0; 3]);
     assert_eq!([0.0039, 1e-4, 1.0 / 65_536.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 65_536.0; 3]);
@@ -182,6 +187,7 @@ fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
     let too_low = [
         ("bloom", 1e-10),
         ("ribbon", 2e-10),
+        #[cfg(feature = "xor")]
         ("xor", 1.5e-5),
         #[cfg(feature = "growing")]
         ("standard-bloom", 1e-30),
@@ -198,6 +204,7 @@ fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
     assert!(KindPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
 }
 
+#[cfg(feature = "xor")]
 #[test]
 fn sizes_get_the_longest_fingerprints_that_fit() {
     let size = |millibits| Sizing::from(BitsPerKey::from_millibits(millibits).unwrap());
@@ -232,26 +239,7 @@ fn a_memory_budget_that_is_too_small_leads_to_bloom() {
     }
 }
 
-#[test]
-fn a_multi_pass_build_refuses_what_no_block_can_record_before_it_reads() {
-    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
-    assert!(policy.block_bytes(1 << 32).is_some_and(|bytes| bytes > 1 << 32));
-    assert_eq!((policy.block_bytes(1 << 35), policy.block_bytes(u64::MAX)), (None, None));
-    let read = || -> core::iter::Empty<KeyHash> { panic!("it is settled before") };
-    let refused = policy.build_multi_pass(read, 1 << 40, KeyHasher::default().identity());
-    assert!(matches!(refused, Err(crate::FilterError::TooLarge { .. })), "{refused:?}");
-}
-
-#[test]
-fn other_kinds_are_built_of_one_pass() {
-    let policy = KindPolicy::xor(Sizing::FingerprintBits(16)).unwrap();
-    let built = policy.build_multi_pass(|| (0..500).map(KeyHash::mix), 7, KeyHasher::default().identity()).unwrap();
-    let filter = FilterBlock::load(built.block.unwrap(), &KeyHasher::default()).unwrap();
-    assert_eq!((filter.info().kind, filter.info().keys), (FilterKind::XOR, 500));
-    assert!((0..500).all(|key| filter.may_contain(KeyHash::mix(key))));
-}
-
-#[cfg(not(feature = "growing"))]
+#[cfg(not(any(feature = "growing", feature = "xor")))]
 #[test]
 fn a_block_of_a_kind_that_is_left_out_is_unusable_for_that_reason() {
     macro_rules! golden {
@@ -264,6 +252,8 @@ fn a_block_of_a_kind_that_is_left_out_is_unusable_for_that_reason() {
         (FilterKind::COUNTING_BLOOM, golden!("counting-bloom-300-keys")),
         (FilterKind::REGISTER_BLOCKED_BLOOM, golden!("register-blocked-200-keys")),
         (FilterKind::CUCKOO, golden!("cuckoo-1000-keys-13-bits")),
+        (FilterKind::XOR, golden!("xor-500-keys")),
+        (FilterKind::XOR_PLUS, golden!("xor-plus-1200-keys")),
     ];
     for (kind, block) in blocks {
         let hasher = KeyHasher::default();

@@ -1,6 +1,5 @@
 //! Counts of filters' answers, and alarms for false positive rates that differ from the expected ones.
 
-mod health;
 // Threads' stripes are thread locals, which need `std`.
 #[cfg(all(test, feature = "std"))]
 #[allow(dead_code, reason = "its tests alone are compiled here")]
@@ -10,7 +9,6 @@ mod striped;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-pub use health::FilterHealth;
 use striped::CounterSlot;
 #[cfg(not(feature = "std"))]
 pub(crate) use striped::{StripedCounters, ThreadCounters};

@@ -233,13 +233,3 @@ fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
         }
     }
 }
-
-#[test]
-fn a_filter_of_readings_can_be_bound_when_it_is_there() {
-    let (hasher, hashes) = (KeyHasher::default(), hashes(7));
-    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
-    let built = policy.build_multi_pass(|| hashes.iter().copied(), KEYS.into(), hasher.identity()).unwrap();
-    let bound = FilterBlock::load(built.block.unwrap(), &hasher).unwrap().bound_to(id(7));
-    let filter = FilterBlock::load(bound, context(7)).unwrap();
-    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
-}

@@ -4,14 +4,14 @@
 
 use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};
-use sstfilter::{FilterBlock, FilterError, FilterReader, KeyHash, Probe};
+use sstfilter::{FilterBlock, FilterReader, KeyHash, Probe, ShrinkError};
 
 /// Opening or verifying says no, and the guard never says "absent".
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
     let is_sound = FilterBlock::open_unverified(damaged).is_ok_and(|filter| filter.verify().is_ok());
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
     let shrunk = FilterBlock::open_unverified(damaged).map(|filter| filter.shrunk_to(damaged.len() as u64 / 2));
-    assert!(matches!(shrunk, Err(_) | Ok(Err(FilterError::Block(_)))), "{}: {what}, and shrinks", case.name);
+    assert!(matches!(shrunk, Err(_) | Ok(Err(ShrinkError::Block(_)))), "{}: {what}, and shrinks", case.name);
     let guarded = FilterReader::load(damaged, case.load_context());
     for &hash in hashes {
         assert!(matches!(guarded.probe(hash), Probe::Unusable(_)), "{}: {what}", case.name);

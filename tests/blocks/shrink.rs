@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sstfilter::kind::{self, BlockedBloomKind};
 use sstfilter::{
     BitsPerKey, BlockError, BlockInfo, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
-    FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, LoadContext, Sizing,
+    FilterKind, KeyHash, KeyHasher, KindPolicy, LoadContext, ShrinkError, Sizing,
 };
 
 use crate::common;
@@ -200,7 +200,8 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
         assert_eq!(block.shrink_steps().is_empty(), !can_shrink, "{kind}");
         for most_bytes in [0, 7, 8, 31, 32, 36, 40, 99] {
             let least_bytes = block.shrink_steps().last().map_or(block_bytes, |&(bytes, _)| bytes);
-            let refused = Err(FilterError::CannotShrink { kind, block_bytes, most_bytes, least_bytes });
+            let refused =
+                Err(ShrinkError::TooSmall { kind, block_bytes, max_bytes: most_bytes, min_bytes: least_bytes });
             assert_eq!(block.shrunk_to(most_bytes), refused, "{kind}");
         }
     }
@@ -227,7 +228,10 @@ fn below_the_smallest_step_an_error_names_it() {
         for most_bytes in [least_bytes - 1, least_bytes / 2, 100, 64, 0].into_iter().filter(|&most| most < least_bytes)
         {
             let refused = block.shrunk_to(most_bytes).unwrap_err();
-            assert_eq!(refused, FilterError::CannotShrink { kind, block_bytes, most_bytes, least_bytes });
+            assert_eq!(
+                refused,
+                ShrinkError::TooSmall { kind, block_bytes, max_bytes: most_bytes, min_bytes: least_bytes }
+            );
             assert!(refused.to_string().contains(&format!("at least {least_bytes} bytes")), "{refused}");
         }
         smallest.push(block_bytes / least_bytes);
@@ -252,7 +256,7 @@ fn damaged_payloads_of_blocks_that_nobody_verified_are_not_shrunk() {
 fn assert_damage_is_seen<D: AsRef<[u8]>>(block: &FilterBlock<D>, sizes: [u64; 2]) {
     for most_bytes in sizes {
         let refused = block.shrunk_to(most_bytes);
-        assert!(matches!(refused, Err(FilterError::Block(BlockError::PayloadChecksum { .. }))), "{refused:?}");
+        assert!(matches!(refused, Err(ShrinkError::Block(BlockError::PayloadChecksum { .. }))), "{refused:?}");
     }
 }
 

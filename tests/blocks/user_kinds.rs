@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
-    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
+    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterReader,
+    FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix, ShrinkError,
 };
 
 use crate::common::cases::BLOCKS;
@@ -336,7 +336,7 @@ fn shrunk_sizes<const ID: u8, const WRONG: u8>() -> Vec<u64> {
             assert!(keys().into_iter().all(|hash| smaller.may_contain(hash)));
             Some(smaller.info().payload_bytes)
         }
-        Err(FilterError::CannotShrink { least_bytes, block_bytes, .. }) => {
+        Err(ShrinkError::TooSmall { min_bytes: least_bytes, block_bytes, .. }) => {
             let is_too_little = payload_bytes < 320 && !claims_none;
             assert_eq!(least_bytes, if is_too_little { 320 + tail_bytes } else { block_bytes }, "{WRONG}");
             None

@@ -1,15 +1,14 @@
 //! Binary fuse filters from outside. The failures guarded against: a build that needs a hundred attempts at some number
 //! of keys, or never ends (equal hashes, repeated keys where distinct ones are expected); a fallback that goes
-//! unnoticed; fingerprints that repeat the bits that chose the cells, so that the rate exceeds 2^-bits; a multi-pass
-//! build that differs from the builder's.
+//! unnoticed; fingerprints that repeat the bits that chose the cells, so that the rate exceeds 2^-bits.
 //!
 //! The measured figures: `cargo test --release --test filters fuse:: -- --nocapture`.
 
 use crate::common;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy,
-    KeyHash, KeyHasher, KindPolicy, Sizing,
+    BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, KeyHash,
+    KeyHasher, KindPolicy, Sizing,
 };
 
 const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
@@ -100,65 +99,6 @@ fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two()
     assert!((19.1..19.3).contains(&bits_per_key), "{bits_per_key}");
 }
 
-/// Ascending and as if by chance, once, twice, and many times.
-#[test]
-fn filters_of_readings_are_those_of_the_builder_byte_for_byte_whatever_comes_again() {
-    let identity = KeyHasher::default().identity();
-    for arity in ARITIES {
-        for keys in [0_u32, 1, 2, 100, 3_551, 40_000] {
-            for bits in [7, 8, 16, 17, 25, 26, 31, 32] {
-                let policy = fuse(arity, bits).with_self_check();
-                let hashes: Vec<KeyHash> = common::key_set(7, keys).collect();
-                let mut sorted = hashes.clone();
-                sorted.sort_unstable();
-                let expected = common::build(&policy, &hashes);
-                let each_thrice: Vec<KeyHash> = sorted.iter().flat_map(|&hash| [hash; 3]).collect();
-                let in_rounds = [&hashes[..], &sorted, &hashes].concat();
-                let one_often = [vec![KeyHash::from_well_mixed(5); 400], hashes.clone()].concat();
-                for readings in [&hashes, &sorted, &each_thrice, &in_rounds] {
-                    let built = policy.build_multi_pass(|| readings.iter().copied(), keys.into(), identity).unwrap();
-                    assert_eq!(built.block, expected.block, "{keys} keys, {bits} bits");
-                    assert_eq!(built.report.attempts, expected.report.attempts);
-                    assert_eq!(built.report.keys_added, readings.len() as u64);
-                    assert_eq!(built.report.distinct_keys, u64::from(keys));
-                }
-                let alternating = || one_often.iter().chain(&one_often).rev().copied();
-                let built = policy.build_multi_pass(alternating, u64::from(keys) + 1, identity).unwrap();
-                assert_eq!(built.block, common::build(&policy, &one_often).block);
-            }
-        }
-    }
-}
-
-/// With the first salt, all of them meet in one cell.
-#[test]
-fn hashes_whose_high_bits_are_alike_take_another_salt_however_they_are_read() {
-    let identity = KeyHasher::default().identity();
-    for arity in ARITIES {
-        for repeats in [1, 2] {
-            let policy = fuse(arity, 8).with_self_check();
-            let once = common::key_set(7, 10_000).map(|hash| KeyHash::from_well_mixed(hash.get() >> 24));
-            let hashes: Vec<KeyHash> = (0..repeats).flat_map(|_| once.clone()).collect();
-            let expected = common::build(&policy, &hashes);
-            let built = policy.build_multi_pass(|| hashes.iter().copied(), 10_000, identity).unwrap();
-            assert!(is_fuse(&expected) && expected.report.attempts > 1);
-            assert_eq!((built.block, built.report.attempts), (expected.block, expected.report.attempts));
-        }
-    }
-}
-
-#[test]
-fn more_keys_than_announced_are_an_error_that_names_the_salts() {
-    let hashes: Vec<KeyHash> = common::key_set(0, 50_000).collect();
-    let built = fuse(3, 8).build_multi_pass(|| hashes.iter().copied(), 20_000, KeyHasher::default().identity());
-    assert_eq!(built.unwrap_err(), FilterError::ConstructionFailed { salts: (0..16).collect() });
-    // An upper bound is fine, only larger.
-    let policy = fuse(3, 8);
-    let built = policy.build_multi_pass(|| hashes.iter().copied(), 80_000, KeyHasher::default().identity()).unwrap();
-    assert_eq!((built.report.distinct_keys, built.report.block_bytes), (50_000, policy.block_bytes(80_000).unwrap()));
-    denies_none(&built, &hashes);
-}
-
 #[test]
 fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
     type Make = fn(u64) -> u64;
@@ -205,22 +145,4 @@ fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_ra
     assert_eq!(built.report.reason, FallbackReason::MemoryBudget);
     assert!(built.report.expected_fpr <= 1.001 / 256.0 && built.report.expected_fpr > 0.9 / 256.0);
     denies_none(&built, &hashes);
-}
-
-#[test]
-fn readings_that_differ_are_an_error_and_never_a_filter_without_a_key() {
-    // Every key twice, and not one after the other, so that they are read again; a hundred are gone by then.
-    for (keys, is_checked) in [(1_000, false), (50_000, false), (50_000, true)] {
-        let hashes: Vec<KeyHash> = common::key_set(3, keys).collect();
-        let readings = std::cell::Cell::new(0);
-        let read = || {
-            let gone = if readings.replace(readings.get() + 1) == 0 { 0 } else { 100 };
-            hashes[gone..].iter().chain(&hashes[gone..]).copied()
-        };
-        let policy = fuse(3, 8);
-        let policy = if is_checked { policy.with_self_check() } else { policy };
-        let refused = policy.build_multi_pass(read, keys.into(), KeyHasher::default().identity());
-        assert!(matches!(refused, Err(FilterError::PassesDiffer)), "{keys} keys, {} readings", readings.get());
-        assert!(readings.get() > 1);
-    }
 }

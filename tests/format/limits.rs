@@ -175,27 +175,15 @@ fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() 
 }
 
 #[test]
-fn filters_of_fingerprints_are_refused_only_where_their_cells_would_exceed_the_format() {
-    for (bits, arity) in fuse_variants() {
-        let policy = fuse(bits, arity);
-        let most = last(|keys| planned(&policy, keys).map(|plan| plan.block_bytes).is_some());
-        let bytes = planned(&policy, most).map(|plan| plan.block_bytes).unwrap();
-        // A whole segment more has no room, whose length is at most 2^18.
-        assert!(bytes <= MOST_BYTES + 40 && bytes + (u64::from(bits) << 18) / 8 > MOST_BYTES, "{bits}: {bytes}");
-        assert_eq!(planned(&policy, most + 1).map(|plan| plan.build_bytes), None);
+fn filters_of_fingerprints_are_refused_from_2_to_the_32_cells_on() {
+    let of_fuse = fuse_variants().map(|(bits, arity)| (fuse(bits, arity), if arity == 3 { 112 } else { 107 }));
+    let of_xor = xor_variants().map(|(layout, width)| (xor(layout, width), 123));
+    for (policy, cells_per_100_keys) in of_fuse.chain(of_xor) {
+        let most = last(|keys| planned(&policy, keys).is_some());
+        let cells = most * cells_per_100_keys / 100;
+        assert!((1_u64 << 32).abs_diff(cells) < 1 << 24, "{policy:?}: {most} keys");
         assert!(planned(&policy, most).map(|plan| plan.build_bytes).unwrap() > most * 12);
     }
-    // 2^32 - 1 cells in each of three blocks, in all at least 1.23 times as many as keys, and 32.
-    let most = (((1_u64 << 32) - 1) * 300 - 3_200) / 123;
-    for (layout, width) in xor_variants() {
-        let policy = xor(layout, width);
-        assert!(planned(&policy, most).map(|plan| plan.block_bytes).is_some_and(|bytes| bytes < MOST_BYTES));
-        assert_eq!(planned(&policy, most + 1).map(|plan| plan.block_bytes), None);
-        assert_eq!(planned(&policy, most + 1).map(|plan| plan.build_bytes), None);
-        assert!(planned(&policy, most).map(|plan| plan.build_bytes).unwrap() > most * 12);
-    }
-    let cells = (1_u64 << 32) - 1;
-    assert_eq!(planned(&xor("xor", 8), most).map(|plan| plan.block_bytes), Some((cells * 3).next_multiple_of(8) + 40));
 }
 
 #[test]

@@ -51,21 +51,16 @@
 //!
 //! A key's first cell is a monotone function of its hash, under the first salt, and all but about one build in 40 need
 //! no other. So hashes that are roughly in order fill and peel the array from one end to the other, in the nearest
-//! caches; sorting them in full would be a third of the work. The bytes depend on the set of keys alone. Because a cell
-//! that one key has contains the key's hash, the hashes need not be kept: `build_multi_pass` reads them as often as it
-//! takes.
+//! caches; sorting them in full would be a third of the work. The bytes depend on the set of keys alone.
 //!
 //! The bytes: FORMAT.md, "Binary fuse". Reading: Graf and Lemire, *Binary Fuse Filters: Fast and Smaller Than Xor
 //! Filters*, 2022; Walzer, *Peeling Close to the Orientability Threshold*, 2021.
 
-mod build;
 pub(crate) mod kind;
 mod parts;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use super::peel::SALTS;
-pub(crate) use build::{MultiPassFilter, build_multi_pass};
 pub(crate) use kind::BinaryFuseKind;
 pub(crate) use shape::FuseShape;

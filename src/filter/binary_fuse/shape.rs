@@ -8,7 +8,7 @@ use crate::filter::batch;
 use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
 };
-use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
+use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
@@ -338,7 +338,7 @@ pub(crate) fn shape_for(keys: u64, arity: FuseArity, fingerprint_bits: u8) -> Op
     let cells = u128::from(keys) * u128::from(factor);
     let segments = cells.div_ceil(10_000 << log2_segment);
     let segments = u32::try_from(segments).ok()?.saturating_sub(arity.get() - 1).max(1);
-    FuseShape::new(arity, fingerprint_bits, log2_segment, segments)
+    FuseShape::new(arity, fingerprint_bits, log2_segment, segments).filter(|shape| shape.cells() <= MAX_PEELED_CELLS)
 }
 
 /// The binary logarithm of the segment length, and 1/10,000 cells per key.
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn rows_ascend_and_every_number_of_keys_has_more_cells_than_keys() {
         for arity in [FuseArity::Three, FuseArity::Four] {
-            for keys in (0..3_000).chain((3_000..2_000_000).step_by(997)).chain((20..37).map(|power| 1 << power)) {
+            for keys in (0..3_000).chain((3_000..2_000_000).step_by(997)).chain((20..32).map(|power| 1 << power)) {
                 let shape = shape_for(keys, arity, 8).unwrap();
                 assert!(shape.cells() * 100 >= keys * 106, "{keys} keys: {shape:?}");
                 assert!(keys < 128 || shape.cells() <= keys * 2, "{keys} keys: {shape:?}");
@@ -377,6 +377,7 @@ mod tests {
     fn numbers_beyond_what_can_be_recorded_have_no_shape() {
         assert_eq!(shape_for(u64::MAX, FuseArity::Three, 8), None);
         assert_eq!(shape_for(1 << 52, FuseArity::Four, 4), None);
-        assert!(shape_for(1 << 34, FuseArity::Four, 4).is_some());
+        assert!(shape_for(3 << 30, FuseArity::Four, 4).is_some());
+        assert_eq!(shape_for(1 << 32, FuseArity::Four, 4), None, "of more cells than are peeled");
     }
 }

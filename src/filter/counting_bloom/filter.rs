@@ -1,8 +1,8 @@
 //! The filter in memory.
 
 use super::shape::{Counter, CountingBloomShape, count_saturated};
-use crate::error::FilterError;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::error::FilterError;
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, FalsePositiveRate};

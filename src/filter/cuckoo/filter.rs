@@ -2,9 +2,9 @@
 
 use super::insert::Search;
 use super::shape::{Buckets, CuckooShape, with_buckets};
-use crate::error::FilterError;
 use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::error::FilterError;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
 

@@ -8,10 +8,10 @@ use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::dynamic::GrowingShape;
+use crate::filter::health::FilterHealth;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
-use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// The fewest and the most bits of a tag.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{AttemptError, CellIndex, PeelOrder, Placement, zeroed};
+use super::{AttemptError, PeelOrder, Placement, zeroed};
 use crate::filter::FallbackReason;
 use crate::filter::cache::PEEL_PREFETCH_BYTES;
 use crate::hash::KeyHash;
@@ -78,11 +78,6 @@ impl CellSums {
         self.added = 0;
     }
 
-    /// Keys added since it was empty.
-    pub(crate) fn added(&self) -> u64 {
-        self.added
-    }
-
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.hashes.len() as u64 * Self::BYTES
@@ -117,6 +112,7 @@ impl CellSums {
 
     /// [`add_all`](Self::add_all) where the cells are in `ARITY` blocks of equal length and each key has one in each.
     /// Up to `threads` threads share the blocks.
+    #[cfg(feature = "xor")]
     pub(crate) fn add_by_block<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY> + Sync,
@@ -170,25 +166,12 @@ impl CellSums {
         if self.added > self.hashes.len() as u64 {
             return Err(AttemptError::Retry);
         }
-        let order = if PeelOrder::is_wide(self.hashes.len() as u64) {
-            self.peel_into(placement, reserve, zeroed(self.added)?).map(PeelOrder::Wide)
-        } else {
-            self.peel_into(placement, reserve, zeroed(self.added)?).map(PeelOrder::Narrow)
-        };
-        order.ok_or(AttemptError::Retry)
-    }
-
-    fn peel_into<const ARITY: usize, I: CellIndex>(
-        &mut self,
-        placement: impl Placement<ARITY>,
-        reserve: usize,
-        mut order: Vec<I>,
-    ) -> Option<Vec<I>> {
-        let mut waiting = [I::default(); QUEUE_CELLS];
+        let mut order = zeroed(self.added)?;
+        let mut waiting = [0; QUEUE_CELLS];
         let mut peeled = 0;
         for _ in 0..SCANS {
             if peeled == order.len() {
-                return Some(order);
+                return Ok(order);
             }
             let before = peeled;
             for first in (0..reserve).step_by(SCANNED_CELLS) {
@@ -205,7 +188,7 @@ impl CellSums {
                 break;
             }
         }
-        (peeled == order.len()).then_some(order)
+        if peeled == order.len() { Ok(order) } else { Err(AttemptError::Retry) }
     }
 
     /// Peels the free ones of some cells, at most [`SCANNED_CELLS`], and those below `reserve` that become free by it,
@@ -213,14 +196,15 @@ impl CellSums {
     ///
     /// First come, first served: neighbours in a queue are independent, so their loads overlap. With a stack, the next
     /// cell would be the one whose load has only just begun.
-    fn peel_from<const ARITY: usize, I: CellIndex>(
+    #[expect(clippy::cast_possible_truncation, reason = "no more than `MAX_PEELED_CELLS`")]
+    fn peel_from<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY>,
         reserve: usize,
         scanned: Range<usize>,
-        order: &mut [I],
+        order: &mut [u32],
         mut peeled: usize,
-        waiting: &mut [I; QUEUE_CELLS],
+        waiting: &mut [u32; QUEUE_CELLS],
     ) -> usize {
         let looks_ahead = self.bytes() > PEEL_PREFETCH_BYTES;
         let (sums, keys) = (self.hashes.as_mut_slice(), self.keys.as_mut_slice());
@@ -228,15 +212,15 @@ impl CellSums {
         let (mut next, mut end) = (0_usize, 0_usize);
         for (cell, &count) in keys.iter().enumerate().take(scanned.end).skip(scanned.start) {
             // Written unconditionally, kept if free: no branch predictor can guess which cells are free.
-            waiting[end % QUEUE_CELLS] = I::new(cell);
+            waiting[end % QUEUE_CELLS] = cell as u32;
             end += usize::from(count == 1);
         }
         while next < end {
-            let cell = waiting[next % QUEUE_CELLS].get();
+            let cell = waiting[next % QUEUE_CELLS] as usize;
             next += 1;
             if looks_ahead {
                 // Whatever the ring holds there is a cell, if not one that will be peeled.
-                let coming = waiting[(next + PEELED_AHEAD) % QUEUE_CELLS].get();
+                let coming = waiting[(next + PEELED_AHEAD) % QUEUE_CELLS] as usize;
                 for other in placement.cells_of(sums[coming]) {
                     prefetch(sums.as_ptr().wrapping_add(other));
                     prefetch(keys.as_ptr().wrapping_add(other));
@@ -247,14 +231,14 @@ impl CellSums {
             }
             // More free cells than keys: only where keys repeat.
             let Some(place) = order.get_mut(peeled) else { return peeled };
-            *place = I::new(cell);
+            *place = cell as u32;
             peeled += 1;
             let hash = sums[cell];
             for other in placement.cells_of(hash) {
                 let count = keys[other].wrapping_sub(1);
                 keys[other] = count;
                 sums[other] ^= hash;
-                waiting[end % QUEUE_CELLS] = I::new(other);
+                waiting[end % QUEUE_CELLS] = other as u32;
                 let has_place = usize::from(end - next < QUEUE_CELLS - 1);
                 end += usize::from(count == 1) & usize::from(other < reserve) & has_place;
             }
@@ -266,21 +250,13 @@ impl CellSums {
 
     /// Calls `set` for each cell that took a key, in the order in which they can be set, with the key's hash.
     #[inline]
-    pub(crate) fn assign(&self, order: &PeelOrder, set: impl FnMut(usize, u64)) {
-        match order {
-            PeelOrder::Narrow(order) => self.assign_all(order, set),
-            PeelOrder::Wide(order) => self.assign_all(order, set),
-        }
-    }
-
-    #[inline]
-    fn assign_all<I: CellIndex>(&self, order: &[I], mut set: impl FnMut(usize, u64)) {
+    pub(crate) fn assign(&self, order: &PeelOrder, mut set: impl FnMut(usize, u64)) {
         let mut coming = order.iter().rev().skip(ASSIGNED_AHEAD);
         for cell in order.iter().rev() {
             if let Some(coming) = coming.next() {
-                prefetch(self.hashes.as_ptr().wrapping_add(coming.get()));
+                prefetch(self.hashes.as_ptr().wrapping_add(*coming as usize));
             }
-            set(cell.get(), self.hashes[cell.get()]);
+            set(*cell as usize, self.hashes[*cell as usize]);
         }
     }
 }

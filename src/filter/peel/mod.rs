@@ -18,6 +18,7 @@
 
 mod cells;
 #[cfg(test)]
+#[cfg(feature = "xor")]
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,6 @@ mod tests;
 use alloc::vec::Vec;
 
 use crate::filter::FallbackReason;
-use crate::hash::{KeyHash, map_to_range, mix64};
 
 pub(crate) use cells::CellSums;
 
@@ -77,65 +77,10 @@ pub(crate) fn try_salts<T>(mut attempt: impl FnMut(u8) -> Result<T, AttemptError
 }
 
 /// The cells that took a key each, in the order of peeling.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PeelOrder {
-    /// Up to 2^32 cells.
-    Narrow(Vec<u32>),
-    /// More.
-    Wide(Vec<u64>),
-}
+pub(crate) type PeelOrder = Vec<u32>;
 
-impl PeelOrder {
-    /// Whether 32 bits cannot number so many cells.
-    fn is_wide(cells: u64) -> bool {
-        cells > 1 << 32
-    }
-
-    /// Bytes for each key, by the number of cells.
-    pub(crate) fn bytes_per_key(cells: u64) -> u64 {
-        if Self::is_wide(cells) { 8 } else { 4 }
-    }
-
-    /// Bytes held.
-    pub(crate) fn bytes(&self) -> u64 {
-        (match self {
-            Self::Narrow(cells) => cells.capacity() * 4,
-            Self::Wide(cells) => cells.capacity() * 8,
-        }) as u64
-    }
-}
-
-/// The number of a cell, as it stands in the order.
-trait CellIndex: Copy + Default {
-    fn new(cell: usize) -> Self;
-    fn get(self) -> usize;
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "chosen by the number of cells")]
-impl CellIndex for u32 {
-    #[inline]
-    fn new(cell: usize) -> Self {
-        cell as Self
-    }
-
-    #[inline]
-    fn get(self) -> usize {
-        self as usize
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "they were indices")]
-impl CellIndex for u64 {
-    #[inline]
-    fn new(cell: usize) -> Self {
-        cell as Self
-    }
-
-    #[inline]
-    fn get(self) -> usize {
-        self as usize
-    }
-}
+/// The most cells that are peeled: 32 bits number them in the order. They are enough for 3.4 billion keys.
+pub(crate) const MAX_PEELED_CELLS: u64 = 1 << 32;
 
 /// `length` zeros, or `NoMemory`.
 fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, FallbackReason> {
@@ -144,49 +89,4 @@ fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, FallbackReason> {
     // reserved and freed first. The black box keeps the compiler from leaving that out.
     core::hint::black_box(&mut Vec::<T>::new()).try_reserve_exact(length).map_err(|_| FallbackReason::MemoryBudget)?;
     Ok(vec![T::default(); length])
-}
-
-/// Passes of [`add_distinct`] over the hashes; each selects an eighth of them. With eight, the selection takes 2 bytes
-/// per key, little beside the 14 of peeling; more passes would read all hashes more often to save part of that.
-const PASSES: u64 = 8;
-
-/// The least hashes that a pass has memory for: with few keys, chance makes some passes much larger than others.
-const SMALLEST_PASS: u64 = 1 << 12;
-
-/// Passes each of the hashes that `read` gives to `add` once, however often it comes. `keys` is about how many distinct
-/// ones there are: with far more, it fails.
-///
-/// Part of the hashes is sorted in each pass, in 2 bytes for each of `keys`.
-pub(crate) fn add_distinct<I: Iterator<Item = KeyHash>>(
-    read: impl Fn() -> I,
-    keys: u64,
-    mut add: impl FnMut(&[KeyHash]) -> Result<(), AttemptError>,
-) -> Result<(), AttemptError> {
-    // Twice what is expected: the distinct hashes of a pass, and as many repeated ones.
-    let capacity = (keys / PASSES * 2).max(SMALLEST_PASS);
-    let capacity = usize::try_from(capacity).map_err(|_| FallbackReason::MemoryBudget)?;
-    let mut part: Vec<KeyHash> = Vec::new();
-    part.try_reserve_exact(capacity).map_err(|_| FallbackReason::MemoryBudget)?;
-    for pass in 0..PASSES {
-        part.clear();
-        // Mixed, so that similar hashes are spread over the passes.
-        for hash in read().filter(|hash| map_to_range(mix64(hash.get()), PASSES) == pass) {
-            if part.len() == capacity {
-                drop_repeated(&mut part);
-                if part.len() > capacity / 4 * 3 {
-                    // Far more keys than announced: another salt would not help.
-                    return Err(FallbackReason::ConstructionFailed.into());
-                }
-            }
-            part.push(hash);
-        }
-        drop_repeated(&mut part);
-        add(&part)?;
-    }
-    Ok(())
-}
-
-fn drop_repeated(hashes: &mut Vec<KeyHash>) {
-    hashes.sort_unstable();
-    hashes.dedup();
 }

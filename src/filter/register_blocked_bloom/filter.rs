@@ -8,13 +8,13 @@ use super::layout::{self, for_probes, mask, word_index};
 use super::rate::{self, Fill};
 use super::shape::RegisterBlockedShape;
 use super::sync::{AtomicU64, Ordering, with_mut};
-use crate::error::FilterError;
 use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
+use crate::filter::error::FilterError;
+use crate::filter::health::FilterHealth;
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
-use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
 /// A Bloom filter of fixed size that many threads add keys to and probe at the same time: all bits of a key are in one

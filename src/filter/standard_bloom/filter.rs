@@ -3,8 +3,8 @@
 use super::build;
 use super::params::{BloomParams, size_for_rate};
 use super::shape::StandardBloomShape;
-use crate::error::FilterError;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
+use crate::filter::error::FilterError;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 

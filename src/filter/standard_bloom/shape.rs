@@ -13,10 +13,10 @@ use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{GrowingShape, InMemory};
+use crate::filter::health::FilterHealth;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
-use crate::stats::FilterHealth;
 use crate::units::BitsPerKey;
 
 /// Probes that are taken before the first branch. With 3, one absent key in eight mispredicts; with 5, every key

@@ -7,7 +7,7 @@ use crate::filter::batch;
 use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
 };
-use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
+use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
@@ -147,7 +147,7 @@ impl PeeledShape for XorShape {
 /// cells as keys, and 32 (Graf and Lemire 2020).
 pub(crate) fn shape_for(keys: u64, bits: u8) -> Option<XorShape> {
     let block_cells = (u128::from(keys) * 123 + 3_200).div_ceil(300);
-    Some(XorShape::new(bits, u32::try_from(block_cells).ok()?))
+    Some(XorShape::new(bits, u32::try_from(block_cells).ok()?)).filter(|shape| shape.cells() <= MAX_PEELED_CELLS)
 }
 
 /// Where keys have their cells.
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn numbers_beyond_what_can_be_recorded_have_no_shape() {
-        assert!(shape_for(1 << 33, 16).is_some());
-        assert_eq!(shape_for(1 << 34, 8), None);
+        assert!(shape_for(3 << 30, 16).is_some());
+        assert_eq!(shape_for(1 << 32, 8), None);
         assert_eq!(shape_for(u64::MAX, 8), None);
     }
 }

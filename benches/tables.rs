@@ -5,9 +5,6 @@
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
-#[path = "../../../benches/common/mod.rs"]
-mod common;
-
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

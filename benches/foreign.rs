@@ -3,11 +3,11 @@
 //! 100 filters of 10,000 to 60,000 keys are probed with 200,000 absent keys, one filter after the other, whole batches
 //! (`many`) and single probes (`one`). Elements per second are probes per second.
 //!
-//! `cargo bench -p sstfilter-interop --bench foreign`
+//! `cargo bench --workspace --bench foreign`
 
 #![expect(clippy::expect_used, reason = "a benchmark may stop")]
 
-#[path = "../tests/filters/build.rs"]
+#[path = "../crates/interop/tests/filters/build.rs"]
 mod build;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
