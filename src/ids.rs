@@ -186,7 +186,9 @@ pub fn unique_id() -> [u8; 16] {
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
     // Bare WebAssembly has no clock, and the standard library panics. Without one, `RandomState` has the same seed in
     // each run, and so would ids.
-    let (nanos, process) = (SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos()), std::process::id());
+    let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    // WASI has no process numbers, and the standard library panics. It has a clock, and a new seed in each run.
+    let process = if cfg!(target_os = "wasi") { 0 } else { std::process::id() };
     let half = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count);

@@ -270,7 +270,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Whatever this thread still counts while it ends goes to the shared stripe.
+        // Whatever this thread still counts while it ends goes to the shared stripe. Where the standard library keeps
+        // thread locals by keys (Windows with GNU's tools), they can begin anew, and this thread claims a stripe again.
         STRIPE.set(SHARED);
         if let Some(claimed) = CLAIMED.get(self.0 / 64) {
             claimed.fetch_and(!(1 << (self.0 % 64)), Ordering::Release);
@@ -389,7 +390,8 @@ mod tests {
     impl Drop for Late {
         fn drop(&mut self) {
             self.0.of_thread().add(0, 1);
-            assert!(self.0.stripes.own().is_none(), "another thread may own the stripe by now");
+            let is_claimed = CLAIM.try_with(|claim| claim.0 == STRIPE.get()).unwrap_or(false);
+            assert!(is_claimed || self.0.stripes.own().is_none(), "another thread may own the stripe by now");
         }
     }
 
@@ -401,7 +403,7 @@ mod tests {
         let counters = Arc::new(StripedCounters::new(1));
         for _ in 0..4 {
             let counters = counters.clone();
-            // Registered before the claim, so it is dropped after it.
+            // Registered before the claim, so it is dropped after it, except where thread locals end in no order.
             let counting = move || {
                 LATE.set(Some(Late(counters.clone())));
                 counters.of_thread().add(0, 1);

@@ -91,6 +91,10 @@ pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
 /// `work` for every number below `count`, dealt out to all cores; the results in order of the numbers.
 pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
+    // WASI has no threads.
+    if threads == 1 {
+        return (0..count).map(work).collect();
+    }
     let mut results: Vec<(usize, T)> = thread::scope(|scope| {
         let deal = |first: usize| (first..count).step_by(threads);
         let work = &work;

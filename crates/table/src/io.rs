@@ -257,7 +257,8 @@ pub trait WritableFile: Write + fmt::Debug + Send {
 
 /// The system's files, by the standard library.
 ///
-/// Temporary files are named `.sstfilter-*.tmp`.
+/// Temporary files are named `.sstfilter-*.tmp`. Windows may refuse to replace a file that is open, such as the sidecar
+/// of an open table: the new file is then removed, and the error is the system's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 
