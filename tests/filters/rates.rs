@@ -7,8 +7,12 @@
 use crate::common;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, KeyHash, KindPolicy, kind};
 
-/// Key sets per setting, and absent keys asked of each of their filters.
-const SETS: u32 = 5;
+/// Key sets per setting.
+fn sets() -> u32 {
+    if common::is_long() { 5 } else { 2 }
+}
+
+/// Absent keys that each of their filters is probed for.
 const ABSENT_PER_SET: u32 = 2_000_000;
 
 /// Numbers around those at which shapes change: nothing, one word, one line, one bucket, two layers, a section.
@@ -21,7 +25,7 @@ fn absent(set: u32, count: u32) -> impl Iterator<Item = KeyHash> {
 
 /// The mean rate over several key sets, none of whose keys is denied, and the mean of what the reports expect.
 fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Option<FilterKind>) -> (f64, f64) {
-    let measured = common::on_all_cores(SETS as usize, |set| {
+    let measured = common::on_all_cores(sets() as usize, |set| {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
         let built = common::build(policy, &hashes);
@@ -32,7 +36,17 @@ fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Opti
     });
     let hits: u64 = measured.iter().map(|(hits, _)| hits).sum();
     let expected: f64 = measured.iter().map(|(_, expected)| expected).sum();
-    (hits as f64 / (f64::from(absent_per_set) * f64::from(SETS)), expected / f64::from(SETS))
+    (hits as f64 / (f64::from(absent_per_set) * f64::from(sets())), expected / f64::from(sets()))
+}
+
+/// All absent keys of the large filters.
+fn probes() -> f64 {
+    f64::from(ABSENT_PER_SET) * f64::from(sets())
+}
+
+/// All absent keys of filters of any number of keys.
+fn few_probes() -> f64 {
+    20_000.0 * f64::from(sets())
 }
 
 /// One standard error of a rate of `probes` independent probes.
@@ -71,7 +85,7 @@ fn blocked_bloom_keeps_to_its_rate_at_every_usual_size() {
             );
             assert!(rate <= at_most, "{keys} keys, {bits} bits per key: {rate}, at most {at_most}");
             assert!(
-                (rate / expected - 1.0).abs() < 0.02 + 4.0 * sigma(rate, 1e7) / rate,
+                (rate / expected - 1.0).abs() < 0.02 + 4.0 * sigma(rate, probes()) / rate,
                 "{rate}, computed {expected}"
             );
         }
@@ -87,8 +101,8 @@ fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
             let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::STANDARD_BLOOM));
             println!("standard bloom, {keys} keys, {bits} bits per key: {rate:.6}, computed {expected:.6}");
             // The rate goes with the fill to the power of the probes, and the fill varies as 0.27 / sqrt(bits) does.
-            let spread = 0.27 / (f64::from(keys) * bits).sqrt() * 2.0 * bits * 0.69 / f64::from(SETS).sqrt();
-            let tolerance = 4.0 * spread * expected + 4.0 * sigma(expected, 1e7);
+            let spread = 0.27 / (f64::from(keys) * bits).sqrt() * 2.0 * bits * 0.69 / f64::from(sets()).sqrt();
+            let tolerance = 4.0 * spread * expected + 4.0 * sigma(expected, probes());
             assert!((rate - expected).abs() < tolerance, "{keys} keys, {bits} bits: {rate}, computed {expected}");
             let rounded_up = if keys == 1_000 { 0.05 } else { 0.006 };
             assert!((expected / textbook - 1.0).abs() < rounded_up, "{keys} keys, {bits} bits: computed {expected}");
@@ -99,7 +113,7 @@ fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
 /// Ribbon's rate is within four standard errors of the one asked for.
 fn assert_ribbon_rate(keys: u32, asked: f64) {
     let (rate, expected) = measure(&common::ribbon(asked), keys, ABSENT_PER_SET, Some(FilterKind::RIBBON));
-    let deviation = (rate - asked) / sigma(asked, f64::from(ABSENT_PER_SET) * f64::from(SETS));
+    let deviation = (rate - asked) / sigma(asked, probes());
     println!("ribbon, {keys} keys, {asked}: {rate:.8}, {deviation:+.2} sigma; computed {expected:.8}");
     assert!(deviation.abs() < 4.0, "{keys} keys: asked for {asked}, got {rate}, {deviation} sigma off");
 }
@@ -126,7 +140,7 @@ fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
         for keys in EDGES {
             let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
             let (rate, expected) = measure(&policy, keys, 20_000, Some(FilterKind::BLOCKED_BLOOM));
-            let at_most = 1.5 * expected + 5.0 * sigma(expected, 1e5);
+            let at_most = 1.5 * expected + 5.0 * sigma(expected, few_probes());
             assert!(rate <= at_most, "{keys} keys, {bits} bits: {rate}, computed {expected}");
         }
     }
@@ -141,11 +155,11 @@ fn ribbon_filters_of_any_number_of_keys_deny_none_and_have_the_computed_rate() {
             let kind = (keys >= 200).then_some(FilterKind::RIBBON);
             let (rate, expected) = measure(&common::ribbon(asked), keys, 20_000, kind);
             if kind.is_some() {
-                let deviation = (rate - expected).abs() / sigma(expected, 1e5);
+                let deviation = (rate - expected).abs() / sigma(expected, few_probes());
                 assert!(deviation < 5.0, "{keys} keys at {asked}: {rate}, computed {expected}");
                 assert!(expected <= asked * 1.000_001, "{keys} keys: asked {asked}, computed {expected}");
             } else {
-                let at_most = 1.5 * asked + 5.0 * sigma(asked, 1e5);
+                let at_most = 1.5 * asked + 5.0 * sigma(asked, few_probes());
                 assert!(rate <= at_most, "{keys} keys at {asked}: {rate}, computed {expected}");
             }
         }

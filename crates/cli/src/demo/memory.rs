@@ -11,9 +11,9 @@ use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;
+use super::on_all_cores;
 use crate::files;
 use crate::filters::context;
-use crate::progress::Progress;
 
 /// Number of files: few, so that each filter has several partitions.
 pub(super) const FILES: usize = 8;
@@ -58,22 +58,19 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<[M
     let partitions = PartitionOptions::new(PartitionCut::KeyRange, PARTITION_BYTES)?;
     let partitioned = write(keys, directory, Some(partitions))?;
     let names = skewed_lookups(keys.absent.len());
-    let mut progress = Progress::new("looking up with less memory", MEMORY_PERCENT.len() as u64);
-    let mut figures = Vec::new();
-    for memory_percent in MEMORY_PERCENT {
+    let figures = on_all_cores("looking up with less memory", &MEMORY_PERCENT, |&memory_percent| {
         let memory_bytes = whole.filter_bytes * memory_percent / 100;
         let of = |files: &Files, budget: FilterBudget| measure_design(keys, &names, files, &budget);
         let budget = || FilterBudget::new(memory_bytes);
-        figures.push(MemoryFigures {
+        Ok(MemoryFigures {
             memory_percent,
             memory_bytes,
             kept_or_dropped: of(&whole, budget().without_shrinking())?,
             shrunk: of(&whole, budget())?,
             partitions: of(&partitioned, budget().without_shrinking())?,
             shrunk_partitions: of(&partitioned, budget())?,
-        });
-        progress.step();
-    }
+        })
+    })?;
     figures.try_into().ok().context("not a row for each size of memory")
 }
 

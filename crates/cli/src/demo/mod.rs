@@ -6,11 +6,15 @@ mod memory;
 mod scans;
 
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::Context;
 use serde::Serialize;
 
 use crate::output::{Column, Outcome, figures};
+use crate::progress::Progress;
 use crate::units::{bytes, grouped, nanoseconds, percent, whole};
 use measure::{FILES, KindFigures, PolicyFigures};
 use memory::{DesignFigures, MemoryFigures};
@@ -41,6 +45,32 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         scans,
     };
     Ok((Outcome::from_sound(lost == 0 && is_accepted), report))
+}
+
+/// `work` on each item, shared by all processors: of what is counted, and not timed. The results are in the items' order.
+fn on_all_cores<I: Sync, R: Send>(
+    task: &'static str,
+    items: &[I],
+    work: impl Fn(&I) -> anyhow::Result<R> + Sync,
+) -> anyhow::Result<Vec<R>> {
+    let (next, progress) = (AtomicUsize::new(0), Mutex::new(Progress::new(task, items.len() as u64)));
+    let results = Mutex::new(Vec::new());
+    let work_on = || {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(at)
+        {
+            let result = work(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+            progress.lock().unwrap_or_else(PoisonError::into_inner).step();
+        }
+    };
+    thread::scope(|scope| {
+        (1..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| _ = scope.spawn(work_on));
+        work_on();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|&(at, _)| at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 #[derive(Debug, Serialize)]

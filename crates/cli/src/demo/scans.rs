@@ -11,9 +11,9 @@ use sstfilter_table::{Table, TableOptions, TableSet, TableSnapshot, TableWriter}
 
 use super::keys::BundledKeys;
 use super::measure::FILES;
+use super::on_all_cores;
 use crate::files;
 use crate::filters::context;
-use crate::progress::Progress;
 
 /// Names of a scan.
 pub(super) const LENGTHS: [usize; 3] = [10, 100, 1_000];
@@ -144,15 +144,13 @@ impl ScansFigures {
 }
 
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<ScansFigures> {
-    let mut progress = Progress::new("scanning", (STRETCHES.len() * Method::ALL.len()) as u64);
-    let mut figures = ScansFigures { rows: Vec::new(), useless_reads_left: Vec::new(), is_accepted: false };
+    let deals = STRETCHES.map(|stretch| Deal::new(keys, stretch));
+    let measured: Vec<_> = deals.iter().flat_map(|deal| Method::ALL.map(|method| (deal, method))).collect();
+    let rows = on_all_cores("scanning", &measured, |&(deal, method)| {
+        deal.measure(method, &directory.join(format!("scans-{}-{method:?}", deal.stretch)))
+    })?;
+    let mut figures = ScansFigures { rows, useless_reads_left: Vec::new(), is_accepted: false };
     for stretch in STRETCHES {
-        let deal = Deal::new(keys, stretch);
-        for method in Method::ALL {
-            let directory = directory.join(format!("scans-{stretch}-{method:?}"));
-            figures.rows.push(deal.measure(method, &directory)?);
-            progress.step();
-        }
         let useless = |method| figures.useless(stretch, method).unwrap_or_default();
         let left = useless(Method::Ordered) / useless(Method::None).max(f64::MIN_POSITIVE);
         figures.useless_reads_left.push(left);

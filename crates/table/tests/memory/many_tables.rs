@@ -11,8 +11,12 @@ use sstfilter_store::{FilterBudget, PartitionOptions};
 use sstfilter_table::{FileSystem, Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet, WritableFile};
 
 use crate::allocator::{alone, held, measure};
+use crate::common;
 
-const TABLES: usize = 100_000;
+/// A tenth of them where time is short: what each takes does not depend on their number.
+fn table_count() -> usize {
+    100_000 / common::effort::strides(10, 10)
+}
 
 /// Under names of tables the same few tables in turn, written with different settings: what they hold is counted once.
 #[derive(Debug)]
@@ -55,11 +59,11 @@ fn bytes_each(write: &TableOptions, read: &TableOptions, absent: &[u8]) -> usize
     let open = |number| Table::open(format!("/var/lib/store/data/{number:06}.sst"), &options).unwrap();
     drop(open(0).get(absent));
     let before = held();
-    let tables: Vec<Table> = (0..TABLES).map(open).collect();
-    for table in &tables {
+    let opened: Vec<Table> = (0..table_count()).map(open).collect();
+    for table in &opened {
         assert_eq!(table.get(absent).unwrap(), Lookup::Absent);
     }
-    (held() - before) / TABLES
+    (held() - before) / opened.len()
 }
 
 #[test]

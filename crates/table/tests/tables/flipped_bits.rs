@@ -49,13 +49,13 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
     (first..case.entries).step_by(stride as usize).chain([case.entries])
 }
 
-/// All bits in the long form. Otherwise, of tables of more than some hundred entries, one bit of each byte.
+/// All bits in the long form. Otherwise, of tables of more than some hundred entries, one bit of every fourth byte.
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
     for case in &TABLES {
         let is_whole = is_long() || case.entries <= 100;
         common::for_each_flip(&case.read(), |damaged, bit| {
-            if !is_whole && bit % 8 != bit / 8 % 8 {
+            if !is_whole && bit % 32 != bit / 32 % 8 * 5 % 32 {
                 return;
             }
             assert_table_damage_is_caught(case, damaged, sampled(case, bit), &format!("bit {bit} flipped"));

@@ -165,7 +165,7 @@ fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
     for options in partitioned() {
         let sidecar = built(&bytes, &options);
         let bits = (0..sidecar.len() * 8).step_by(37).chain(sidecar.len() * 8 - 2_000..sidecar.len() * 8);
-        for bit in bits.step_by(effort::stride(7)) {
+        for bit in bits.step_by(effort::strides(3, 7)) {
             let mut damaged = sidecar.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let table = open(&files(&bytes, damaged), TableOptions::default());
