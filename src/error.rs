@@ -184,7 +184,7 @@ pub enum BlockError {
         /// The identity that the reader's hasher and the block share.
         hash: HashIdentity,
     },
-    /// The block holds none of the parts of keys that the reader probes for.
+    /// The block holds none of the parts of keys that the reader probes for, or ranges inside others.
     ExtractorMismatch {
         /// The parts that the reader probes for: whole keys, and the extractors by name.
         expected: String,
@@ -196,60 +196,13 @@ pub enum BlockError {
     /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)), or gives known keys of which none has
     /// such a part ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)).
     PartNotHeld,
-    /// Known keys were given for a filter in partitions, and not all partitions that must hold one were read yet: see
-    /// `PartitionIndex::check_known_keys`.
-    KnownKeysUnchecked {
-        /// The first partition that must hold a known key.
-        partition: u32,
-    },
     /// A range filter, which is probed for ranges and not for key hashes: open it with
     /// `RangeFilter`.
     RangeFilter,
-    /// A range filter built with another key extractor than the reader's, or with none that the reader was given.
-    RangeExtractor {
-        /// CRC32C of the name of the reader's extractor; `None` when it has none.
-        expected: Option<u32>,
-        /// CRC32C of the name of the extractor that the filter was built with.
-        got: u32,
-    },
     /// A block that holds a part of its file's keys only: open it through the `PartitionIndex` of its container.
     Partition,
-    /// The reader's filter is cut into partitions, and is not one block.
-    Partitioned,
     /// A block in the place of a partition that is none: it was written as a filter of its own.
     NotAPartition,
-    /// The last bytes are not those of a partitioned filter.
-    NotPartitioned {
-        /// The value at the position of the magic number.
-        got: u16,
-    },
-    /// The top index of a partitioned filter is damaged.
-    IndexChecksum {
-        /// The checksum that the trailer has for it.
-        expected: u32,
-        /// The checksum of the bytes found.
-        got: u32,
-    },
-    /// The bytes of a partition are not those that the top index names: damaged, of another place, file or write.
-    PartitionChecksum {
-        /// The partition.
-        number: u32,
-        /// The checksum that the top index has for it.
-        expected: u32,
-        /// The checksum of the bytes found.
-        got: u32,
-    },
-    /// The bytes of a partition are more or fewer than the top index says.
-    PartitionLength {
-        /// The partition.
-        number: u32,
-        /// The length that the top index has for it.
-        expected: u32,
-        /// The bytes there are.
-        got: u64,
-    },
-    /// The partition has no filter: its policy wanted none, or none could be built.
-    PartitionWithoutFilter,
     /// The block could not be read from storage.
     Unreadable {
         /// What went wrong.
@@ -308,35 +261,14 @@ messages! { BlockError {
     Self::PartNotHeld =>
         "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
          reader that names it (LoadContext::with_key_parts) and has a known key with one, if any, got another";
-    Self::KnownKeysUnchecked { partition } =>
-        "known keys: expected all partitions that must hold one to be read first \
-         (PartitionIndex::check_known_keys), got partition {partition} unread";
     Self::RangeFilter =>
         "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
          `sstfilter_range::RangeFilter`";
-    Self::RangeExtractor { expected: Some(expected), got } =>
-        "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
-         {got:#010x}";
-    Self::RangeExtractor { expected: None, got } =>
-        "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
-         too; open it with that extractor";
     Self::Partition =>
         "filter block of one partition: expected a block of all of its file's keys; open it through its \
          container's top index";
-    Self::Partitioned =>
-        "filter of a file: expected one block, got a filter in partitions; probe it by key and hash";
     Self::NotAPartition =>
         "filter block in the place of a partition: expected one that is marked as a partition";
-    Self::NotPartitioned { got } =>
-        "not a partitioned filter: expected the magic number 0x5053 at its end, got {got:#06x}";
-    Self::IndexChecksum { expected, got } =>
-        "top index of a partitioned filter: expected checksum {expected:#010x}, got {got:#010x}";
-    Self::PartitionChecksum { number, expected, got } =>
-        "partition {number} of a filter is damaged or foreign: expected checksum {expected:#010x} by the top \
-         index, got {got:#010x}";
-    Self::PartitionLength { number, expected, got } =>
-        "partition {number} of a filter: expected {expected} bytes by the top index, got {got}";
-    Self::PartitionWithoutFilter => "no filter to probe: the partition was written without one";
     Self::Unreadable { reason } => "filter block could not be read: {reason}";
 } }
 

@@ -124,46 +124,28 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
-    /// Opens and verifies the block of partition `number`, which must be bound to no file and have hash `hash`;
-    /// `expected` is the CRC32C of all its bytes but the last four. Reads the whole block once, unless it is damaged.
-    ///
-    /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
-    /// sum over both would tell nothing of the trailer.
+    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`; gives the bytes
+    /// back with an error.
     ///
     /// For containers of partitions alone: such a block is negative for all keys of other partitions, and known keys
-    /// and parts are checked by the container's index.
+    /// and parts are checked by the container's index, which also names the partition's checksum
+    /// ([`checksum_without_last`](Self::checksum_without_last)).
     ///
     /// # Errors
     ///
-    /// [`BlockError`], if the bytes are not those that are expected, or no partition of these keys.
-    pub fn load_partition(
-        data: D,
-        (number, expected): (u32, u32),
-        hash: HashIdentity,
-        kinds: Option<&KindRegistry>,
-    ) -> Result<Self, BlockError> {
-        let opened = FilterBlock::open_partition(data.as_ref(), hash, kinds);
-        // Damage has one name, wherever in the block it is: a version that is not known may be a flipped bit.
-        let got = match &opened {
-            Ok((_, _, sum)) => *sum,
-            // Its trailer is sound.
-            Err(BlockError::NotAPartition) => return Err(BlockError::NotAPartition),
-            Err(_) => data.as_ref().split_last_chunk::<CHECKSUM_BYTES>().map_or(0, |(covered, _)| checksum(covered)),
-        };
-        if got != expected {
-            return Err(BlockError::PartitionChecksum { number, expected, got });
+    /// [`BlockError`], if the bytes are no partition of these keys.
+    pub fn load_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, (D, BlockError)> {
+        match FilterBlock::open_partition(data.as_ref(), hash, kinds) {
+            Ok((trailer, shape)) => Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX }),
+            Err(error) => Err((data, error)),
         }
-        let (trailer, shape, _) = opened?;
-        Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX })
     }
 
-    /// What [`load_partition`](Self::load_partition) checks by the block alone, and the CRC32C of all its bytes but the
-    /// last four.
     fn open_partition(
         data: D,
         hash: HashIdentity,
         kinds: Option<&KindRegistry>,
-    ) -> Result<(Trailer, OpenShape, u32), BlockError> {
+    ) -> Result<(Trailer, OpenShape), BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         if !trailer.is_partition {
             return Err(BlockError::NotAPartition);
@@ -172,12 +154,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
         }
         let block = Self::with_trailer(data, trailer, kinds)?.verified()?;
-        let sum = block.checksum_without_last();
-        Ok((block.trailer, block.shape, sum))
+        Ok((block.trailer, block.shape))
     }
 
     /// Verifies nothing: the CRC32C of all bytes but the last four of a block whose payload was compared with its
-    /// checksum.
+    /// checksum. A trailer followed by its own checksum has the same CRC32C whatever it says: a sum over both would tell
+    /// nothing of the trailer.
     pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();

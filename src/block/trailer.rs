@@ -240,12 +240,12 @@ impl Ending {
     /// # Errors
     ///
     /// [`BlockError`], if they have not.
-    pub fn fields(
+    pub fn fields<E: From<BlockError>>(
         end: &[u8],
         bytes: u64,
         (magic, expected): (u16, u8),
-        other_magic: impl FnOnce(u16) -> BlockError,
-    ) -> Result<(Fields<'_, TRAILER_BYTES>, u8), BlockError> {
+        other_magic: impl FnOnce(u16) -> E,
+    ) -> Result<(Fields<'_, TRAILER_BYTES>, u8), E> {
         let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: bytes };
         let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or(too_short)?;
         let got = trailer.u16::<26>();
@@ -253,7 +253,7 @@ impl Ending {
             return Err(other_magic(got));
         }
         let (got, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
-        if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }) }
+        if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }.into()) }
     }
 
     /// Bytes behind the parts of keys.

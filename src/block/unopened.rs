@@ -1,14 +1,14 @@
 //! One probe of a block that nobody keeps open.
 
-use super::FallbackReason;
 use super::open::FilterBlock;
 use super::trailer::{FORMAT_VERSION, MAGIC, Trailer};
+use super::{FallbackReason, LoadContext};
 use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::ribbon::shape::RibbonShape;
 use crate::filter::{FilterKind, MAX_PARAM_WORDS, TRAILER_BYTES};
-use crate::hash::{HashIdentity, KeyHash, KeyParts};
+use crate::hash::{HashIdentity, KeyHash};
 
 impl FilterBlock<&[u8]> {
     /// Opens the unbound block that fills `bytes` and probes it once: for engines that hand over a filter's bytes with
@@ -77,14 +77,7 @@ fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
 #[cold]
 fn open_and_probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
     let block = FilterBlock::open_unverified(block)?;
-    let identity = block.trailer.identity;
-    if identity.hash != expected {
-        return Err(BlockError::HashMismatch { expected, got: identity.hash });
-    }
-    if identity.file.is_some() {
-        return Err(BlockError::FileMismatch { expected: None, got: identity.file });
-    }
-    block.held_parts().check(&KeyParts::whole_keys())?;
+    block.held_parts().check_for(&LoadContext::from(expected), block.trailer.identity)?;
     Ok(block.may_contain(hash))
 }
 

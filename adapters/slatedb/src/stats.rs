@@ -133,7 +133,6 @@ impl From<BlockError> for Unusable {
             BlockError::HashMismatch { .. }
             | BlockError::ExtractorMismatch { .. }
             | BlockError::PartNotHeld
-            | BlockError::RangeExtractor { .. }
             | BlockError::KnownKeyAbsent { .. } => Self::OtherHash(text),
             _ => Self::Damaged(text),
         }

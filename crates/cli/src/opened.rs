@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::{BlockError, FilterBlock, KeyHasher};
+use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
-use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
+use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionError, TableIdentity};
 use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, Table};
 
 use crate::files::{self, Look, TableReading};
@@ -135,7 +135,7 @@ impl Sidecar {
     }
 
     /// The filter in partitions, if there is one.
-    pub(crate) fn container(&self) -> Result<Option<Container>, BlockError> {
+    pub(crate) fn container(&self) -> Result<Option<Container>, PartitionError> {
         self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
     }
 }

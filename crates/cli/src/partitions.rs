@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
-use sstfilter_store::{PartitionCut, PartitionIndex, sidecar_path};
+use sstfilter_store::{PartitionCut, PartitionError, PartitionIndex, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
 use crate::build::report::Choice;
@@ -22,7 +22,7 @@ const LISTED_PROBLEMS: usize = 10;
 /// All partitions, or why there is none to probe.
 pub(crate) struct Partitions<'a> {
     index: &'a PartitionIndex,
-    blocks: Vec<Result<FilterBlock<Bytes>, BlockError>>,
+    blocks: Vec<Result<FilterBlock<Bytes>, PartitionError>>,
 }
 
 impl<'a> Partitions<'a> {
@@ -43,7 +43,7 @@ impl<'a> Partitions<'a> {
     }
 
     /// The partitions that `read` gives.
-    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, BlockError>) -> Self {
+    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, PartitionError>) -> Self {
         let block = |number| index.block_range(number).and_then(&read);
         // Whatever comes of it, every partition says so that is opened.
         let _ = index.check_known_keys(block);
@@ -71,25 +71,25 @@ impl<'a> Partitions<'a> {
     }
 
     /// The partitions that should have a filter and have none that can be used.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &PartitionError)> {
         (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
-            Ok(_) | Err(BlockError::PartitionWithoutFilter) => None,
+            Ok(_) | Err(PartitionError::WithoutFilter) => None,
             Err(problem) => Some((number, problem)),
         })
     }
 
     /// What the problems say of the file: the worst of them.
     pub(crate) fn outcome(&self) -> Outcome {
-        let of = |problem: &BlockError| match problem {
-            BlockError::Unreadable { .. } => Outcome::Failed,
+        let of = |problem: &PartitionError| match problem {
+            PartitionError::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
             _ => Outcome::No,
         };
         self.problems().map(|(_, problem)| of(problem)).max().unwrap_or(Outcome::Yes)
     }
 }
 
-fn unreadable(problem: &anyhow::Error) -> BlockError {
-    BlockError::Unreadable { reason: format!("{problem:#}") }
+fn unreadable(problem: &anyhow::Error) -> PartitionError {
+    BlockError::Unreadable { reason: format!("{problem:#}") }.into()
 }
 
 /// All bytes of a partitioned filter, and its top index.
@@ -101,17 +101,19 @@ pub(crate) struct Container {
 impl Container {
     /// Those of a file; `None` if they are a filter of another sort. Takes whatever hash and file the filter was built
     /// for.
-    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, BlockError> {
+    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, PartitionError> {
         let got = bytes.len() as u64;
         let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {
-            Err(BlockError::NotPartitioned { .. } | BlockError::TooShort { .. }) => return Ok(None),
+            Err(PartitionError::NotPartitioned { .. } | PartitionError::Block(BlockError::TooShort { .. })) => {
+                return Ok(None);
+            }
             tail_bytes => tail_bytes?,
         };
         let start = got.checked_sub(tail_bytes).and_then(|start| usize::try_from(start).ok());
         let tail = &bytes[start.ok_or(BlockError::TooShort { expected: tail_bytes, got })?..];
         let index = load_index(tail)?;
         if index.container_bytes() != got {
-            return Err(BlockError::Length { expected: index.container_bytes(), got });
+            return Err(BlockError::Length { expected: index.container_bytes(), got }.into());
         }
         Ok(Some(Self { index, bytes }))
     }
@@ -132,17 +134,17 @@ impl Container {
     }
 
     /// Checks every byte, and that the filter is bound to this file.
-    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), BlockError> {
+    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), PartitionError> {
         let (expected, got) = (file, self.index.file());
         if expected != got {
-            return Err(BlockError::FileMismatch { expected, got });
+            return Err(BlockError::FileMismatch { expected, got }.into());
         }
         let mut end = 0;
         for number in 0..self.index.partitions() {
             let (block, aux) = (self.index.block_range(number)?, self.index.aux_range(number)?);
             if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
-                return Err(BlockError::Field { field, expected, got: end + at as u64 });
+                return Err(BlockError::Field { field, expected, got: end + at as u64 }.into());
             }
             if !block.is_empty() {
                 self.index.open(number, self.slice(block))?;
@@ -155,12 +157,12 @@ impl Container {
 }
 
 /// The top index at the end of a container, for whatever hash, file and parts of keys the filter was built.
-pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, BlockError> {
+pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> {
     let (mut hash, mut file) = (HashIdentity::default(), None);
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
-            Err(BlockError::HashMismatch { expected, got }) if expected != got => hash = got,
-            Err(BlockError::FileMismatch { expected, got }) if expected != got => file = got,
+            Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
+            Err(PartitionError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
             index => return index,
         }
     }
@@ -266,15 +268,15 @@ impl PartitionFields {
 }
 
 /// A problem of a partition. That of a damaged one names it already, in the words of all commands.
-fn named((number, problem): (u32, &BlockError)) -> String {
+fn named((number, problem): (u32, &PartitionError)) -> String {
     match problem {
-        BlockError::PartitionChecksum { .. } | BlockError::PartitionLength { .. } => problem.to_string(),
+        PartitionError::Checksum { .. } | PartitionError::Length { .. } => problem.to_string(),
         _ => format!("partition {number} of a filter: {problem}"),
     }
 }
 
 /// A key is in a partition with the probability that a stored key is.
-fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) -> f64 {
+fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]) -> f64 {
     let (mut filtered, mut positives) = (0, 0.0);
     for info in blocks.iter().flatten().map(FilterBlock::info) {
         filtered += info.keys;
@@ -288,7 +290,7 @@ fn lengths(index: &PartitionIndex) -> impl Iterator<Item = u64> {
     (0..index.partitions()).map(|number| index.block_range(number).map_or(0, |range| range.end - range.start))
 }
 
-fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) -> Vec<KindPartitions> {
+fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]) -> Vec<KindPartitions> {
     let mut kinds: Vec<KindPartitions> = Vec::new();
     for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
@@ -296,7 +298,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError
                 let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
                 (Choice { kind, requested, reason }, info.keys)
             }
-            Err(BlockError::PartitionWithoutFilter) => (NO_FILTER, 0),
+            Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
         let known = kinds.iter().position(|kind| kind.filter == filter).unwrap_or_else(|| {

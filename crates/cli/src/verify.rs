@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
-use sstfilter_store::{FilterPart, FilterProblem};
+use sstfilter_store::{FilterPart, FilterProblem, PartitionError};
 use sstfilter_table::{FilterVerdict, Table, TableError};
 
 use crate::files::{self, Look};
@@ -185,7 +185,7 @@ impl FileVerdict {
         }
     }
 
-    fn verify_filters(&mut self, sidecar: &Sidecar) -> Result<(), BlockError> {
+    fn verify_filters(&mut self, sidecar: &Sidecar) -> Result<(), PartitionError> {
         if let Some(container) = sidecar.container()? {
             self.partitions = container.index.partitions().into();
             container.verify(Some(sidecar.metadata.file_id()))?;

@@ -55,7 +55,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
     ///
     /// - the block belongs to another file, or only one of block and context names a file,
-    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]),
+    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::ExtractorMismatch`]),
     /// - a known key is absent, or no known key has a part by the extractor.
     ///
     /// After any of these errors, a scan must read the file.
@@ -208,7 +208,9 @@ fn hashing(map: &HashedMap, got: HashIdentity, context: RangeContext<'_>) -> Res
     let Some(stored) = map.extractor_checksum else { return Ok(Hashing::new(hasher.clone(), None)) };
     let own = context.extractor.map(|extractor| checksum(extractor.name().as_bytes()));
     if own != Some(stored) {
-        return Err(BlockError::RangeExtractor { expected: own, got: stored });
+        let own = own.map_or("none".into(), |own| format!("its name has CRC32C {own:#010x}"));
+        let (expected, got) = (format!("the reader's ({own})"), format!("one whose name has CRC32C {stored:#010x}"));
+        return Err(BlockError::ExtractorMismatch { expected, got });
     }
     Ok(Hashing::new(hasher.clone(), context.extractor.cloned()))
 }

@@ -15,7 +15,7 @@ use sstfilter_range::{RangeBuilder, RangePolicy};
 use super::config::Config;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
-use super::partition::{PartitionIndex, PartitionedBuilder};
+use super::partition::{PartitionError, PartitionIndex, PartitionedBuilder};
 use super::sidecar;
 use crate::checked::{checked, refused};
 use crate::codec::{LINE_BYTES, checksum_without_last};
@@ -223,7 +223,7 @@ impl FileFilterBuilder {
             let index = PartitionIndex::load(tail, context.with_known_keys(&known))?;
             index.check_known_keys(|number| index.block_range(number).map(part))
         });
-        !matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))
+        !matches!(checked, Err(PartitionError::Block(BlockError::KnownKeyAbsent { .. })))
     }
 
     /// Builds the filters.

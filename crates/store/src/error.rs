@@ -5,6 +5,7 @@ use core::fmt;
 use sstfilter::{BlockError, HashIdentity};
 
 use super::identity::TableIdentity;
+use super::partition::PartitionError;
 
 /// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub enum FilterProblem {
     },
     /// What the filter's own bytes say.
     Block(BlockError),
+    /// What the bytes of a filter in partitions say.
+    Partition(PartitionError),
     /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though
     /// it has the same identity or name. No filter of the store is used then.
     ReaderChanged {
@@ -82,6 +85,12 @@ impl From<BlockError> for FilterProblem {
     }
 }
 
+impl From<PartitionError> for FilterProblem {
+    fn from(error: PartitionError) -> Self {
+        if let PartitionError::Block(error) = error { Self::Block(error) } else { Self::Partition(error) }
+    }
+}
+
 impl FilterProblem {
     /// Whether the filter is sound, and built with another hash or secret seed than the store's, or of other parts of
     /// keys: a mistake in the store's configuration, and no damage.
@@ -89,12 +98,9 @@ impl FilterProblem {
     pub fn is_foreign(&self) -> bool {
         match self {
             Self::Parts { .. } | Self::ReaderChanged { .. } => true,
-            Self::Block(error) => matches!(
-                error,
-                BlockError::HashMismatch { .. }
-                    | BlockError::ExtractorMismatch { .. }
-                    | BlockError::RangeExtractor { .. }
-            ),
+            Self::Block(error) => {
+                matches!(error, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. })
+            }
             _ => false,
         }
     }
@@ -133,6 +139,7 @@ impl fmt::Display for FilterProblem {
                 write!(f, "sidecar of another or an earlier table: expected {expected}, got {got}; make it again")
             }
             Self::Block(error) => error.fmt(f),
+            Self::Partition(error) => error.fmt(f),
             Self::ReaderChanged { hash } => write!(
                 f,
                 "filters built with another hash of the same identity ({hash}), or with another extractor of the same \

@@ -97,7 +97,7 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
-pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+pub use partition::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::FilterRead;
 pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;

@@ -180,7 +180,7 @@ impl FileState {
             let loaded = FilterBlock::load(bytes.clone(), context);
             (self.metadata.points(), loaded.map(|block| (block.checksum_without_last(), HeldFilter::Points(block))))
         };
-        let (sum, filter) = loaded.map_err(|problem| believed(section, &bytes, problem))?;
+        let (sum, filter) = loaded.map_err(|problem| believed(section, &bytes, problem.into()))?;
         section.map_or(Ok(()), |section| section.check_sum(sum))?;
         Ok(filter)
     }
@@ -251,15 +251,14 @@ pub(super) fn load_index(
 pub(super) fn written<T>(
     section: &FilterSection,
     bytes: &[u8],
-    made: Result<T, BlockError>,
+    made: Result<T, impl Into<FilterProblem>>,
 ) -> Result<T, FilterProblem> {
-    let made = made.map_err(|problem| believed(Some(section), bytes, problem))?;
+    let made = made.map_err(|problem| believed(Some(section), bytes, problem.into()))?;
     section.check(bytes).map(|()| made)
 }
 
 /// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
-fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: BlockError) -> FilterProblem {
-    let problem = FilterProblem::from(problem);
+fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: FilterProblem) -> FilterProblem {
     let is_known_key_absent = matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. }));
     let blames = is_known_key_absent || problem.is_unknown() || problem.is_foreign();
     let damage = section.filter(|_| blames).and_then(|section| section.check(bytes).err());

@@ -75,7 +75,7 @@ fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> KeyHasher {
 
 /// What a filter that cannot be probed says of its file: nothing, if it was built for a reader with other options.
 pub(crate) fn outcome_of(problem: &BlockError) -> Outcome {
-    let is_of_other_reader = matches!(problem, BlockError::HashMismatch { .. } | BlockError::RangeExtractor { .. });
+    let is_of_other_reader = matches!(problem, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. });
     Outcome::from_sound(is_of_other_reader)
 }
 

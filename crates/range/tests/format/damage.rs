@@ -67,7 +67,7 @@ fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
         }
         let Some(extractor) = case.recipe.extractor() else { continue };
         let none = RangeFilter::load(case.read(), &case.hash.hasher()).err();
-        assert!(matches!(none, Some(BlockError::RangeExtractor { expected: None, .. })), "{}", case.name);
+        assert!(matches!(none, Some(BlockError::ExtractorMismatch { .. })), "{}", case.name);
         let hasher = KeyHasher::with_seed(1);
         let other = RangeContext::new(&hasher, Some(&extractor));
         let refused = RangeFilter::load(case.read(), other).err();

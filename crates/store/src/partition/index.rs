@@ -12,6 +12,7 @@ use sstfilter::{
 
 use super::PartitionCut;
 use super::bounds::{Bounds, PREFIX_GROUP};
+use super::error::PartitionError;
 use super::trailer::ContainerTrailer;
 use crate::codec::{Cursor, LINE_BYTES};
 
@@ -61,7 +62,7 @@ use crate::codec::{Cursor, LINE_BYTES};
 /// let range = index.block_range(number)?;
 /// let partition = index.open(number, &file[range.start as usize..range.end as usize])?;
 /// assert!(partition.may_contain(hash));
-/// # Ok::<(), sstfilter::BlockError>(())
+/// # Ok::<(), sstfilter_store::PartitionError>(())
 /// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
@@ -104,8 +105,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the bytes are not the end of a partitioned filter, damaged, or of a later version.
-    pub fn tail_bytes(end: &[u8]) -> Result<u64, BlockError> {
+    /// [`PartitionError`] when the bytes are not the end of a partitioned filter, damaged, or of a later version.
+    pub fn tail_bytes(end: &[u8]) -> Result<u64, PartitionError> {
         ContainerTrailer::decode(end).map(|trailer| trailer.tail_bytes())
     }
 
@@ -117,19 +118,19 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the bytes are damaged or contradict each other, and when hash or file are others than the
+    /// [`PartitionError`] when the bytes are damaged or contradict each other, and when hash or file are others than the
     /// reader's. To a read, all of them mean "may be present" for every key of the file.
-    pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+    pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
         let (expected_bytes, got) = (trailer.tail_bytes(), tail.len() as u64);
         if expected_bytes != got {
-            return Err(BlockError::Length { expected: expected_bytes, got });
+            return Err(BlockError::Length { expected: expected_bytes, got }.into());
         }
         let index = tail.get(..tail.len() - trailer.end_bytes()).unwrap_or_default();
         let sum = checksum(index);
         if sum != trailer.index_checksum {
-            return Err(BlockError::IndexChecksum { expected: trailer.index_checksum, got: sum });
+            return Err(PartitionError::IndexChecksum { expected: trailer.index_checksum, got: sum });
         }
         HeldParts::of_field(&trailer.held).check_for(&context, trailer.identity)?;
         let kinds = context.kinds().cloned().unwrap_or_default();
@@ -211,17 +212,17 @@ impl PartitionIndex {
     }
 
     /// Whether every partition can be used, or none.
-    fn check_known(&self) -> Result<(), BlockError> {
+    fn check_known(&self) -> Result<(), PartitionError> {
         let mut unchecked = None;
         // In one pass, which looks at each once: another thread may be finding out that one is absent.
         for known in &self.known {
             match known.is_held.get() {
                 Some(true) => {}
-                Some(false) => return Err(BlockError::KnownKeyAbsent { hash: self.hash_identity() }),
+                Some(false) => return Err(BlockError::KnownKeyAbsent { hash: self.hash_identity() }.into()),
                 None => unchecked = unchecked.or(Some(known.partition)),
             }
         }
-        unchecked.map_or(Ok(()), |partition| Err(BlockError::KnownKeysUnchecked { partition }))
+        unchecked.map_or(Ok(()), |partition| Err(PartitionError::KnownKeysUnchecked { partition }))
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
@@ -234,12 +235,12 @@ impl PartitionIndex {
     /// partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
-        mut read: impl FnMut(u32) -> Result<D, BlockError>,
-    ) -> Result<(), BlockError> {
+        mut read: impl FnMut(u32) -> Result<D, PartitionError>,
+    ) -> Result<(), PartitionError> {
         for number in self.unchecked_partitions().collect::<Vec<_>>() {
             match read(number).and_then(|block| self.open(number, block).map(drop)) {
                 // Others are still to be read.
-                Ok(()) | Err(BlockError::KnownKeysUnchecked { .. }) => {}
+                Ok(()) | Err(PartitionError::KnownKeysUnchecked { .. }) => {}
                 Err(problem) => return Err(problem),
             }
         }
@@ -336,18 +337,34 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a
-    /// known key is absent, here or in a partition that was read before; [`BlockError::KnownKeysUnchecked`] while
+    /// [`PartitionError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a
+    /// known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
     /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
     /// keys of this partition.
-    pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
+    pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         if entry.block.bytes == 0 {
-            return Err(BlockError::PartitionWithoutFilter);
+            return Err(PartitionError::WithoutFilter);
         }
         entry.block.check_length(number, block.as_ref())?;
-        let expected = (number, entry.block.checksum);
-        let block = FilterBlock::load_partition(block, expected, self.hash_identity(), Some(&self.kinds))?;
+        let (loaded, got) = match FilterBlock::load_partition(block, self.hash_identity(), Some(&self.kinds)) {
+            Ok(block) => {
+                let got = block.checksum_without_last();
+                (Ok(block), got)
+            }
+            // Its trailer is sound.
+            Err((_, error @ BlockError::NotAPartition)) => return Err(error.into()),
+            Err((bytes, error)) => {
+                let covered = bytes.as_ref().split_last_chunk::<4>().map_or(&[][..], |(covered, _)| covered);
+                (Err(error), checksum(covered))
+            }
+        };
+        // Damage has one name, wherever in the block it is: a version that is not known may be a flipped bit.
+        let expected = entry.block.checksum;
+        if got != expected {
+            return Err(PartitionError::Checksum { number, expected, got });
+        }
+        let block = loaded?;
         for known in self.known.iter().filter(|known| known.partition == number) {
             known.is_held.get_or_init(|| block.may_contain(known.hash));
         }
@@ -361,7 +378,7 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`BlockError::Field`] when there is no such partition.
-    pub fn block_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
+    pub fn block_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         Ok(entry.offset()..entry.block_end())
     }
@@ -371,7 +388,7 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`BlockError::Field`] when there is no such partition.
-    pub fn aux_range(&self, number: u32) -> Result<Range<u64>, BlockError> {
+    pub fn aux_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, aux) = self.entry(number)?;
         Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))
     }
@@ -380,12 +397,12 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when they differ, or when there is no such partition.
-    pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
+    /// [`PartitionError`] when they differ, or when there is no such partition.
+    pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
         let (_, aux) = self.entry(number)?;
         aux.check_length(number, bytes)?;
         let (expected, got) = (aux.checksum, checksum(bytes));
-        if expected == got { Ok(()) } else { Err(BlockError::PartitionChecksum { number, expected, got }) }
+        if expected == got { Ok(()) } else { Err(PartitionError::Checksum { number, expected, got }) }
     }
 
     /// The least key that a partition can hold: empty for the first partition, and where the filter is cut by hash
@@ -396,7 +413,7 @@ impl PartitionIndex {
     }
 
     /// A partition, and the engine's bytes behind its block.
-    fn entry(&self, number: u32) -> Result<(Entry, Piece), BlockError> {
+    fn entry(&self, number: u32) -> Result<(Entry, Piece), PartitionError> {
         let (field, expected) = ("number of a partition", "one below the number of partitions");
         let refused = BlockError::Field { field, expected, got: number.into() };
         let entry = *self.entries.get(number as usize).ok_or(refused)?;
@@ -483,9 +500,9 @@ impl Piece {
         Some(Self { bytes, checksum })
     }
 
-    fn check_length(self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
+    fn check_length(self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
         let (expected, got) = (self.bytes, bytes.len() as u64);
-        if u64::from(expected) == got { Ok(()) } else { Err(BlockError::PartitionLength { number, expected, got }) }
+        if u64::from(expected) == got { Ok(()) } else { Err(PartitionError::Length { number, expected, got }) }
     }
 }
 

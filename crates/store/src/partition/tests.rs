@@ -17,7 +17,7 @@ use sstfilter::{
 
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
-use super::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use super::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use crate::codec::{put_item, put_varint};
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
@@ -94,17 +94,17 @@ fn lower_bounds(index: &PartitionIndex) -> Vec<Vec<u8>> {
 }
 
 /// Whether the key may be in the file, read as an engine would.
-fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, BlockError> {
+fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, PartitionError> {
     probe_hash(index, container, key, KeyHasher::default().hash(key))
 }
 
-fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, BlockError> {
+fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, PartitionError> {
     let (number, hash) = index.place(key, hash);
     Ok(index.open(number, block_of(index, container, number))?.may_contain(hash))
 }
 
 /// The index, once the partitions that must hold known keys were read.
-fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), BlockError>) {
+fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), PartitionError>) {
     let index = PartitionIndex::load(tail_of(container), context).unwrap();
     let verdict = index.check_known_keys(|number| Ok(block_of(&index, container, number)));
     (index, verdict)
@@ -189,7 +189,7 @@ fn an_ordinary_block_is_no_partition() {
     keys.iter().for_each(|key| whole.add_key(key));
     let block = whole.finish().block.unwrap();
     let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
-    assert_eq!(load(&container).open(0, &block[..]).err(), Some(BlockError::NotAPartition));
+    assert_eq!(load(&container).open(0, &block[..]).err(), Some(BlockError::NotAPartition.into()));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no
     let [second, third] = [1, 2].map(|number| index.lower_bound(number));
     for key in &keys {
         match probe(&index, &container, key) {
-            Err(BlockError::PartitionWithoutFilter) => assert!(*key >= second && *key < third),
+            Err(PartitionError::WithoutFilter) => assert!(*key >= second && *key < third),
             answer => assert!(answer == Ok(true) && !(*key >= second && *key < third)),
         }
     }
@@ -253,7 +253,7 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
         let built = build(moody(false), cut, &keys);
         let container = built.block.unwrap();
         let index = load(&container);
-        let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(BlockError::PartitionWithoutFilter);
+        let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(PartitionError::WithoutFilter);
         let without: Vec<&[u8]> = keys.iter().filter(is_without).map(|key| &key[..]).collect();
         let with = keys.iter().find(|key| !is_without(key)).unwrap();
         let absent = |known: &[&[u8]]| {
@@ -283,7 +283,7 @@ fn a_damaged_partition_of_a_known_key_ends_the_check_and_no_partition_opens() {
         read.push(number);
         Ok(block_of(&index, &damaged, number))
     });
-    assert!(matches!(checked, Err(BlockError::PartitionChecksum { number: 0, .. })), "{checked:?}");
+    assert!(matches!(checked, Err(PartitionError::Checksum { number: 0, .. })), "{checked:?}");
     assert_eq!(read, [0]);
     let opened = |number| index.open(number, block_of(&index, &damaged, number));
     assert!((0..index.partitions()).all(|number| opened(number).is_err()));
@@ -430,7 +430,7 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
     for cut in CUTS {
         let container = of_parts(&parts, cut, &numbered(5_000)).block.unwrap();
         let refused = PartitionIndex::load(tail_of(&container), &hasher).unwrap_err();
-        assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
+        assert!(matches!(refused, PartitionError::Block(BlockError::ExtractorMismatch { .. })), "{refused}");
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let may_contain_prefix = |prefix: &[u8]| {
@@ -468,7 +468,7 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
             let first: Vec<u32> = index.unchecked_partitions().collect();
             let other = (0..index.partitions()).find(|number| !first.contains(number)).unwrap();
             let early = index.open(other, block_of(&index, &container, other)).map(drop);
-            assert_eq!(early, Err(BlockError::KnownKeysUnchecked { partition: first[0] }), "{cut:?}");
+            assert_eq!(early, Err(PartitionError::KnownKeysUnchecked { partition: first[0] }), "{cut:?}");
 
             let checked = index.check_known_keys(|number| Ok(block_of(&index, &container, number)));
             assert_eq!(checked.is_ok(), is_right, "{cut:?}");
@@ -493,7 +493,7 @@ fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
     let context = LoadContext::new(&hasher).with_known_keys(&known);
     let index = PartitionIndex::load(tail_of(&container), context).unwrap();
     let last = index.partitions() - 1;
-    let bad_disk = BlockError::Unreadable { reason: "a bad disk".into() };
+    let bad_disk = PartitionError::from(BlockError::Unreadable { reason: "a bad disk".into() });
     for unreadable in [vec![0, last], vec![0], vec![last], vec![]] {
         let checked = index.check_known_keys(|number| {
             let is_readable = !unreadable.contains(&number);
@@ -522,9 +522,9 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
     let asked = index();
     for number in of_whole_keys {
         let opened = asked.open(number, block_of(&asked, &container, number)).map(drop);
-        assert!(matches!(opened, Err(BlockError::KnownKeysUnchecked { .. })), "{opened:?}");
+        assert!(matches!(opened, Err(PartitionError::KnownKeysUnchecked { .. })), "{opened:?}");
     }
-    let bad_disk = BlockError::Unreadable { reason: "a bad disk".into() };
+    let bad_disk = PartitionError::from(BlockError::Unreadable { reason: "a bad disk".into() });
     for (unreadable, is_usable) in [(&of_parts[..], false), (&of_whole_keys[..], false), (&[][..], true)] {
         let index = index();
         let checked = index.check_known_keys(|number| {
@@ -559,7 +559,7 @@ fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
         index.check_aux(number, &read(number)).unwrap();
         assert!(index.check_aux(number, b"something else").is_err());
     }
-    assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(BlockError::PartitionChecksum { number: 1, .. })));
+    assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(PartitionError::Checksum { number: 1, .. })));
     assert!(index.aux_range(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
     assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
 }
@@ -586,12 +586,12 @@ fn a_container_is_loaded_for_its_own_file_and_hash_only() {
     let tail = tail_of(&container);
     let own = LoadContext::new(&hasher).with_file_id(file);
     assert_eq!(PartitionIndex::load(tail, own).unwrap().file(), Some(file));
-    assert!(matches!(PartitionIndex::load(tail, &hasher), Err(BlockError::FileMismatch { .. })));
+    assert!(matches!(PartitionIndex::load(tail, &hasher), Err(PartitionError::Block(BlockError::FileMismatch { .. }))));
     let other = LoadContext::new(&hasher).with_file_id(FileId::new(b"another").unwrap());
-    assert!(matches!(PartitionIndex::load(tail, other), Err(BlockError::FileMismatch { .. })));
+    assert!(matches!(PartitionIndex::load(tail, other), Err(PartitionError::Block(BlockError::FileMismatch { .. }))));
     let other = KeyHasher::with_seed(1);
     let other = LoadContext::new(&other).with_file_id(file);
-    assert!(matches!(PartitionIndex::load(tail, other), Err(BlockError::HashMismatch { .. })));
+    assert!(matches!(PartitionIndex::load(tail, other), Err(PartitionError::Block(BlockError::HashMismatch { .. }))));
 }
 
 /// The tail of a container with any top index, under valid checksums.
@@ -622,7 +622,7 @@ fn a_forged_top_index_is_refused_or_small() {
     let refused = |cut, partitions, index: &[u8]| {
         matches!(
             PartitionIndex::load(&forge(cut, partitions, index), &KeyHasher::default()),
-            Err(BlockError::Field { .. })
+            Err(PartitionError::Block(BlockError::Field { .. }))
         )
     };
     let [by_key, by_hash] = CUTS;
@@ -674,7 +674,7 @@ fn a_forged_top_index_is_refused_or_small() {
     let hollow = vec![0; 2 * 100_001];
     let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();
     assert!(index.memory_bytes() < 8 * hollow.len(), "{}", index.memory_bytes());
-    assert!(matches!(index.open(0, &[][..]), Err(BlockError::PartitionWithoutFilter)));
+    assert!(matches!(index.open(0, &[][..]), Err(PartitionError::WithoutFilter)));
 }
 
 #[test]

@@ -21,6 +21,7 @@ use sstfilter::internal::{CheckedTail, Ending, HeldParts};
 use sstfilter::{BlockError, BlockIdentity};
 
 use super::PartitionCut;
+use super::error::PartitionError;
 
 /// The newest version of the container; the writer always writes it.
 const CONTAINER_VERSION: u8 = 1;
@@ -79,8 +80,8 @@ impl ContainerTrailer {
     }
 
     /// Decodes the end of `container`, of which only the last [`MAX_END_BYTES`] bytes are read.
-    pub(super) fn decode(container: &[u8]) -> Result<Self, BlockError> {
-        let (bytes, other_magic) = (container.len() as u64, |got| BlockError::NotPartitioned { got });
+    pub(super) fn decode(container: &[u8]) -> Result<Self, PartitionError> {
+        let (bytes, other_magic) = (container.len() as u64, |got| PartitionError::NotPartitioned { got });
         let (trailer, flags) = Ending::fields(container, bytes, (MAGIC, CONTAINER_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change what that covers.
         BlockError::require(
@@ -176,17 +177,23 @@ mod tests {
             bytes.put_u32_le(sum);
             ContainerTrailer::decode(&bytes)
         };
-        assert!(matches!(reseal(25, 0x81), Err(BlockError::Field { got: 8, .. })));
-        assert!(matches!(reseal(25, 2), Err(BlockError::Version { got: 2, .. })));
-        assert!(matches!(reseal(26, b'T'), Err(BlockError::NotPartitioned { .. })));
-        assert!(matches!(reseal(24, 0x31), Err(BlockError::UnknownHash { got: 3 })));
-        assert!(matches!(reseal(24, 0xf1), Err(BlockError::Field { got: 1, .. })));
+        assert!(matches!(reseal(25, 0x81), Err(PartitionError::Block(BlockError::Field { got: 8, .. }))));
+        assert!(matches!(reseal(25, 2), Err(PartitionError::Block(BlockError::Version { got: 2, .. }))));
+        assert!(matches!(reseal(26, b'T'), Err(PartitionError::NotPartitioned { .. })));
+        assert!(matches!(reseal(24, 0x31), Err(PartitionError::Block(BlockError::UnknownHash { got: 3 }))));
+        assert!(matches!(reseal(24, 0xf1), Err(PartitionError::Block(BlockError::Field { got: 1, .. }))));
         // 0x12_3458 partitions cannot be cut by hash.
         assert!(reseal(21, 0x58).is_ok());
         let mut even = examples().nth(4).unwrap();
         even.partitions = 0x12_3458;
-        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&even.encode()),
+            Err(PartitionError::Block(BlockError::Field { field: "partitions", .. }))
+        ));
         even.partitions = 0;
-        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&even.encode()),
+            Err(PartitionError::Block(BlockError::Field { field: "partitions", .. }))
+        ));
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
-use sstfilter_store::PartitionIndex;
+use sstfilter_store::{PartitionError, PartitionIndex};
 
 pub(crate) struct Container {
     bytes: Vec<u8>,
@@ -23,21 +23,21 @@ pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
 
 impl Container {
     /// The container that fills `bytes`, with its known keys looked for.
-    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let container = Self::open(bytes, context)?;
         container.index.check_known_keys(|number| Ok(container.block(number)))?;
         Ok(container)
     }
 
     /// The same without reading any partition.
-    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let got = bytes.len() as u64;
         let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
         let tail = start.map(|start| &bytes[start..]).ok_or(BlockError::TooShort { expected: tail_bytes, got })?;
         let index = PartitionIndex::load(tail, context)?;
         if index.container_bytes() != got {
-            return Err(BlockError::Length { expected: index.container_bytes(), got });
+            return Err(BlockError::Length { expected: index.container_bytes(), got }.into());
         }
         Ok(Self { bytes: bytes.to_vec(), index, opened: Mutex::default() })
     }
@@ -57,7 +57,7 @@ impl Container {
         ranges(&self.index)
     }
 
-    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, BlockError> {
+    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, PartitionError> {
         self.index.open(number, self.block(number))
     }
 
@@ -84,19 +84,19 @@ impl Container {
     }
 
     /// The partitions that cannot be used, with the reasons.
-    pub(crate) fn problems(&self) -> Vec<(u32, BlockError)> {
+    pub(crate) fn problems(&self) -> Vec<(u32, PartitionError)> {
         (0..self.index.partitions()).filter_map(|number| Some((number, self.partition(number).err()?))).collect()
     }
 
     /// Checks all partitions, what stands beside them, and the zeros between.
-    pub(crate) fn verify(&self) -> Result<(), BlockError> {
+    pub(crate) fn verify(&self) -> Result<(), PartitionError> {
         let mut end = 0;
         for number in 0..self.index.partitions() {
             let block = self.index.block_range(number)?;
             let zeros = &self.bytes[end..usize::try_from(block.start).unwrap()];
             if let Some(at) = zeros.iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
-                return Err(BlockError::Field { field, expected, got: (end + at) as u64 });
+                return Err(BlockError::Field { field, expected, got: (end + at) as u64 }.into());
             }
             if !block.is_empty() {
                 self.partition(number)?;

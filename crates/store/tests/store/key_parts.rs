@@ -13,8 +13,8 @@ use sstfilter::{
     KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 use sstfilter_store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionIndex,
-    PartitionOptions, PartitionedBuilder, TableIdentity,
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
+    PartitionIndex, PartitionOptions, PartitionedBuilder, TableIdentity,
 };
 
 use crate::container::Container;
@@ -148,10 +148,10 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     let (own, foreign): (&[u8], &[u8]) = (b"t000:000000", b"t000:another");
     for (known, is_own) in [([own], true), ([foreign], false)] {
         let context = LoadContext::new(&hasher).with_key_parts(&named).with_known_keys(&known);
-        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop);
+        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop).map_err(PartitionError::from);
         let containers = CUTS.map(|cut| Container::load(&container_of(&whole_and(4), cut), context).map(drop));
         for loaded in containers.into_iter().chain([block]) {
-            let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() });
+            let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() }.into());
             assert_eq!(loaded, if is_own { Ok(()) } else { refused });
         }
     }

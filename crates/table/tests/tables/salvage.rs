@@ -220,7 +220,7 @@ fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
 /// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever.
 #[test]
 fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
-    let count = 100_000 / effort::strides(10, 10) as u32;
+    let count = 100_000 / effort::strides(10, 10);
     let entries: Entries = (0..count).map(|number| (format!("{number:06}").into_bytes(), None)).collect();
     let sound = build(&entries, &options(4 << 20, 1));
     let mut bytes = sound.clone();

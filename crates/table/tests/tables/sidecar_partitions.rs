@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockError, BuildContext, FilterBuilder, FilterPolicy, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy,
-    LoadContext,
+    BuildContext, FilterBuilder, FilterPolicy, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy, LoadContext,
 };
-use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
+use sstfilter_store::{
+    FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionError, PartitionOptions, sidecar_path,
+};
 use sstfilter_table::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableError, TableOptions, WritableFile,
 };
@@ -130,7 +131,7 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     let mut damaged = sidecar.to_vec();
     damaged[ranges[without_filter + 1].start] ^= 1;
     match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
-        TableError::Filter { at, source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }) } => {
+        TableError::Filter { at, source: FilterProblem::Partition(PartitionError::Checksum { number, .. }) } => {
             assert_eq!((number as usize, at.path.as_deref()), (without_filter + 1, Some(Path::new(SIDECAR))));
         }
         other => panic!("{other}"),
@@ -148,7 +149,7 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
             damaged[range.start.midpoint(range.end)] ^= 1;
             match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
                 TableError::Filter {
-                    source: FilterProblem::Block(BlockError::PartitionChecksum { number, .. }),
+                    source: FilterProblem::Partition(PartitionError::Checksum { number, .. }),
                     ..
                 } => {
                     assert_eq!(number, damaged_number);
