@@ -209,7 +209,8 @@ fn hashing(map: &HashedMap, got: HashIdentity, context: RangeContext<'_>) -> Res
     let own = context.extractor.map(|extractor| checksum(extractor.name().as_bytes()));
     if own != Some(stored) {
         let own = own.map_or("none".into(), |own| format!("its name has CRC32C {own:#010x}"));
-        let (expected, got) = (format!("the reader's ({own})"), format!("one whose name has CRC32C {stored:#010x}"));
+        let expected = format!("the reader's ({own})");
+        let got = format!("one whose name has CRC32C {stored:#010x}; open it with that extractor");
         return Err(BlockError::ExtractorMismatch { expected, got });
     }
     Ok(Hashing::new(hasher.clone(), context.extractor.cloned()))
