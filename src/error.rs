@@ -242,12 +242,10 @@ messages! { BlockError {
     Self::FileMismatch { expected: Some(expected), got: None } =>
         "filter block of an unknown file: expected one bound to the file of {expected}, got one that is bound to \
          none; give its builder the file id";
-    Self::FileMismatch { expected: None, got: Some(got) } =>
-        "filter block of a file: expected one that is bound to none, got one bound to the file of {got}; load it \
-         with the file id";
-    // Never constructed: two missing ids do not mismatch.
-    Self::FileMismatch { expected: None, got: None } =>
-        "filter block of another file: expected one that is bound to none, got the same";
+    // Two missing ids do not mismatch.
+    Self::FileMismatch { expected: None, got } =>
+        "filter block of a file: expected one that is bound to none, got one bound to the file of {}; load it with \
+         the file id", got.as_ref().map_or("none".into(), FileId::to_string);
     // A secret seed or a function of the caller's may have changed; the default hash cannot.
     Self::KnownKeyAbsent { hash: hash @ HashIdentity { id: HashId::Xxh3, .. } } =>
         "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \

@@ -55,11 +55,8 @@ impl BitsPerKey {
     /// [`ConfigError::BitsPerKey`] when `millibits` is not from 1,000 to 100,000.
     pub fn from_millibits(millibits: u32) -> Result<Self, ConfigError> {
         let size = Self { millibits };
-        if (Self::MIN..=Self::MAX).contains(&size) {
-            Ok(size)
-        } else {
-            Err(ConfigError::BitsPerKey { got: size.get() })
-        }
+        let is_size = (Self::MIN..=Self::MAX).contains(&size);
+        if is_size { Ok(size) } else { Err(ConfigError::BitsPerKey { got: size.get() }) }
     }
 
     /// The size in thousandths of a bit per key.

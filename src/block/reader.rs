@@ -80,13 +80,10 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     /// Makes the filter unusable if it was built with another hash than `hash`.
     pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
-        if let Some(got) = self.of_parts.as_ref().map(|block| block.hash_identity()).filter(|&got| got != hash) {
+        let block = self.of_parts.as_deref().or(self.block.as_ref().ok());
+        if let Some(got) = block.map(FilterBlock::hash_identity).filter(|&got| got != hash) {
             (self.of_parts, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
         }
-        self.block = self.block.and_then(|block| match block.hash_identity() {
-            got if got == hash => Ok(block),
-            got => Err(BlockError::HashMismatch { expected: hash, got }),
-        });
         self
     }
 

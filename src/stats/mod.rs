@@ -223,27 +223,24 @@ impl FilterStats {
 
     /// The counts of both.
     #[must_use]
-    pub const fn merged(&self, other: &Self) -> Self {
-        Self {
-            negatives: self.negatives + other.negatives,
-            positives: self.positives + other.positives,
-            true_positives: self.true_positives + other.true_positives,
-            false_positives: self.false_positives + other.false_positives,
-            unusable: self.unusable + other.unusable,
-            not_loaded: self.not_loaded + other.not_loaded,
-        }
+    pub fn merged(&self, other: &Self) -> Self {
+        self.with_each(other, u64::saturating_add)
     }
 
     /// What was counted after `earlier`.
     #[must_use]
-    pub const fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.with_each(earlier, u64::saturating_sub)
+    }
+
+    fn with_each(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
         Self {
-            negatives: self.negatives.saturating_sub(earlier.negatives),
-            positives: self.positives.saturating_sub(earlier.positives),
-            true_positives: self.true_positives.saturating_sub(earlier.true_positives),
-            false_positives: self.false_positives.saturating_sub(earlier.false_positives),
-            unusable: self.unusable.saturating_sub(earlier.unusable),
-            not_loaded: self.not_loaded.saturating_sub(earlier.not_loaded),
+            negatives: with(self.negatives, other.negatives),
+            positives: with(self.positives, other.positives),
+            true_positives: with(self.true_positives, other.true_positives),
+            false_positives: with(self.false_positives, other.false_positives),
+            unusable: with(self.unusable, other.unusable),
+            not_loaded: with(self.not_loaded, other.not_loaded),
         }
     }
 }
