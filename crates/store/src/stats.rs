@@ -25,7 +25,7 @@ pub struct FileStats {
 impl FileStats {
     /// The counts of both.
     #[must_use]
-    pub const fn merged(&self, other: &Self) -> Self {
+    pub fn merged(&self, other: &Self) -> Self {
         Self {
             filter: self.filter.merged(&other.filter),
             ranges: self.ranges.merged(&other.ranges),
@@ -36,7 +36,7 @@ impl FileStats {
 
     /// What was counted after `earlier`.
     #[must_use]
-    pub const fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
         Self {
             filter: self.filter.since(&earlier.filter),
             ranges: self.ranges.since(&earlier.ranges),
