@@ -26,7 +26,7 @@ pub struct TableStats {
 impl TableStats {
     /// The counts of both.
     #[must_use]
-    pub const fn merged(&self, other: &Self) -> Self {
+    pub fn merged(&self, other: &Self) -> Self {
         Self {
             filters: self.filters.merged(&other.filters),
             index_block_reads: self.index_block_reads + other.index_block_reads,
