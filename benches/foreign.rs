@@ -3,7 +3,7 @@
 //! 100 filters of 10,000 to 60,000 keys are probed with 200,000 absent keys, one filter after the other, whole batches
 //! (`many`) and single probes (`one`). Elements per second are probes per second.
 //!
-//! `cargo bench --workspace --bench foreign`
+//! `cargo bench -p sstfilter-benches --bench foreign`
 
 #![expect(clippy::expect_used, reason = "a benchmark may stop")]
 

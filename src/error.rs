@@ -1,6 +1,6 @@
 //! Errors, each with the expected and the found value.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 

@@ -85,9 +85,10 @@
 //!
 //! All are on by default. Without `std`, the library needs `alloc` and atomics that compare and swap: hashing,
 //! building, loading, probing and sets work, with the same bytes, on one thread and without a clock. [`FileId::random`]
-//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them. Without `growing`, the kinds that take
-//! keys once they are built are left out, and without `xor`, xor and xor+; their blocks are then of an [unknown
-//! kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics of 64 bits.
+//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them.
+//! Without `growing`, the kinds that take keys once they are built are left out, and without `xor`, xor and xor+; their
+//! blocks are then of an [unknown kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics
+//! of 64 bits.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]

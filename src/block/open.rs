@@ -124,16 +124,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
-    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`; gives the bytes
-    /// back with an error.
+    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`; gives the
+    /// bytes back with an error.
     ///
-    /// For containers of partitions alone: such a block is negative for all keys of other partitions, and known keys
-    /// and parts are checked by the container's index, which also names the partition's checksum
-    /// ([`checksum_without_last`](Self::checksum_without_last)).
+    /// For containers of partitions alone, which compare [`checksum_without_last`](Self::checksum_without_last) with
+    /// that of their index before they probe: a partition of another file or place is negative for the keys of this
+    /// one.
     ///
     /// # Errors
     ///
     /// [`BlockError`], if the bytes are no partition of these keys.
+    #[doc(hidden)]
     pub fn load_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, (D, BlockError)> {
         match FilterBlock::open_partition(data.as_ref(), hash, kinds) {
             Ok((trailer, shape)) => Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX }),
@@ -158,8 +159,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Verifies nothing: the CRC32C of all bytes but the last four of a block whose payload was compared with its
-    /// checksum. A trailer followed by its own checksum has the same CRC32C whatever it says: a sum over both would tell
-    /// nothing of the trailer.
+    /// checksum. A trailer followed by its own checksum has the same CRC32C whatever it says: a sum over both would
+    /// tell nothing of the trailer.
     pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();

@@ -175,7 +175,7 @@ fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() 
 }
 
 #[test]
-fn filters_of_fingerprints_are_refused_from_2_to_the_32_cells_on() {
+fn filters_of_fingerprints_are_refused_above_2_to_the_32_cells() {
     let of_fuse = fuse_variants().map(|(bits, arity)| (fuse(bits, arity), if arity == 3 { 112 } else { 107 }));
     let of_xor = xor_variants().map(|(layout, width)| (xor(layout, width), 123));
     for (policy, cells_per_100_keys) in of_fuse.chain(of_xor) {

@@ -55,7 +55,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
     ///
     /// - the block belongs to another file, or only one of block and context names a file,
-    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::ExtractorMismatch`]),
+    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor
+    ///   ([`BlockError::ExtractorMismatch`]),
     /// - a known key is absent, or no known key has a part by the extractor.
     ///
     /// After any of these errors, a scan must read the file.

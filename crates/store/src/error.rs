@@ -98,7 +98,7 @@ impl FilterProblem {
     pub fn is_foreign(&self) -> bool {
         match self {
             Self::Parts { .. } | Self::ReaderChanged { .. } => true,
-            Self::Block(error) => {
+            Self::Block(error) | Self::Partition(PartitionError::Block(error)) => {
                 matches!(error, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. })
             }
             _ => false,
@@ -110,7 +110,7 @@ impl FilterProblem {
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Version { .. } => true,
-            Self::Block(error) => matches!(
+            Self::Block(error) | Self::Partition(PartitionError::Block(error)) => matches!(
                 error,
                 BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }
             ),

@@ -167,8 +167,7 @@ impl CellSums {
             return Err(AttemptError::Retry);
         }
         let mut order = zeroed(self.added)?;
-        let mut waiting = [0; QUEUE_CELLS];
-        let mut peeled = 0;
+        let (mut waiting, mut peeled) = ([0; QUEUE_CELLS], 0);
         for _ in 0..SCANS {
             if peeled == order.len() {
                 return Ok(order);

@@ -22,8 +22,8 @@
 //!
 //! With the filter in the second-level cache, inserting a new key takes twice the time of a probe, and a key that is
 //! already present takes no more than a probe: an insert loads the word first, and only a missing bit needs the atomic
-//! OR, which takes the cache line from all other cores. `cargo bench --workspace --bench concurrent` measures it, alone
-//! and with two threads.
+//! OR, which takes the cache line from all other cores. `cargo bench -p sstfilter-benches --bench concurrent` measures
+//! it, alone and with two threads.
 //!
 //! Rejected: forcing the bits of a key apart (0.2 points better, a third slower), a counter of keys (all threads would
 //! write to it: the number is estimated from the fill instead), and growing (an engine that watches

@@ -47,7 +47,7 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     Ok((Outcome::from_sound(lost == 0 && is_accepted), report))
 }
 
-/// `work` on each item, shared by all processors: of what is counted, and not timed. The results are in the items' order.
+/// `work` on each item, shared by all processors: for what is counted, not timed. The results are in the items' order.
 fn on_all_cores<I: Sync, R: Send>(
     task: &'static str,
     items: &[I],

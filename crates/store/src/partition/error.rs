@@ -86,6 +86,7 @@ impl fmt::Display for PartitionError {
 
 impl core::error::Error for PartitionError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        if let Self::Block(error) = self { Some(error) } else { None }
+        // Its message is that of the block.
+        if let Self::Block(error) = self { error.source() } else { None }
     }
 }

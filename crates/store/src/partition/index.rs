@@ -118,8 +118,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when the bytes are damaged or contradict each other, and when hash or file are others than the
-    /// reader's. To a read, all of them mean "may be present" for every key of the file.
+    /// [`PartitionError`] when the bytes are damaged or contradict each other, and when hash or file are others than
+    /// the reader's. To a read, all of them mean "may be present" for every key of the file.
     pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
@@ -337,8 +337,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a
-    /// known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
+    /// [`PartitionError`] when the partition has no filter, or the bytes are not the ones that were written for it; when
+    /// a known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
     /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
     /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
@@ -377,7 +377,7 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`] when there is no such partition.
+    /// [`BlockError::Field`], in a [`PartitionError`], when there is no such partition.
     pub fn block_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         Ok(entry.offset()..entry.block_end())
@@ -387,7 +387,7 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`] when there is no such partition.
+    /// [`BlockError::Field`], in a [`PartitionError`], when there is no such partition.
     pub fn aux_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, aux) = self.entry(number)?;
         Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))

@@ -49,7 +49,7 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
     (first..case.entries).step_by(stride as usize).chain([case.entries])
 }
 
-/// All bits in the long form. Otherwise, of tables of more than some hundred entries, one bit of every fourth byte.
+/// All bits in the long form. Otherwise, of tables of more than some hundred entries, one bit in every four bytes.
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
     for case in &TABLES {
