@@ -136,7 +136,8 @@ impl FilterStore {
         self.with_reader(|reader| reader.range_extractor = Some(extractor))
     }
 
-    /// Filters come into memory when they are first probed, and share this number of bytes.
+    /// Filters come into memory when they are first probed, and share this number of bytes. Damage to one shows when it
+    /// is read ([`FileFilters::problem`]), and not at all while it has no room: [`verify`](Self::verify) reads all.
     #[must_use]
     pub fn with_budget(self, budget: FilterBudget) -> Self {
         self.with(|config| config.budget = Some(budget))

@@ -14,6 +14,34 @@
 //!   [`candidates_by_prefix`](FilterView::candidates_by_prefix) and
 //!   [`candidates_in_range`](FilterView::candidates_in_range) give the files that must be read.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use sstfilter::{FixedPrefix, KeyParts};
+//! use sstfilter_store::{FilterStore, FilterView, ViewEdit};
+//!
+//! let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
+//! let store = FilterStore::default().with_key_parts(parts);
+//! let file = |keys: &[&[u8]]| {
+//!     let mut builder = store.builder(&store.build_context());
+//!     keys.iter().for_each(|key| builder.add_key(key));
+//!     let (bytes, description) = builder.finish().seal(); // into the file, and into the manifest
+//!     Arc::new(store.open(description, Arc::new(bytes)))
+//! };
+//! let (old, new) = (file(&[b"t041:1", b"t042:1"]), file(&[b"t042:1", b"t043:2"]));
+//!
+//! let edit = ViewEdit::new().add(0, old).add(0, new.clone()); // the newest last
+//! let view = FilterView::new(&store).edited(edit)?; // another lookup may go on in the view before
+//! let mut candidates = view.candidates(b"t042:1"); // the newest first
+//! while let Some(file) = candidates.next_file() {
+//!     assert!(Arc::ptr_eq(file, &new)); // search it; this one has the key, so older files need no search:
+//!     candidates.found();
+//!     break;
+//! }
+//! assert_eq!(view.candidates_by_prefix(b"t041").count(), 1);
+//! # Ok::<(), sstfilter_store::ViewError>(())
+//! ```
+//!
 //! # Reading
 //!
 //! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a

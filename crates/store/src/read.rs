@@ -43,7 +43,8 @@ impl FilterRead {
     }
 
     /// Takes the bytes, or the reason why there are none. They are verified; if they are not those that were written,
-    /// the filter answers "may be present", and is tried again rarely.
+    /// the filter answers "may be present", and is tried again rarely. Name the type of the error where the compiler
+    /// cannot know it: `Ok::<_, std::io::Error>(bytes)`.
     pub fn complete(self, bytes: Result<Bytes, impl fmt::Display>) {
         self.complete_with(bytes, &|_| true);
     }

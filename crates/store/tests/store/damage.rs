@@ -328,7 +328,7 @@ fn swapped_partitions_are_noticed() {
             swapped[one.clone()].copy_from_slice(&bytes[other.clone()]);
             swapped[other.clone()].copy_from_slice(&bytes[one.clone()]);
             let problem = problem_of(&store, &metadata, swapped.into(), &keys, "swapped");
-            assert!(matches!(problem, Some(FilterProblem::Block(_))), "{problem:?}");
+            assert!(matches!(problem, Some(FilterProblem::Partition(_))), "{problem:?}");
         }
     }
 }

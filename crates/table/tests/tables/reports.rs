@@ -244,14 +244,6 @@ fn a_file_in_the_making_has_the_counts_and_sizes_of_the_table_in_memory() {
 }
 
 #[test]
-fn building_with_more_than_2_to_the_32_cells_is_expected_to_take_four_bytes_a_key_more() {
-    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
-    let bytes_per_key = |keys: u64| policy.plan(keys, None).unwrap().build_bytes as f64 / keys as f64;
-    let more = bytes_per_key(5_000_000_000) - bytes_per_key(3_500_000_000);
-    assert!((3.5..4.5).contains(&more), "{more} bytes");
-}
-
-#[test]
 fn a_reader_with_another_extractor_is_told_what_both_have() {
     let options = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(4)));
     let bytes = table(0..100, &options);
