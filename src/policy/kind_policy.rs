@@ -22,9 +22,9 @@ use crate::units::Sizing;
 /// ([`FallbackReason::TooFewKeys`]), if the kind says that Bloom is smaller ([`FallbackReason::NotSmaller`]), if it has
 /// more keys than the policy's maximum, than a block can record or than the kind is built of
 /// ([`FallbackReason::TooManyKeys`]), if building would take more memory than the context allows
-/// ([`FallbackReason::MemoryBudget`]), if building fails ([`FallbackReason::ConstructionFailed`]), or if a self-check finds a key missing
-/// ([`FallbackReason::SelfCheckFailed`]). The report and the block record why. When the announced number of keys leads
-/// to Bloom, keys are not buffered.
+/// ([`FallbackReason::MemoryBudget`]), if building fails ([`FallbackReason::ConstructionFailed`]), or if a self-check
+/// finds a key missing ([`FallbackReason::SelfCheckFailed`]). The report and the block record why. When the announced
+/// number of keys leads to Bloom, keys are not buffered.
 ///
 /// ```
 /// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, FilterKind, KeyHasher, KindPolicy};

@@ -338,9 +338,9 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`PartitionError`] when the partition has no filter, or the bytes are not the ones that were written for it;
-    /// when a known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
-    /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
-    /// keys of this partition.
+    /// when a known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`]
+    /// while partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for
+    /// the keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         if entry.block.bytes == 0 {
