@@ -31,10 +31,8 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
     /// Cells of the whole array.
     fn cells(&self) -> u64;
 
-    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError>;
-
-    /// The same on up to `threads` threads, for hashes that are at least [partitioned](crate::hash::partition_hashes).
-    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError>;
+    /// Adds hashes that are at least [partitioned](crate::hash::partition_hashes), on up to `threads` threads.
+    fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError>;
 
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError>;
 
@@ -73,7 +71,7 @@ pub(crate) fn attempt<S: PeeledShape>(
     reserve: usize,
     threads: usize,
 ) -> Result<BuiltPayload<S>, AttemptError> {
-    shape.add_slice(sums, hashes, threads)?;
+    shape.add_all(sums, hashes, threads)?;
     let order = shape.peel(sums, reserve)?;
     Ok(shape.assign(sums, &order)?)
 }

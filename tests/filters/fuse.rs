@@ -99,6 +99,49 @@ fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two()
     assert!((19.1..19.3).contains(&bits_per_key), "{bits_per_key}");
 }
 
+/// Ascending and as if by chance, once, twice, and many times.
+#[test]
+fn keys_that_come_again_in_any_order_give_the_same_block() {
+    for arity in ARITIES {
+        for keys in [0_u32, 1, 2, 100, 3_551, 40_000] {
+            for bits in [7, 8, 16, 17, 25, 26, 31, 32] {
+                let policy = fuse(arity, bits).with_self_check();
+                let hashes: Vec<KeyHash> = common::key_set(7, keys).collect();
+                let mut sorted = hashes.clone();
+                sorted.sort_unstable();
+                let expected = common::build(&policy, &hashes);
+                let each_thrice: Vec<KeyHash> = sorted.iter().flat_map(|&hash| [hash; 3]).collect();
+                let in_rounds = [&hashes[..], &sorted, &hashes].concat();
+                for added in [&hashes, &sorted, &each_thrice, &in_rounds] {
+                    let built = common::build(&policy, added);
+                    assert_eq!(built.block, expected.block, "{keys} keys, {bits} bits");
+                    assert_eq!(built.report.attempts, expected.report.attempts);
+                    assert_eq!(built.report.keys_added, added.len() as u64);
+                    assert_eq!(built.report.distinct_keys, u64::from(keys));
+                }
+                let one_often = [vec![KeyHash::from_well_mixed(5); 400], hashes].concat();
+                let alternating: Vec<KeyHash> = one_often.iter().chain(&one_often).rev().copied().collect();
+                assert_eq!(common::build(&policy, &alternating).block, common::build(&policy, &one_often).block);
+            }
+        }
+    }
+}
+
+/// With the first salt, all of them meet in one cell.
+#[test]
+fn hashes_whose_high_bits_are_alike_take_another_salt_however_often_they_come() {
+    for arity in ARITIES {
+        let policy = fuse(arity, 8).with_self_check();
+        let once = common::key_set(7, 10_000).map(|hash| KeyHash::from_well_mixed(hash.get() >> 24));
+        let [expected, built] = [1, 2].map(|repeats| {
+            let hashes: Vec<KeyHash> = (0..repeats).flat_map(|_| once.clone()).collect();
+            common::build(&policy, &hashes)
+        });
+        assert!(is_fuse(&expected) && expected.report.attempts > 1);
+        assert_eq!((built.block, built.report.attempts), (expected.block, expected.report.attempts));
+    }
+}
+
 #[test]
 fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
     type Make = fn(u64) -> u64;

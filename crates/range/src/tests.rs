@@ -103,8 +103,8 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         check(Bound::Excluded(lower), Bound::Unbounded);
         check(Bound::Unbounded, Bound::Included(lower));
         check(Bound::Unbounded, Bound::Excluded(lower));
-        // Of a part of all pairs, the first upper end is another for each lower one, so that pairs of every distance
-        // are taken.
+        // Each lower end skips another number of upper ends, so that pairs of every distance are tried even where only
+        // some pairs are.
         for upper in ends.iter().skip((number + number / stride) % stride).step_by(stride) {
             check(Bound::Included(lower), Bound::Included(upper));
             check(Bound::Included(lower), Bound::Excluded(upper));

@@ -64,7 +64,7 @@ pub enum FilterProblem {
     },
     /// What the filter's own bytes say.
     Block(BlockError),
-    /// What the bytes of a filter in partitions say.
+    /// The filter is cut into partitions, and this is wrong with its bytes.
     Partition(PartitionError),
     /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though
     /// it has the same identity or name. No filter of the store is used then.

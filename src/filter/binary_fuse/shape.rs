@@ -175,17 +175,16 @@ impl PeeledShape for FuseShape {
         self.range + u64::from(self.arity.get() - 1) * self.segment
     }
 
-    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError> {
-        match self.arity {
-            FuseArity::Three => sums.add_all(self.placement::<3>(), hashes),
-            FuseArity::Four => sums.add_all(self.placement::<4>(), hashes),
-        }
-    }
-
-    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
+    fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
         // With another salt than 0, neighbouring hashes have no neighbouring cells.
         let groups = if threads > 1 && self.salt == 0 { self.parts(hashes, threads) } else { None };
-        let Some(groups) = groups else { return self.add_all(sums, hashes.iter().copied()) };
+        let Some(groups) = groups else {
+            let hashes = hashes.iter().copied();
+            return match self.arity {
+                FuseArity::Three => sums.add_all(self.placement::<3>(), hashes),
+                FuseArity::Four => sums.add_all(self.placement::<4>(), hashes),
+            };
+        };
         groups.into_iter().try_for_each(|parts| match self.arity {
             FuseArity::Three => sums.add_parts(self.placement::<3>(), parts, threads),
             FuseArity::Four => sums.add_parts(self.placement::<4>(), parts, threads),
@@ -322,6 +321,14 @@ mod tests {
         assert_eq!(shape_for(u64::MAX, FuseArity::Three, 8), None);
         assert_eq!(shape_for(1 << 52, FuseArity::Four, 4), None);
         assert!(shape_for(3 << 30, FuseArity::Four, 4).is_some());
-        assert_eq!(shape_for(1 << 32, FuseArity::Four, 4), None, "of more cells than are peeled");
+        for arity in [FuseArity::Three, FuseArity::Four] {
+            let (mut most, mut refused) = (3 << 30, 1 << 32);
+            while refused - most > 1 {
+                let middle = most + (refused - most) / 2;
+                if shape_for(middle, arity, 4).is_some() { most = middle } else { refused = middle }
+            }
+            let shape = shape_for(most, arity, 4).unwrap();
+            assert!((shape.cells()..shape.cells() + shape.segment).contains(&(1 << 32)), "{most} keys: {shape:?}");
+        }
     }
 }

@@ -123,15 +123,11 @@ impl PeeledShape for XorShape {
         3 * u64::from(self.block_cells)
     }
 
-    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError> {
-        sums.add_all(self.placement(), hashes)
-    }
-
-    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
+    fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
         if threads > 1 {
             return sums.add_by_block(self.placement(), hashes, threads);
         }
-        self.add_all(sums, hashes.iter().copied())
+        sums.add_all(self.placement(), hashes.iter().copied())
     }
 
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError> {

@@ -8,7 +8,7 @@ use sstfilter::BlockError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// What a filter block can have, too.
+    /// The trailer of the filter, or the block of a partition, has an error of filter blocks.
     Block(BlockError),
     /// The last bytes are not those of a partitioned filter.
     NotPartitioned {
