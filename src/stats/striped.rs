@@ -271,7 +271,8 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // Whatever this thread still counts while it ends goes to the shared stripe. Where the standard library keeps
-        // thread locals by keys (Windows with GNU's tools), they can be created once more, and this thread then claims a stripe again.
+        // thread locals by keys (Windows with GNU's tools), they can be created once more, and this thread then claims
+        // a stripe again.
         STRIPE.set(SHARED);
         if let Some(claimed) = CLAIMED.get(self.0 / 64) {
             claimed.fetch_and(!(1 << (self.0 % 64)), Ordering::Release);
