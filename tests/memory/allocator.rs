@@ -48,6 +48,17 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(memory, layout) }
     }
+
+    /// Counts both, as if the old bytes were copied, which the system spares large ones.
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if !count(bytes) {
+            return null_mut();
+        }
+        // SAFETY: the caller's promise.
+        let moved = unsafe { System.realloc(memory, layout, bytes) };
+        HELD.fetch_sub(if moved.is_null() { bytes } else { layout.size() }, Relaxed);
+        moved
+    }
 }
 
 #[global_allocator]
