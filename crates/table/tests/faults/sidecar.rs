@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sstfilter::{BitsPerKey, KindPolicy};
 use sstfilter_table::{Table, TableError, TableOptions};
 
-use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED};
+use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED, Unsynced};
 use super::tables::{Entries, PATH, bytes_of, entries, lookup_of, read_options, write_options};
 
 const SIDECAR: &str = "/db/000001.sst.filter";
@@ -45,11 +45,11 @@ fn disk(has_old: bool) -> Disk {
 }
 
 /// The bytes of the sidecar that a reader of the table uses; nothing is lost and nothing half there.
-fn found(disk: &Disk, story: &str) -> Option<u64> {
+fn found(disk: &Disk, stored: &Entries, story: &str) -> Option<u64> {
     let table = Table::open(PATH, &read_options(disk)).unwrap();
     assert!(table.sidecar_problem().is_none(), "{story}: {}", table.sidecar_problem().unwrap());
-    for (key, _) in stored().iter().step_by(13) {
-        assert_eq!(table.get(key).unwrap(), lookup_of(&stored(), key), "{story}");
+    for (key, _) in stored.iter().step_by(13) {
+        assert_eq!(table.get(key).unwrap(), lookup_of(stored, key), "{story}");
     }
     table.verify().unwrap();
     let is_there = disk.names().iter().any(|name| name == Path::new(SIDECAR));
@@ -63,10 +63,11 @@ fn found(disk: &Disk, story: &str) -> Option<u64> {
 fn whichever_operation_of_a_rebuild_fails_there_is_the_old_sidecar_or_the_new_one_and_no_other_file() {
     let sizes = [OLD_BITS, NEW_BITS].map(sidecar_bytes);
     let faults = [Fault::Once(EIO), Fault::Once(ENOSPC), Fault::Lasting(EIO), Fault::ShortWrite, Fault::WriteZero];
-    let mut points = 0;
+    let (stored, mut points) = (stored(), 0);
     for (fault, has_old) in faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
+        let sound = disk(has_old);
         for at in 0.. {
-            let disk = disk(has_old);
+            let disk = sound.after_power_cut(0, Unsynced::All);
             disk.plan(at, fault);
             let written = rebuild(&disk, NEW_BITS);
             let (befallen, operations) = (disk.befallen(), disk.operations());
@@ -78,7 +79,7 @@ fn whichever_operation_of_a_rebuild_fails_there_is_the_old_sidecar_or_the_new_on
             let story = format!("{fault:?} at {at}, {befallen:?}");
             let is_published = written.is_ok() || befallen == Some(Op::SyncDirectory);
             let expected = if is_published { Some(sizes[1]) } else { has_old.then_some(sizes[0]) };
-            assert_eq!(found(&disk, &story), expected, "{story}");
+            assert_eq!(found(&disk, &stored, &story), expected, "{story}");
             if let Err(error) = &written {
                 assert!(error.to_string().contains(PATH), "{story} names no file: {error}");
             }
@@ -94,18 +95,18 @@ fn whichever_operation_of_a_rebuild_fails_there_is_the_old_sidecar_or_the_new_on
 #[test]
 fn after_a_power_cut_at_any_operation_of_a_rebuild_there_is_the_whole_old_sidecar_or_the_whole_new_one() {
     let sizes = [OLD_BITS, NEW_BITS].map(sidecar_bytes);
-    let mut states = 0;
+    let (stored, mut states) = (stored(), 0);
     for has_old in [false, true] {
-        let old = has_old.then_some(sizes[0]);
+        let (sound, old) = (disk(has_old), has_old.then_some(sizes[0]));
         for at in 0.. {
-            let disk = disk(has_old);
+            let disk = sound.after_power_cut(0, Unsynced::All);
             disk.plan(at, Fault::PowerCut);
             let written = rebuild(&disk, NEW_BITS);
             let is_cut = disk.befallen().is_some();
             disk.heal();
             for changes in 0..=disk.pending_names() {
                 for unsynced in UNSYNCED {
-                    let found = found(&disk.after_power_cut(changes, unsynced), &format!("cut at {at}"));
+                    let found = found(&disk.after_power_cut(changes, unsynced), &stored, &format!("cut at {at}"));
                     let is_new = found == Some(sizes[1]);
                     assert!(is_new || (written.is_err() && found == old), "cut at {at}: {found:?}");
                     states += 1;

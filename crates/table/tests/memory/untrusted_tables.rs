@@ -189,7 +189,7 @@ const VAST: u64 = 3 << 30;
 
 /// How long a hole is as a block of this checksum. That of zeros is read to its end before it is refused.
 fn vast(sum: u32) -> u64 {
-    if sum == 0 && !common::is_long() { 1 << 29 } else { VAST }
+    if sum == 0 && !common::is_long() { 1 << 27 } else { VAST }
 }
 
 /// Memory that a reader may take beside what the file itself fills.
@@ -462,6 +462,7 @@ impl FilterPolicy for LongName {
     }
 }
 
+/// The longest name alone, and in the long form shorter ones as well.
 #[test]
 fn properties_of_long_keys_and_a_long_name_are_read_as_they_were_written() {
     let _alone = alone();
@@ -474,7 +475,7 @@ fn properties_of_long_keys_and_a_long_name_are_read_as_they_were_written() {
         builder.add(&key(1), b"").unwrap();
         builder.finish().map(|(bytes, _)| bytes)
     };
-    for name_bytes in [1, 60 << 10, 70 << 10].into_iter().step_by(common::effort::strides(2, 2)) {
+    for name_bytes in [70 << 10, 60 << 10, 1].into_iter().step_by(common::effort::strides(3, 3)) {
         let bytes = Bytes::from(write(name_bytes).unwrap());
         Table::open_source(bytes, &TableOptions::default()).unwrap().verify().unwrap();
     }

@@ -260,7 +260,7 @@ fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(64, 192)))]
 
     #[test]
     fn sets_of_any_tables_lose_no_key_and_no_prefix_for_any_reader(

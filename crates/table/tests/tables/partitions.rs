@@ -44,7 +44,12 @@ fn open(bytes: &Bytes, options: &TableOptions) -> Table {
 
 /// Every key is found, and no other one.
 fn assert_has_all(table: &Table, what: &str) {
-    for number in 0..ENTRIES {
+    assert_has(table, 0..ENTRIES, what);
+}
+
+/// Each of these keys is found, and none of those behind them.
+fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
+    for number in numbers {
         let expected = Lookup::Found(Bytes::copy_from_slice(&number.to_le_bytes()));
         assert_eq!(table.get(&key(number * 2)).unwrap(), expected, "{what}: key {number}");
         assert_eq!(table.get(&key(number * 2 + 1)).unwrap(), Lookup::Absent, "{what}: key {number}");
@@ -172,6 +177,7 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     assert_eq!(budget.stats().used_bytes, 0);
 }
 
+/// All keys in the long form, otherwise one in three.
 #[test]
 fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
     for write in [TableOptions::default(), options(PartitionCut::KeyRange), options(PartitionCut::HashRange)] {
@@ -179,11 +185,13 @@ fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
         for limit in [0, 1, 3_000, 10_000, u64::MAX] {
             let budget = FilterBudget::new(limit);
             let table = open(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
-            assert_has_all(&table, &format!("{limit} bytes"));
+            let asked = (0..ENTRIES).step_by(effort::strides(3, 3));
+            let count = asked.len() as u64;
+            assert_has(&table, asked, &format!("{limit} bytes"));
             let (stats, used) = (table.stats().filters.filter, budget.stats().used_bytes);
             assert!(used <= limit, "{used} of {limit}");
             assert_eq!(stats.not_loaded > 0, limit < u64::MAX, "{limit}: {stats:?}");
-            assert!(stats.negatives > 19_000 || limit < u64::MAX, "{limit}: {stats:?}");
+            assert!(stats.negatives * 20 > count * 19 || limit < u64::MAX, "{limit}: {stats:?}");
         }
     }
 }
@@ -201,7 +209,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
         let sound = searched_for_nothing(&open(&bytes, &TableOptions::default())).len();
         let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
         let partitions = open(&bytes, &TableOptions::default()).filters().residency().units as usize;
-        for byte in (0..filter.end - filter.start).step_by(331 * effort::stride(3)) {
+        for byte in (0..filter.end - filter.start).step_by(331 * effort::strides(3, 3)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
             let table = open(&damaged.into(), &TableOptions::default());
@@ -227,7 +235,7 @@ fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_n
     for cut in CUTS {
         let bytes = bytes_of(&options(cut));
         let index = open(&bytes, &TableOptions::default()).region(TablePart::FilterIndex).unwrap();
-        for byte in index.step_by(effort::stride(7)) {
+        for byte in index.step_by(effort::strides(5, 7)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(byte).unwrap()] ^= 1 << (byte % 8);
             let table = open(&damaged.into(), &TableOptions::default());

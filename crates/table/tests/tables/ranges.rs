@@ -98,15 +98,15 @@ fn expected(all: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>) -> Vec<(Vec<u
     all.iter().filter(|(key, _)| range.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// All ranges between these ends, with all kinds of bounds.
-/// Ranges between all ends, with all kinds of bounds; in the short form one in five, which is prime to both numbers.
+/// Ranges between all ends, with all kinds of bounds: all in the long form. In the short form one in five, and in the
+/// usual one, where there are many ends, one in four: prime to the kinds of bounds and to the ends.
 fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
     let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
     let all = pairs.flat_map(move |(lower, upper)| {
         bounds(lower).into_iter().flat_map(move |lower| bounds(upper).map(|upper| KeyRange::from((lower, upper))))
     });
-    all.step_by(effort::stride(5))
+    all.step_by(effort::strides(if ends.len() < 10 { 1 } else { 4 }, 5))
 }
 
 /// The positions of the tables that a scan of the range must read.

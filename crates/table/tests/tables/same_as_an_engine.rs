@@ -8,10 +8,13 @@ use sstfilter_range::RangePolicy;
 use sstfilter_store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
+use crate::common::is_long;
 use crate::engine::{Disk, File, Key, numbered, view_of};
 
 /// Keys are numbers below this one.
-const NUMBERS: u32 = 200_000;
+fn numbers() -> u32 {
+    if is_long() { 200_000 } else { 50_000 }
+}
 
 /// What tables and files are written and read with.
 struct Settings {
@@ -120,24 +123,26 @@ fn ask_files(view: &FilterView<File>, asked: &Asked) -> Vec<FileStats> {
 fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_the_mini_sst() {
     // Overlapping, with a third of all numbers in each.
     let files: Vec<Vec<Key>> =
-        (0..8).map(|first| numbered((first..NUMBERS).step_by(24 + first as usize % 3))).collect();
+        (0..8).map(|first| numbered((first..numbers()).step_by(24 + first as usize % 3))).collect();
     let asked = Asked {
-        keys: numbered((0..NUMBERS).step_by(13)),
-        ranges: (0..NUMBERS)
+        keys: numbered((0..numbers()).step_by(13)),
+        ranges: (0..numbers())
             .step_by(1_009)
             .map(|number| [number, number + 3].map(|number| numbered([number]).remove(0)))
             .collect(),
     };
     let one_percent = FalsePositiveRate::ONE_PERCENT;
     let ribbon = || KindPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
-    let cut = |cut| Some(PartitionOptions::new(cut, 4_096).unwrap());
+    let cut = |cut| Some(PartitionOptions::new(cut, if is_long() { 4_096 } else { 1_024 }).unwrap());
+    // Less than half of the filters.
+    let budget = Some(u64::from(numbers() / 5));
     let all = [
         Settings::whole(AutoPolicy::default()),
         Settings::whole(ribbon()),
         Settings { partitions: cut(PartitionCut::KeyRange), ..Settings::whole(ribbon()) },
         Settings { ranges: Some(RangePolicy::ordered(one_percent).unwrap()), ..Settings::whole(ribbon()) },
-        Settings { budget: Some(40_000), ..Settings::whole(AutoPolicy::default()) },
-        Settings { budget: Some(40_000), partitions: cut(PartitionCut::HashRange), ..Settings::whole(ribbon()) },
+        Settings { budget, ..Settings::whole(AutoPolicy::default()) },
+        Settings { budget, partitions: cut(PartitionCut::HashRange), ..Settings::whole(ribbon()) },
     ];
     for (number, settings) in all.iter().enumerate() {
         let ((set, table_budget), (view, file_budget)) = (settings.tables(&files), settings.files(&files));

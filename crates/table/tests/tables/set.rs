@@ -325,7 +325,7 @@ fn any_models() -> impl Strategy<Value = Vec<Model>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(96, 96)))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(32, 96)))]
 
     #[test]
     fn any_set_answers_and_counts_as_if_asked_one_by_one(models in any_models(), asked in prop::collection::vec(any_key(), 0..20)) {

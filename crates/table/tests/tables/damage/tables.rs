@@ -1,6 +1,7 @@
 //! Damage to tables, with the filters of every kind.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
@@ -138,7 +139,7 @@ impl Family {
     }
 
     /// Opens, reads and verifies what became of the table.
-    fn outcome(&self, bytes: &[u8], random: &mut Random, what: &str) -> Outcome {
+    fn outcome(&self, bytes: &[u8], random: &mut Random, what: fmt::Arguments<'_>) -> Outcome {
         let sound = &self.named[0];
         if bytes == sound.bytes {
             return Outcome::Identical;
@@ -165,7 +166,12 @@ impl Family {
 }
 
 /// Looks keys up, and walks. Whatever the table answers is what `root` has; `false` when it refused to answer.
-fn reads_are_right<'a>(table: &Table, root: &Subject, keys: impl Iterator<Item = &'a [u8]>, what: &str) -> bool {
+fn reads_are_right<'a>(
+    table: &Table,
+    root: &Subject,
+    keys: impl Iterator<Item = &'a [u8]>,
+    what: fmt::Arguments<'_>,
+) -> bool {
     let mut is_sound = true;
     for key in keys {
         match table.get(key) {
@@ -186,7 +192,7 @@ fn reads_are_right<'a>(table: &Table, root: &Subject, keys: impl Iterator<Item =
 /// Whatever a salvage gives is what `root` has, and whatever it does not give is in an interval that it says is
 /// missing. Without an index, a block that an earlier table of the same id had in the same place cannot be told from
 /// its own.
-fn salvage_is_right(table: &Table, root: &Subject, what: &str) {
+fn salvage_is_right(table: &Table, root: &Subject, what: fmt::Arguments<'_>) {
     if table.check_index().is_err() {
         return;
     }
@@ -222,8 +228,8 @@ pub(crate) fn try_all(cases: u64) -> Totals {
                 let mut random = Random::new(u64::from(count) << 40 | number << 32 | case);
                 let way = *random.pick(&ways);
                 let Some(bytes) = way.apply(&files, &mut random) else { continue };
-                let what = format!("{way:?}, {policy:?}, {count} keys, case {case}");
-                totals.count(way, family.outcome(&bytes, &mut random, &what));
+                let what = format_args!("{way:?}, {policy:?}, {count} keys, case {case}");
+                totals.count(way, family.outcome(&bytes, &mut random, what));
             }
         }
     }
