@@ -57,26 +57,38 @@ fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
-/// Whether a file with the parts of `written` may have the prefix, by each way to probe it.
-fn answers(written: &KeyParts, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
+/// The filters of a file: whole, and in partitions of each cut.
+struct Built {
+    block: Bytes,
+    containers: [Bytes; 2],
+}
+
+impl Built {
+    fn of(parts: &KeyParts) -> Self {
+        Self { block: block_of(parts), containers: CUTS.map(|cut| container_of(parts, cut)) }
+    }
+}
+
+/// Whether a file may have the prefix, by each way to probe it.
+fn answers(written: &Built, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
     answers_for(written, read, &read.prefix(&KeyHasher::default(), prefix))
 }
 
 /// The same for a prefix that need not be of the parts that the reader names.
-fn answers_for(written: &KeyParts, read: &KeyParts, prepared: &PreparedPrefix<'_>) -> Vec<bool> {
+fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) -> Vec<bool> {
     let hasher = KeyHasher::default();
     // A reader that shares no part gets no filter, and tools take any.
     let context = LoadContext::new(&hasher).with_key_parts(read);
-    let block = block_of(written);
-    let context = if FilterBlock::load(&block, context).is_ok() { context } else { context.with_any_key_parts() };
+    let block = &written.block;
+    let context = if FilterBlock::load(block, context).is_ok() { context } else { context.with_any_key_parts() };
     let reader = FilterReader::load(block.clone(), context);
     let mut answers = vec![!reader.probe_prefix(prepared).is_absent()];
-    answers.push(FilterBlock::load(&block, context).unwrap().may_contain_prefix(prepared));
+    answers.push(FilterBlock::load(block, context).unwrap().may_contain_prefix(prepared));
     let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
     let mut matches = MatchBitmap::default();
     set.matches_prefix(prepared, &mut matches);
     answers.push(matches.may_contain(0));
-    let containers = CUTS.map(|cut| Container::load(&container_of(written, cut), context).unwrap());
+    let containers = written.containers.each_ref().map(|bytes| Container::load(bytes, context).unwrap());
     answers.extend(containers.iter().map(|container| container.may_contain_prefix(prepared)));
     answers
 }
@@ -104,8 +116,9 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
     let parts_of_older_files =
         [KeyParts::whole_keys(), whole_and(3), KeyParts::extracted(Arc::new(FixedPrefix::new(5)))];
     for written in &parts_of_older_files {
+        let built = Built::of(written);
         for number in [0, 1, 57, 99] {
-            assert!(answers(written, &read, &tenant(number)).into_iter().all(|may| may), "{written}");
+            assert!(answers(&built, &read, &tenant(number)).into_iter().all(|may| may), "{written}");
         }
         let files = files(written, &read);
         assert!((0..TENANTS).all(|number| files.iter().all(|file| file.may_contain_prefix(&tenant(number)))));
@@ -118,6 +131,7 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
         let absent = (0..90).filter(is_absent).count();
         assert!(absent > 80, "between the smallest and the largest key: {absent}");
     }
+    let own = Built::of(&own);
     assert!(answers(&own, &read, &tenant(57)).into_iter().all(|may| may));
     let absent = (200..240).filter(|&number| answers(&own, &read, &tenant(number)).into_iter().all(|may| !may));
     assert!(absent.count() > 30, "a filter that has the part is probed for it");
@@ -127,7 +141,8 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
 /// where the reader does not name it, and be probed for all the same.
 #[test]
 fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_of_another_hash() {
-    let (hasher, written) = (KeyHasher::default(), whole_and(4).with_extractor(Arc::new(FixedPrefix::new(3))));
+    let (hasher, parts) = (KeyHasher::default(), whole_and(4).with_extractor(Arc::new(FixedPrefix::new(3))));
+    let written = Built::of(&parts);
     let of_four = whole_and(4);
     for number in 200..240 {
         let absent = tenant(number);
@@ -192,12 +207,13 @@ impl KeyExtractor for UpToLastColon {
 #[test]
 fn a_filter_of_parts_alone_is_asked_for_a_key_by_its_parts() {
     let (hasher, parts) = (KeyHasher::default(), KeyParts::extracted(Arc::new(UpToLastColon)));
-    let answers = |key: &[u8]| answers_for(&parts, &parts, &parts.key(&hasher, key));
+    let built = Built::of(&parts);
+    let answers = |key: &[u8]| answers_for(&built, &parts, &parts.key(&hasher, key));
     assert!(keys().step_by(999).all(|key| answers(&key).into_iter().all(|may| may)));
     assert!(answers(b"without a colon, outside the extractor's domain").into_iter().all(|may| may));
     let absent = (200..240).filter(|number| answers(format!("t{number}:0").as_bytes()).into_iter().all(|may| !may));
     assert!(absent.count() > 30);
-    let as_prefix = answers_for(&parts, &parts, &parts.prefix(&hasher, b"t200:0"));
+    let as_prefix = answers_for(&built, &parts, &parts.prefix(&hasher, b"t200:0"));
     assert!(as_prefix.into_iter().all(|may| may), "another key that begins with it may have another part");
 }
 

@@ -67,26 +67,26 @@ fn expected_fpr(filter: &Container) -> f64 {
 
 /// Observed within four standard deviations of expected: of keys that lie between those of the file.
 fn assert_rate(filter: &Container, what: &str) {
-    const PROBES: u32 = 400_000;
+    let probes: u32 = if common::is_long() { 400_000 } else { 100_000 };
     let (hasher, expected) = (KeyHasher::default(), expected_fpr(filter));
     let mut random = Random::new(99);
     let mut positives = 0_u32;
-    for probe in 0..PROBES {
+    for probe in 0..probes {
         // As many keys of each tenant, and spread like those in the file.
         let tenant = probe as usize % 50;
         let number = (u64::MAX / 50) * tenant as u64 + random.next() / 50;
         let key = key_of(tenant, number);
         positives += u32::from(filter.may_contain(&key, hasher.hash(&key)));
     }
-    let observed = f64::from(positives) / f64::from(PROBES);
-    let sigma = (expected * (1.0 - expected) / f64::from(PROBES)).sqrt();
+    let observed = f64::from(positives) / f64::from(probes);
+    let sigma = (expected * (1.0 - expected) / f64::from(probes)).sqrt();
     println!("{what}: expected {expected:.6}, observed {observed:.6}");
     assert!((observed - expected).abs() < 4.0 * sigma, "{what}: expected {expected}, observed {observed}");
 }
 
 #[test]
 fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_same_rate() {
-    let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 1);
+    let keys = keys(if common::is_long() { 10_000_000 } else { 300_000 }, 1);
     let policies: [(&str, Arc<dyn FilterPolicy>); 2] = [
         ("bloom", Arc::new(KindPolicy::default())),
         ("ribbon", Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),
@@ -184,12 +184,13 @@ impl Zipf {
 #[test]
 fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_partitioned() {
     const FILES: usize = 24;
-    let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (200_000, 200_000) };
+    let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (50_000, 50_000) };
+    let target_bytes = if common::is_long() { 16 << 10 } else { 4 << 10 };
     let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(KindPolicy::default()));
     let files: Vec<Vec<[u8; 24]>> = (0..FILES).map(|file| keys(keys_each, 100 + file as u64)).collect();
     let whole_bytes: Vec<usize> = files.iter().map(|keys| whole(&policy, keys).as_bytes().len()).collect();
     for cut in CUTS {
-        let containers: Vec<Bytes> = files.iter().map(|keys| partitioned(&policy, cut, 16 << 10, keys)).collect();
+        let containers: Vec<Bytes> = files.iter().map(|keys| partitioned(&policy, cut, target_bytes, keys)).collect();
         let indexes: Vec<PartitionIndex> = containers
             .iter()
             .map(|bytes| {
@@ -253,8 +254,12 @@ fn in_threads(threads: usize) -> BuildContext {
 fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
     let policies: [Arc<dyn FilterPolicy>; 2] =
         [Arc::new(KindPolicy::default()), Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
+    // As many partitions in either form.
+    let scale: u32 = if common::is_long() { 1 } else { 4 };
+    let sizes =
+        [(1 << 10, 0), (1 << 10, 1_000), ((4 << 10) / scale, 300_000 / scale), ((1 << 20) / scale, 2_000_000 / scale)];
     for policy in policies {
-        for (target_bytes, keys) in [(1 << 10, 0), (1 << 10, 1_000), (4 << 10, 300_000), (1 << 20, 2_000_000)] {
+        for (target_bytes, keys) in sizes {
             let one = by_hash(&policy, &in_threads(1), target_bytes, keys);
             for threads in [0, 2, 3, 8] {
                 let built = by_hash(&policy, &in_threads(threads), target_bytes, keys);

@@ -10,6 +10,7 @@ use sstfilter_store::{PartitionError, PartitionIndex};
 use crate::cases::{CONTAINERS, ContainerCase};
 use crate::common;
 use crate::common::cases::{self};
+use crate::common::effort;
 use crate::container::Container;
 
 type Keys = Vec<(Vec<u8>, KeyHash)>;
@@ -71,19 +72,17 @@ impl Sound {
     }
 }
 
+/// All bits in the long form. Otherwise one in five.
 #[test]
 fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_present() {
     for sound in Sound::all() {
         assert!(sound.case.keys == 0 || sound.ranges.len() > 2 && sound.absent.len() > 150, "{}", sound.case.name);
-        let bytes = sound.bytes();
-        common::on_all_cores(bytes.len(), |at| {
-            let touched = sound.touched(at, at + 1);
+        let (bytes, step) = (sound.bytes(), effort::strides(5, 5));
+        common::on_all_cores((bytes.len() * 8).div_ceil(step), |number| {
+            let (at, bit) = (number * step / 8, number * step % 8);
             let mut damaged = bytes.to_vec();
-            for bit in 0..8 {
-                damaged[at] ^= 1 << bit;
-                sound.assert_contained(&damaged, &touched, &format!("bit {bit} of byte {at}"));
-                damaged[at] ^= 1 << bit;
-            }
+            damaged[at] ^= 1 << bit;
+            sound.assert_contained(&damaged, &sound.touched(at, at + 1), &format!("bit {bit} of byte {at}"));
         });
     }
 }

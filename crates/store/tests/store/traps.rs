@@ -240,7 +240,7 @@ fn a_lowered_limit_holds_for_what_is_being_loaded() {
     let open = |_| store.open(metadata.clone(), Arc::new(bytes.clone()));
     let files: Vec<FileFilters> = (0..4_000).map(open).collect();
     let absent = 5_u32.to_be_bytes();
-    for round in 0..if effort::is_short() { 20 } else { 100 } {
+    for round in 0..100 / effort::strides(4, 5) {
         files.iter().for_each(|file| (0..6).for_each(|_| assert!(!file.probe(&absent).is_absent())));
         budget.set_bytes(1 << 30);
         let begun = AtomicUsize::new(0);
