@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::common;
+use crate::common::{self, effort};
 use proptest::prelude::*;
 use sstfilter::{
     BlockError, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterHealth, FilterKind,
@@ -190,10 +190,11 @@ fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
     filter.health().fill_ratio
 }
 
+/// 300 filters of each width in the long form, otherwise 60.
 #[test]
 fn every_filter_of_some_thousand_places_reaches_95_percent() {
     for tag_bits in [6, 8, 12, 16, 20, 32] {
-        let loads = common::on_all_cores(300, |turn| {
+        let loads = common::on_all_cores(300 / effort::strides(5, 5), |turn| {
             let places = [2_000, 2_500, 3_001, 5_000, 10_007, 30_000][turn % 6];
             load_reached(places, tag_bits, u32::try_from(turn).unwrap())
         });
@@ -228,7 +229,8 @@ fn a_full_filter_takes_keys_again_when_some_have_left() {
 
 #[test]
 fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does() {
-    for (planned, tag_bits) in [(1_000, 8), (700_000, 32), (1_200_000, 16)] {
+    let settings = [(1_000, 8), (1_200_000, 16), (700_000, 32)];
+    for (planned, tag_bits) in settings.into_iter().step_by(effort::strides(2, 2)) {
         let (mut one_by_one, mut at_once) =
             [0; 2].map(|_| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap()).into();
         let hashes = keys(1, one_by_one.places());
@@ -261,19 +263,19 @@ fn block_and_filter_and_batches_of_both_answer_alike() {
 
 #[test]
 fn the_rate_is_the_one_computed_within_four_standard_errors() {
-    const ABSENT: u32 = 4_000_000;
+    let absent_per_set: u32 = if common::is_long() { 4_000_000 } else { 1_000_000 };
     for (planned, tag_bits) in [(1_000, 8), (100_000, 4), (100_000, 6), (100_000, 8), (300_000, 12), (1_000_000, 16)] {
         let (mut observed, mut expected) = (0, 0.0);
         for set in 0..3 {
             let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
             filter.insert_all(&keys(set, planned)).unwrap();
             let mut hits = MatchBitmap::default();
-            let absent = common::key_set(1_000 + set, ABSENT).collect::<Vec<_>>();
+            let absent = common::key_set(1_000 + set, absent_per_set).collect::<Vec<_>>();
             filter.contains_batch(&absent, &mut hits);
             observed += hits.count();
             expected += filter.health().expected_fpr / 3.0;
         }
-        let asked = 3.0 * f64::from(ABSENT);
+        let asked = 3.0 * f64::from(absent_per_set);
         let rate = observed as f64 / asked;
         // Beside the probes, how many of the keys share a class varies from one set of keys to the next.
         let shared = expected * (expected / (3.0 * planned as f64)).sqrt();

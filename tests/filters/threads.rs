@@ -1,6 +1,7 @@
 //! Replicas compare their files, and a store's files are read by other machines: a filter's bytes must not tell on how
 //! many threads it was built.
 
+use crate::common::{self, effort};
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{
     BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterKind, KeyHash, KeyHasher, KindPolicy, Sizing,
@@ -23,10 +24,11 @@ fn context(threads: usize) -> BuildContext {
     BuildContext::new(&KeyHasher::default()).with_threads(threads)
 }
 
+/// Any number of threads in the long form, otherwise as many as the keys are worth.
 fn check(hashes: &[KeyHash], what: &str) {
     for (name, policy) in policies() {
         let one = build(&policy, hashes, &context(1));
-        for threads in [0, 2, 3, 8] {
+        for threads in [8, 0, 2, 3].into_iter().step_by(effort::strides(4, 4)) {
             let built = build(&policy, hashes, &context(threads));
             assert!(built.block == one.block, "{name}, {what}, {threads} threads");
             assert_eq!((built.report.used, built.report.reason), (one.report.used, one.report.reason));
@@ -39,23 +41,29 @@ fn check(hashes: &[KeyHash], what: &str) {
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    for keys in [0, 1_000, 131_071, 131_072, 140_000, 400_000] {
+    // One thread for every 65,536 keys.
+    let counts: &[u64] = if common::is_long() {
+        &[0, 1_000, 131_071, 131_072, 140_000, 400_000]
+    } else {
+        &[0, 1_000, 131_071, 131_072, 270_000]
+    };
+    for &keys in counts {
         check(&(0..keys).map(KeyHash::mix).collect::<Vec<_>>(), &format!("{keys} keys"));
     }
 }
 
 #[test]
 fn repeated_and_badly_mixed_hashes_give_the_same_bytes_too() {
-    let keys = 200_000_u64;
-    let of = |hash: fn(u64) -> u64| (0..keys).map(|key| KeyHash::from_well_mixed(hash(key))).collect::<Vec<_>>();
-    check(&of(|key| KeyHash::mix(key % 70_000).get()), "each key three times");
-    check(&of(|key| KeyHash::mix(key / 2).get()), "each key twice in a row");
+    let keys: u64 = if common::is_long() { 200_000 } else { 140_000 };
+    let of = |hash: &dyn Fn(u64) -> u64| (0..keys).map(|key| KeyHash::from_well_mixed(hash(key))).collect::<Vec<_>>();
+    check(&of(&|key| KeyHash::mix(key % (keys / 3)).get()), "each key three times");
+    check(&of(&|key| KeyHash::mix(key / 2).get()), "each key twice in a row");
     check(
-        &of(|key| if key % 2 == 0 { KeyHash::mix(key).get() >> 24 } else { KeyHash::mix(key).get() }),
+        &of(&|key| if key % 2 == 0 { KeyHash::mix(key).get() >> 24 } else { KeyHash::mix(key).get() }),
         "half in one place",
     );
-    check(&of(|key| KeyHash::mix(key).get() >> 1), "all in the lower half");
-    check(&of(|key| key), "0, 1, 2, ...");
+    check(&of(&|key| KeyHash::mix(key).get() >> 1), "all in the lower half");
+    check(&of(&|key| key), "0, 1, 2, ...");
 }
 
 #[test]

@@ -311,7 +311,7 @@ mod tests {
     fn leaving_out_visited_buckets_changes_no_path() {
         let mut compared = 0;
         for (keys, tag_bits) in [(40, 4), (300, 4), (300, 8), (5_000, 12)] {
-            for round in (0..200_000 / keys).step_by(effort::stride(8)) {
+            for round in (0..200_000 / keys).step_by(effort::strides(3, 8)) {
                 let shape = CuckooShape::with_tag_bits(keys, tag_bits).unwrap();
                 let mut payload = vec![0; usize::try_from(shape.payload_bytes()).unwrap()];
                 let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
@@ -328,6 +328,6 @@ mod tests {
                 }
             }
         }
-        assert!(compared > 10_000 / effort::stride(8), "{compared} searches");
+        assert!(compared > 10_000 / effort::strides(3, 8), "{compared} searches");
     }
 }
