@@ -8,6 +8,9 @@
 
 mod bounds;
 mod damage;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../../tests/common/effort.rs"]
+mod effort;
 mod fixtures;
 mod forged;
 mod hostile;
