@@ -7,6 +7,10 @@ mod build;
 mod compare;
 mod demo;
 mod dump;
+#[cfg(test)]
+#[allow(dead_code, reason = "tests of other packages use the rest")]
+#[path = "../../../tests/common/effort.rs"]
+mod effort;
 mod files;
 mod filters;
 mod get;

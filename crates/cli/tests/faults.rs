@@ -160,7 +160,7 @@ impl Scenario {
         let work = place.text("work");
         let arguments = arguments.iter().map(|argument| argument.replace("WORK", &work)).collect();
         let mut scenario =
-            Self { name, place, arguments, writes: false, is_steady: true, every: 5, old: Tables::new() };
+            Self { name, place, arguments, writes: false, is_steady: true, every: 13, old: Tables::new() };
         scenario.make_files();
         scenario.old = scenario.tables();
         assert_eq!(union(scenario.old.values()), build_of(40, "value"));
@@ -460,7 +460,7 @@ fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
 #[test]
 fn a_report_whose_calls_fail_leaves_whole_files() {
     let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
-    let scenario = Scenario { every: 13, ..Scenario::new("report", &arguments).writing() };
+    let scenario = Scenario { every: 31, ..Scenario::new("report", &arguments).writing() };
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
 }
 

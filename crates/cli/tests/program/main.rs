@@ -11,6 +11,9 @@ mod build;
 mod compare;
 mod damage;
 mod demo;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../../tests/common/effort.rs"]
+mod effort;
 mod export;
 mod foreign;
 #[cfg(target_os = "linux")]
