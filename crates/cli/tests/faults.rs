@@ -160,7 +160,7 @@ impl Scenario {
         let work = place.text("work");
         let arguments = arguments.iter().map(|argument| argument.replace("WORK", &work)).collect();
         let mut scenario =
-            Self { name, place, arguments, writes: false, is_steady: true, every: 13, old: Tables::new() };
+            Self { name, place, arguments, writes: false, is_steady: true, every: 5, old: Tables::new() };
         scenario.make_files();
         scenario.old = scenario.tables();
         assert_eq!(union(scenario.old.values()), build_of(40, "value"));
@@ -168,7 +168,7 @@ impl Scenario {
     }
 
     fn writing(self) -> Self {
-        Self { writes: true, is_steady: false, ..self }
+        Self { writes: true, is_steady: false, every: 13, ..self }
     }
 
     fn make_files(&self) {
@@ -431,7 +431,7 @@ fn a_build_over_old_tables_whose_calls_fail_leaves_whole_tables_of_one_build_or_
 
 #[test]
 fn a_rebuild_whose_calls_fail_leaves_whole_sidecars_and_says_which_file_failed() {
-    let scenario = Scenario { writes: true, ..Scenario::new("rebuild", &["rebuild", "WORK/tables"]) };
+    let scenario = Scenario { writes: true, every: 13, ..Scenario::new("rebuild", &["rebuild", "WORK/tables"]) };
     try_all(&scenario, &ALL_FAULTS);
     try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
 }
@@ -460,7 +460,7 @@ fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
 #[test]
 fn a_report_whose_calls_fail_leaves_whole_files() {
     let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
-    let scenario = Scenario { every: 31, ..Scenario::new("report", &arguments).writing() };
+    let scenario = Scenario::new("report", &arguments).writing();
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
 }
 
