@@ -175,7 +175,7 @@ fn edgy(number: u64) -> u32 {
     }
 }
 
-/// A quarter of the forged blocks but in the long form.
+/// A quarter of the forged blocks, and all of them in the long form.
 #[test]
 fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
@@ -199,7 +199,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     }
 }
 
-/// A quarter of the forged blocks but in the long form.
+/// A quarter of the forged blocks, and all of them in the long form.
 #[test]
 fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
     let mut opened = 0;

@@ -212,7 +212,7 @@ fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
     }
 }
 
-/// As many in the long form, otherwise a quarter.
+/// All of them in the long form, otherwise a quarter.
 #[test]
 fn a_hundred_thousand_files_take_750_bytes_each_before_their_filters() {
     let _alone = alone();
