@@ -4,8 +4,8 @@
 //!
 //! As `SQLite`'s tests do, each scenario is run again and again, with the first operation failing, then the
 //! second, and so on, until a run ends before the fault comes. How many points were tried is printed:
-//! `cargo test --release -p sstfilter-table --test faults -- --nocapture`. A program of its own: some of its tests run it again,
-//! with a full disk, few open files, or small files only.
+//! `cargo test --release -p sstfilter-table-tests --test faults -- --nocapture`. A program of its own: some of its
+//! tests run it again, with a full disk, few open files, or small files only.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
