@@ -10,7 +10,7 @@ use std::error::Error;
 use crc32c::crc32c;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/v1/bloom-1000-keys-10-bits.block");
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/v1/bloom-1000-keys-10-bits.block");
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

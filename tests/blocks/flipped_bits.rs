@@ -1,6 +1,6 @@
-//! Every fixture with every single bit flipped, truncated at every length, and extended. The failure guarded against:
-//! one flipped bit in a filter on disk makes it answer "absent" for a key of its table, and the key is lost although
-//! its data is sound. Damage may cost a read or an error, but never a key.
+//! Every fixture with every single bit flipped (in the long form), truncated at every length, and extended. The failure
+//! guarded against: one flipped bit in a filter on disk makes it answer "absent" for a key of its table, and the key is
+//! lost although its data is sound. Damage may cost a read or an error, but never a key.
 
 use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};

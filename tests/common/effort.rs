@@ -1,6 +1,6 @@
-//! How much the tests do. `SSTFILTER_LONG=1` takes their long forms, `SSTFILTER_SHORT=1` their short ones, for
-//! processors that are emulated and for instrumented programs: a sample of what is tried exhaustively, and fewer drawn
-//! cases.
+//! How much the tests do. `SSTFILTER_LONG=1` takes their long forms. The usual ones are a sample of what those try
+//! exhaustively, and draw fewer cases. `SSTFILTER_SHORT=1` takes the short forms, with fewer still, for processors that
+//! are emulated and for instrumented programs.
 //!
 //! The library's unit tests include this file, too.
 

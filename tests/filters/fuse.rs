@@ -86,7 +86,7 @@ fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
         }
     }
     let hashes: Vec<KeyHash> = common::key_set(0, 100_000).collect();
-    let absent = if common::is_long() { 3_000_000 } else { 1_000_000 };
+    let absent = 3_000_000;
     for (arity, bits) in with_each_arity([17, 18, 20, 25, 26, 31, 32]) {
         let filter = FilterBlock::open_unverified(common::build(&fuse(arity, bits), &hashes).block.unwrap()).unwrap();
         let expected = f64::from(absent) * 0.5_f64.powi(i32::from(bits));

@@ -140,7 +140,7 @@ const SIZES: &[(&str, f64, f64, f64, Verdict)] = &[
     ("binary-fuse-4", 1e-4, 13.4, 14.97, Differs),
 ];
 
-/// Of a tenth of the keys but in the long form, for kinds whose size per key is the same.
+/// Except in the long form, kinds whose size per key does not depend on the number of keys have a tenth of them.
 #[test]
 fn sizes_of_the_family_are_as_published_or_corrected() {
     let hashes = keys(KEYS);

@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(memory, layout) }
     }
 
-    /// Counts both, as if the old bytes were copied, which the system spares large ones.
+    /// Counts the old and the new bytes at once, as if they were copied; the system moves large ones without a copy.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if !count(bytes) {
             return null_mut();

@@ -24,7 +24,7 @@ pub(super) const PARTITION_BYTES: u32 = 1 << 10;
 /// Memory in hundredths of what all filters take.
 const MEMORY_PERCENT: [u64; 4] = [100, 50, 25, 10];
 
-const LOOKUPS: usize = 40_000;
+const LOOKUPS: usize = 20_000;
 
 /// Without filters each key costs eight reads: each design is tried with one key in four, all four with every key.
 const DESIGNS: usize = 4;

@@ -8,8 +8,8 @@ use sstfilter_interop::{ChecksumType, Part, Probe, Table, VerifyReport};
 use crate::effort;
 use crate::fixtures::{self, Fixture};
 
-/// Bits that the test goes through: each bit up to this many of a part, and beyond that as many, evenly spread. One in
-/// twelve without `SSTFILTER_LONG=1`.
+/// Bits that the test goes through: each bit up to this many of a part, and beyond that as many, evenly spread. Five
+/// without `SSTFILTER_LONG=1`.
 const SAMPLED_BITS: u64 = 64;
 
 /// What became of a table with one flipped bit.

@@ -254,8 +254,8 @@ fn in_threads(threads: usize) -> BuildContext {
 fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
     let policies: [Arc<dyn FilterPolicy>; 2] =
         [Arc::new(KindPolicy::default()), Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
-    // As many partitions in either form.
-    let scale: u32 = if common::is_long() { 1 } else { 4 };
+    // As many partitions in either form, and in both more keys than one thread is given.
+    let scale: u32 = if common::is_long() { 1 } else { 2 };
     let sizes =
         [(1 << 10, 0), (1 << 10, 1_000), ((4 << 10) / scale, 300_000 / scale), ((1 << 20) / scale, 2_000_000 / scale)];
     for policy in policies {

@@ -1,5 +1,5 @@
-//! Every fixture table with every single bit flipped, truncated at every length, and extended: damage may cost an
-//! error, but never a key.
+//! Every fixture table with every single bit flipped (in the long form), truncated at every length, and extended:
+//! damage may cost an error, but never a key.
 
 #![expect(clippy::cast_possible_truncation, reason = "fixtures of some thousand bytes")]
 
@@ -49,7 +49,7 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
     (first..case.entries).step_by(stride as usize).chain([case.entries])
 }
 
-/// All bits in the long form. Otherwise every third, and of tables of more than some hundred entries one bit in every
+/// All bits in the long form. Otherwise every third, and of tables of more than a hundred entries one bit in every
 /// twenty bytes.
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {

@@ -47,7 +47,7 @@ fn assert_has_all(table: &Table, what: &str) {
     assert_has(table, 0..ENTRIES, what);
 }
 
-/// Each of these keys is found, and none of those behind them.
+/// Each of these keys is found, and no key right behind one of them.
 fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
     for number in numbers {
         let expected = Lookup::Found(Bytes::copy_from_slice(&number.to_le_bytes()));

@@ -98,15 +98,16 @@ fn expected(all: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>) -> Vec<(Vec<u
     all.iter().filter(|(key, _)| range.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Ranges between all ends, with all kinds of bounds: all in the long form. In the short form one in five, and in the
-/// usual one, where there are many ends, one in four: prime to the kinds of bounds and to the ends.
+/// Ranges between all ends, with all kinds of bounds: all in the long form. Otherwise, where there are many ends, one in
+/// four, which is prime to the kinds of bounds and to how many ends there are; in the short form, of few ends, one in
+/// seven.
 fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
     let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
     let all = pairs.flat_map(move |(lower, upper)| {
         bounds(lower).into_iter().flat_map(move |lower| bounds(upper).map(|upper| KeyRange::from((lower, upper))))
     });
-    all.step_by(effort::strides(if ends.len() < 10 { 1 } else { 4 }, 5))
+    all.step_by(if ends.len() < 10 { effort::strides(1, 7) } else { effort::strides(4, 4) })
 }
 
 /// The positions of the tables that a scan of the range must read.

@@ -217,9 +217,9 @@ fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
     assert_eq!(places, [blocks[3].start as u64, blocks[40].start as u64]);
 }
 
-/// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever. That the
-/// search was given up shows in a sound block behind, which it would have come to. With a tenth of the entries but in
-/// the long form.
+/// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever: steps are
+/// limited, and time follows from them. That the search was given up shows in a sound block behind, which it would have
+/// come to. Except in the long form, with a tenth of the entries.
 #[test]
 fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
     let count = 100_000 / effort::strides(10, 10);

@@ -134,7 +134,7 @@ fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_
     let one_percent = FalsePositiveRate::ONE_PERCENT;
     let ribbon = || KindPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
     let cut = |cut| Some(PartitionOptions::new(cut, if is_long() { 4_096 } else { 1_024 }).unwrap());
-    // Less than half of the filters.
+    // Less than all filters take.
     let budget = Some(u64::from(numbers() / 5));
     let all = [
         Settings::whole(AutoPolicy::default()),

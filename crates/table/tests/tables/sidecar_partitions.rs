@@ -160,7 +160,7 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
     }
 }
 
-/// All bits of the end, and one in 37 of the rest, in the long form. Otherwise one in eleven of these.
+/// All bits of the end, and one in 37 of the rest, in the long form. Otherwise one in eleven or thirteen of these.
 #[test]
 fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
     let bytes = table(1, 1_500, b"value");

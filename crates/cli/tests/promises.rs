@@ -1,4 +1,4 @@
-//! A program of its own, because the published crate leaves it out with the pages that it reads.
+//! What pages of the whole repository say, which the program's package is above.
 //!
 //! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
 //! was renamed or removed, and that nothing holds any more.
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const PAGES: [&str; 4] = ["PROMISES.md", "MISUSE.md", "SECURITY.md", "FORMAT.md"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn page(name: &str) -> String {
@@ -67,7 +67,7 @@ fn every_script_that_a_page_names_is_there() {
 /// The test programs of all packages, by the names that `--test` takes.
 fn programs() -> BTreeSet<String> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let folders = entries(&root().join("crates")).chain([root()]);
+    let folders = entries(&root().join("crates")).chain([root()]).flat_map(|folder| [folder.join("tests"), folder]);
     let mut programs = BTreeSet::new();
     for folder in folders {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
