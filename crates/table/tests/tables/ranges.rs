@@ -98,9 +98,9 @@ fn expected(all: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>) -> Vec<(Vec<u
     all.iter().filter(|(key, _)| range.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Ranges between all ends, with all kinds of bounds: all in the long form. Otherwise, where there are many ends, one in
-/// four, which is prime to the kinds of bounds and to how many ends there are; in the short form, of few ends, one in
-/// seven.
+/// Ranges between all ends, with all kinds of bounds: all in the long form. Otherwise, where there are many ends, one
+/// in four, which is prime to the kinds of bounds and to how many ends there are; in the short form, of few ends, one
+/// in seven.
 fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
     let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
