@@ -115,7 +115,6 @@ mod block;
 #[deny(clippy::indexing_slicing)]
 mod codec;
 #[cfg(test)]
-#[allow(dead_code, reason = "tests of some features alone use all of it")]
 #[path = "../tests/common/effort.rs"]
 mod effort;
 mod error;

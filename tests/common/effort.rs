@@ -4,6 +4,8 @@
 //!
 //! The library's unit tests include this file, too.
 
+#![allow(dead_code, reason = "each program uses a part of it")]
+
 /// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.
 pub(crate) fn is_long() -> bool {
     is_set("SSTFILTER_LONG")
@@ -18,6 +20,11 @@ pub(crate) fn is_short() -> bool {
 /// the numbers that a test expects of its cases.
 pub(crate) fn stride(step: usize) -> usize {
     strides(1, step)
+}
+
+/// 1 in the long form, otherwise `step`.
+pub(crate) fn sample(step: usize) -> usize {
+    strides(step, step)
 }
 
 /// 1 in the long form, otherwise the step of the usual or of the short one.

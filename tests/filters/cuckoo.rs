@@ -194,7 +194,7 @@ fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
 #[test]
 fn every_filter_of_some_thousand_places_reaches_95_percent() {
     for tag_bits in [6, 8, 12, 16, 20, 32] {
-        let loads = common::on_all_cores(300 / effort::strides(5, 5), |turn| {
+        let loads = common::on_all_cores(300 / effort::sample(5), |turn| {
             let places = [2_000, 2_500, 3_001, 5_000, 10_007, 30_000][turn % 6];
             load_reached(places, tag_bits, u32::try_from(turn).unwrap())
         });
@@ -230,7 +230,7 @@ fn a_full_filter_takes_keys_again_when_some_have_left() {
 #[test]
 fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does() {
     let settings = [(1_000, 8), (1_200_000, 16), (700_000, 32)];
-    for (planned, tag_bits) in settings.into_iter().step_by(effort::strides(2, 2)) {
+    for (planned, tag_bits) in settings.into_iter().step_by(effort::sample(2)) {
         let (mut one_by_one, mut at_once) =
             [0; 2].map(|_| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap()).into();
         let hashes = keys(1, one_by_one.places());

@@ -25,7 +25,7 @@ fn is_fuse(built: &BuiltFilter) -> bool {
 fn denies_none(built: &BuiltFilter, hashes: &[KeyHash]) {
     let filter = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap();
     filter.verify().unwrap();
-    assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64, "a key is denied");
+    assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64, "a key is absent");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn whole_blocks_are_as_small_as_they_are_said_to_be() {
 fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
     let with_each_arity = |widths: [u8; 7]| {
         let all = ARITIES.into_iter().flat_map(move |arity| widths.map(|bits| (arity, bits)));
-        all.step_by(effort::strides(2, 2))
+        all.step_by(effort::sample(2))
     };
     for (arity, bits) in with_each_arity([4, 5, 7, 8, 9, 12, 16]) {
         for (keys, absent, sets) in

@@ -8,7 +8,6 @@ mod compare;
 mod demo;
 mod dump;
 #[cfg(test)]
-#[allow(dead_code, reason = "tests of other packages use the rest")]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 mod files;

@@ -11,6 +11,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "../../../tests/common/effort.rs"]
+mod effort;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -128,10 +130,6 @@ struct Sound {
     tables: Tables,
 }
 
-fn is_long() -> bool {
-    std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
-}
-
 /// A command and the files that it works on.
 struct Scenario {
     name: &'static str,
@@ -234,7 +232,7 @@ impl Scenario {
     fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
         let mut outcomes = BTreeMap::new();
         let Some(sound) = self.sound(fault) else { return outcomes };
-        let every = if is_long() { 1 } else { self.every };
+        let every = if effort::is_long() { 1 } else { self.every };
         let sampled = (fault.argument().len() % every..sound.calls).step_by(every);
         let tried = sampled.len();
         for (position, number) in sampled.chain(0..sound.calls).enumerate() {
@@ -469,7 +467,7 @@ fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
     // It makes some hundred thousand calls, of which the first write and open tables.
     let scenario = Scenario::new("demo", &["demo"]).writing();
     let mut points = 0;
-    for number in (0..400).step_by(if is_long() { 31 } else { 197 }) {
+    for number in (0..400).step_by(if effort::is_long() { 31 } else { 197 }) {
         let Some(trial) = scenario.trial(number, Fault::Fails(EIO)) else { return };
         scenario.check(&trial, None, Fault::Fails(EIO));
         let left = fs::read_dir(scenario.place.path("work/tmp")).unwrap().count();

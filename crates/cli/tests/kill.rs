@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
-#[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 

@@ -1,4 +1,5 @@
-//! What pages of the whole repository say, which the program's package is above.
+//! Checks pages of the whole repository. It is here because copies of the library alone have neither the pages nor this
+//! package.
 //!
 //! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
 //! was renamed or removed, and that nothing holds any more.

@@ -96,7 +96,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         answers.false_positives += u64::from(may_hold && !has_key);
     };
     check(Bound::Unbounded, Bound::Unbounded);
-    let stride = effort::strides(PAIRS, PAIRS);
+    let stride = effort::sample(PAIRS);
     for (number, lower) in ends.iter().enumerate() {
         check(Bound::Included(lower), Bound::Unbounded);
         check(Bound::Excluded(lower), Bound::Unbounded);
@@ -236,7 +236,7 @@ fn hashed_codes_inside_prefixes_lose_no_key() {
         }
     }
     assert!(
-        told > 100_000 / (effort::stride(CASES) * effort::strides(PAIRS, PAIRS)) as u64,
+        told > 100_000 / (effort::stride(CASES) * effort::sample(PAIRS)) as u64,
         "the filters answered \"absent\" for {told} ranges"
     );
 }

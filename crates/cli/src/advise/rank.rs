@@ -195,7 +195,7 @@ mod tests {
         let rates = [0.5, 0.01, 1e-9, 1e-300].map(rate);
         let memories = [0, 1, 64, 100, 1 << 30, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(Target::Bytes);
         let all = numbers.flat_map(|keys| rates.into_iter().chain(memories).map(move |it| (keys, it)));
-        for (keys, target) in all.step_by(effort::strides(5, 5)) {
+        for (keys, target) in all.step_by(effort::sample(5)) {
             for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
                 let need = Need { updates, has_many_writers: true, ..need(keys, target) };
                 let need = Need { absent_lookups: u64::MAX, false_positive_ns: u64::MAX, ..need };

@@ -102,7 +102,7 @@ fn inspect_filter(fixture: &Value, table: &Value) {
 #[test]
 fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
     let place = Place::new();
-    let (mut chosen, mut tried, step) = (0, 0, effort::strides(3, 3));
+    let (mut chosen, mut tried, step) = (0, 0, effort::sample(3));
     for (path, fixture) in fixtures() {
         let name = fixture["file"].as_str().unwrap();
         let is_chosen = ["partition", "decoupled", "ribbon", "leveldb/", "-fv", "prefix-fixed-only"];

@@ -140,7 +140,7 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
         &["inspect", &format!("{out}/000001.sst"), "--absent", "/dev/zero"],
         &["advise", "--ranges", "/dev/zero"],
     ];
-    let step = effort::strides(4, 4);
+    let step = effort::sample(4);
     for (number, command) in commands.into_iter().enumerate() {
         for format in ["lines", "crlf", "nul", "hex"].into_iter().skip(number % step).step_by(step) {
             let (code, text) = run_within(1_500_000, &[command, &["--keys-format", format]].concat(), Stdio::null());

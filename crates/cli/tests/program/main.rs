@@ -11,7 +11,6 @@ mod build;
 mod compare;
 mod damage;
 mod demo;
-#[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
 mod export;

@@ -32,7 +32,7 @@ pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable()) {
         let table = fixture.open();
-        let step = effort::strides(7, 7);
+        let step = effort::sample(7);
         let keys: Vec<_> = fixture.absent(step).collect();
         let answers: Vec<_> = fixture.answers().into_iter().step_by(step).collect();
         let count = (ABSENT_KEYS as usize).div_ceil(step);

@@ -9,7 +9,6 @@
 
 mod agreement;
 mod coverage;
-#[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
 mod fixture;

@@ -8,7 +8,6 @@
 
 mod bounds;
 mod damage;
-#[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
 mod fixtures;

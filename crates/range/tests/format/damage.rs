@@ -180,7 +180,7 @@ fn edgy(number: u64) -> u32 {
 fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
         let sound = case.read();
-        let opened = common::on_all_cores(600 / effort::strides(4, 4), |turn| {
+        let opened = common::on_all_cores(600 / effort::sample(4), |turn| {
             let mut forged = Forged::of(&sound);
             let words = forged.payload.len() / 4;
             for change in 0..=turn % 40 {
@@ -205,7 +205,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
     let mut opened = 0;
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
         let sound = case.read();
-        let of_turn = common::on_all_cores(2_000 / effort::strides(4, 4), |turn| {
+        let of_turn = common::on_all_cores(2_000 / effort::sample(4), |turn| {
             let mut forged = Forged::of(&sound);
             let seed = (turn as u64) << 8;
             if turn % 5 == 0 {
@@ -230,7 +230,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
         });
         opened += of_turn.iter().filter(|&&is_open| is_open).count();
     }
-    assert!(opened > 5_000 / effort::strides(4, 4), "{opened} forged blocks were opened");
+    assert!(opened > 5_000 / effort::sample(4), "{opened} forged blocks were opened");
 }
 
 #[test]

@@ -154,12 +154,12 @@ fn ordered_codes_have_at_most_the_rate_of_the_bound_for_evenly_spread_ends() {
     for rate_wanted in [0.1, 0.01, 0.001] {
         let filter = build(&RangePolicy::ordered(FalsePositiveRate::new(rate_wanted).unwrap()).unwrap(), &keys_bytes);
         let bound = 1.75 / f64::from(1 << filter.info().low_bits);
-        for length_log2 in [0, 5, 10, 20, 40].into_iter().step_by(effort::strides(2, 2)) {
+        for length_log2 in [0, 5, 10, 20, 40].into_iter().step_by(effort::sample(2)) {
             let of_place = |place, count| {
                 let ranges: Vec<_> = empty_ranges(&keys, 1 << length_log2, place, count);
                 rate(&filter, &ranges.into_iter().map(|range| bytes(range.start)..bytes(range.end)).collect::<Vec<_>>())
             };
-            // The bounds leave little room for chance. Rates beside a key are only printed: they have no bound.
+            // The bounds leave little room for chance. Rates beside a key have no bound, and are only printed.
             let (anywhere, beside) =
                 (of_place(None, 200_000), of_place(Some(1), if is_long() { 200_000 } else { 5_000 }));
             println!(
@@ -184,7 +184,7 @@ fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
         let keys: Vec<_> =
             (0..).zip(&present).filter(|(_, present)| **present).map(|(number, _)| key(number)).collect();
         let filter = build(&RangePolicy::ordered(ONE_PERCENT).unwrap(), &keys);
-        for start in (0..present.len()).step_by(effort::strides(3, 3)) {
+        for start in (0..present.len()).step_by(effort::sample(3)) {
             for length in [1, 2, 7, 40] {
                 let range = start..(start + length).min(present.len());
                 let holds = present[range.clone()].iter().any(|present| *present);
@@ -211,7 +211,7 @@ fn a_million_keys_take_the_bits_that_the_policies_promise() {
         let size = filter.info().bits_per_key();
         println!("{name}: {size:.2} bits per key, at most {most}");
         assert!(size <= most, "{name}: {size} bits per key");
-        let mut asked = keys.iter().step_by(effort::strides(7, 7));
+        let mut asked = keys.iter().step_by(effort::sample(7));
         assert!(asked.all(|key| filter.may_hold(KeyRange::from(key..=key))), "{name} lost a key");
     }
 }

@@ -220,7 +220,7 @@ fn a_hundred_thousand_files_take_750_bytes_each_before_their_filters() {
     let (store, source) = (store(&budget), Arc::new(Disk(Bytes::new())));
     let (_, metadata) = built(1, 2_000);
     let open = |_| store.open(metadata.clone(), source.clone());
-    let (files, peak) = measure(|| (0..100_000 / effort::strides(4, 4)).map(open).collect::<Vec<_>>());
+    let (files, peak) = measure(|| (0..100_000 / effort::sample(4)).map(open).collect::<Vec<_>>());
     println!("{} bytes for each file", peak / files.len());
     // Half of them are the description.
     assert!(peak <= 750 * files.len(), "{peak} bytes");

@@ -193,7 +193,7 @@ fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
             store.clone().with_budget(budget.clone()).open(metadata.clone(), Arc::new(disk))
         });
         for round in 0..8 {
-            filters.iter().for_each(|filter| look_up(filter, (round..KEYS).step_by(8 * effort::strides(3, 3))));
+            filters.iter().for_each(|filter| look_up(filter, (round..KEYS).step_by(8 * effort::sample(3))));
             assert!(budget.stats().used_bytes <= bytes);
         }
         filters.iter().for_each(assert_no_key_lost);

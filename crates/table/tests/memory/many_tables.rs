@@ -15,7 +15,7 @@ use crate::common;
 
 /// A tenth of them where time is short: what each takes does not depend on their number.
 fn table_count() -> usize {
-    100_000 / common::effort::strides(10, 10)
+    100_000 / common::effort::sample(10)
 }
 
 /// Under names of tables the same few tables in turn, written with different settings: what they hold is counted once.

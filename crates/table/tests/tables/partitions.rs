@@ -185,7 +185,7 @@ fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
         for limit in [0, 1, 3_000, 10_000, u64::MAX] {
             let budget = FilterBudget::new(limit);
             let table = open(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
-            let asked = (0..ENTRIES).step_by(effort::strides(3, 3));
+            let asked = (0..ENTRIES).step_by(effort::sample(3));
             let count = asked.len() as u64;
             assert_has(&table, asked, &format!("{limit} bytes"));
             let (stats, used) = (table.stats().filters.filter, budget.stats().used_bytes);
@@ -209,7 +209,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
         let sound = searched_for_nothing(&open(&bytes, &TableOptions::default())).len();
         let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
         let partitions = open(&bytes, &TableOptions::default()).filters().residency().units as usize;
-        for byte in (0..filter.end - filter.start).step_by(331 * effort::strides(3, 3)) {
+        for byte in (0..filter.end - filter.start).step_by(331 * effort::sample(3)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
             let table = open(&damaged.into(), &TableOptions::default());

@@ -107,7 +107,7 @@ fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     let all = pairs.flat_map(move |(lower, upper)| {
         bounds(lower).into_iter().flat_map(move |lower| bounds(upper).map(|upper| KeyRange::from((lower, upper))))
     });
-    all.step_by(if ends.len() < 10 { effort::strides(1, 7) } else { effort::strides(4, 4) })
+    all.step_by(if ends.len() < 10 { effort::strides(1, 7) } else { effort::sample(4) })
 }
 
 /// The positions of the tables that a scan of the range must read.
