@@ -12,8 +12,8 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::kind::BlockedBloomKind;
 use sstfilter::{
-    BuildContext, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy,
-    FilterReader, HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
+    BlockBuilder, BuildContext, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterPolicy, Filters,
+    HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
 };
 
 /// The most keys probed in one iteration.
@@ -32,7 +32,7 @@ fn hashes(keys: &[[u8; 16]]) -> Vec<KeyHash> {
     keys.iter().map(|key| hasher.hash(key)).collect()
 }
 
-fn build(policy: &dyn FilterPolicy, keys: usize, add_all: impl FnOnce(&mut dyn FilterBuilder)) -> Bytes {
+fn build(policy: &dyn FilterPolicy, keys: usize, add_all: impl FnOnce(&mut dyn BlockBuilder)) -> Bytes {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys as u64);
     let mut builder = policy.builder(&context).expect("the policy never declines");
     add_all(builder.as_mut());
@@ -82,9 +82,9 @@ fn queries(
     group.throughput(Throughput::Elements(misses.len() as u64));
     group.bench_function(BenchmarkId::new("hit", count), |bencher| bencher.iter(|| count_of(black_box(hits))));
     group.bench_function(BenchmarkId::new("miss", count), |bencher| bencher.iter(|| count_of(black_box(&misses))));
-    let reader = FilterReader::from(Ok(filter.clone()));
+    let reader = Filters::default().reader(Ok(filter.clone()));
     group.bench_function(BenchmarkId::new("miss counted", count), |bencher| {
-        bencher.iter(|| black_box(&misses).iter().filter(|&&hash| !reader.probe(hash).is_absent()).count());
+        bencher.iter(|| black_box(&misses).iter().filter(|&&hash| !reader.probe_hash(hash).is_absent()).count());
     });
     group.bench_function(BenchmarkId::new("miss hashing", count), |bencher| {
         bencher.iter(|| black_box(absent).iter().filter(|key| filter.may_contain(hasher.hash(&key[..]))).count());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
-    BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
+    BuildContext, FilterBlock, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
 };
 use sstfilter_table::{BoundedBlockCache, Table, TableBuilder, TableOptions, TableSet};
 
@@ -27,8 +27,8 @@ fn filters(criterion: &mut Criterion) {
     for keys in [15_000, 1_000_000] {
         let blocks: Vec<_> = (0..FILES).filter_map(|file| filter(file, keys * (80 + file % 41) / 100)).collect();
         let set = FilterSet::new(
-            blocks.iter().cloned().map(|block| FilterReader::from(Ok(block))),
-            KeyHasher::default().identity(),
+            &Filters::default(),
+            blocks.iter().cloned().map(|block| Filters::default().reader(Ok(block))),
         );
         let mut group = criterion.benchmark_group(format!("{FILES} filters of {keys} keys"));
         group.throughput(Throughput::Elements(FILES * absent.len() as u64)).sample_size(10);
@@ -38,7 +38,7 @@ fn filters(criterion: &mut Criterion) {
         });
         let mut hits = MatchBitmap::default();
         group.bench_function("one key", |bencher| {
-            bencher.iter(|| black_box(&absent).iter().for_each(|&hash| set.matches(hash, &mut hits)));
+            bencher.iter(|| black_box(&absent).iter().for_each(|&hash| set.matches_hash(hash, &mut hits)));
         });
         let mut hits = MatchMatrix::default();
         group.bench_function("batches", |bencher| {

@@ -11,8 +11,7 @@ use std::error::Error;
 
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash, KeyHasher,
-    KindPolicy, KindRegistry, LoadContext,
+    BlockError, FallbackReason, FileId, FilterBlock, FilterKind, Filters, KeyHash, KindPolicy, KindRegistry,
 };
 
 /// The configured kind: there is nothing to configure. A block records one parameter, the number of fingerprints.
@@ -80,12 +79,13 @@ impl UserKind for SortedList {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (hasher, file) = (KeyHasher::default(), FileId::random());
+    let file = FileId::random();
     let key = |number: u32| number.to_le_bytes();
 
     // Built by a policy, and stored.
-    let policy = KindPolicy::user_defined(SortedList)?;
-    let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
+    let kinds = KindRegistry::default().with_kind(SortedList)?;
+    let filters = Filters::new(KindPolicy::user_defined(SortedList)?).with_kinds(kinds.clone());
+    let mut builder = filters.builder(file);
     (0..100_000).for_each(|number| builder.add_key(&key(number)));
     let built = builder.finish();
     println!("{:.2} bits per key, {:.1e} false positives", built.report.bits_per_key(), built.report.expected_fpr);
@@ -95,11 +95,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Loaded, through a registry that knows the kind, and probed.
     let mut bytes = std::fs::read(&path)?;
     std::fs::remove_file(&path)?;
-    let kinds = KindRegistry::default().with_kind(SortedList)?;
-    let context = LoadContext::new(&hasher).with_file_id(file).with_kinds(&kinds);
-    let filter = FilterReader::load(&bytes, context);
-    assert!((0..100_000).all(|number| !filter.probe(hasher.hash(&key(number))).is_absent()));
-    let absent = (100_000..200_000).filter(|&number| filter.probe(hasher.hash(&key(number))).is_absent()).count();
+    let filter = filters.load(&bytes, file);
+    assert!((0..100_000).all(|number| !filter.probe(&key(number)).is_absent()));
+    let absent = (100_000..200_000).filter(|&number| filter.probe(&key(number)).is_absent()).count();
     println!("of 100,000 absent keys {absent} are answered \"absent\"");
 
     // Inspected and verified.
@@ -109,12 +107,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("kind {name}: {} keys, {:?}", block.info().keys, block.info().shape);
 
     // A reader without the registry, and one of a damaged block, get "may be present" for every key.
-    let unknown = FilterReader::load(bytes.clone(), LoadContext::new(&hasher).with_file_id(file));
+    let unknown = Filters::default().load(bytes.clone(), file);
     bytes[1_000] ^= 1;
-    let damaged = FilterReader::load(bytes, context);
+    let damaged = filters.load(bytes, file);
     for filter in [unknown, damaged] {
-        assert!(!filter.probe(hasher.hash(&key(150_000))).is_absent());
-        println!("unusable: {}", filter.block().err().ok_or("it should be unusable")?);
+        assert!(!filter.probe(&key(150_000)).is_absent());
+        println!("unusable: {}", filter.problem().ok_or("it should be unusable")?);
     }
     Ok(())
 }

@@ -17,26 +17,24 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FileId, FilterReader, KeyHasher, LoadContext, LookupOutcome,
-};
+use sstfilter::{AutoPolicy, BitsPerKey, BuildPurpose, FileId, FilterReader, Filters, LookupOutcome};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let hasher = KeyHasher::default();
+    let filters = Filters::new(AutoPolicy::new(BitsPerKey::TEN)?);
     let entries = |kind: &str| -> Vec<(String, String)> {
         (0..20_000).map(|i| (format!("{kind}-{i:06}"), format!("{}", i * 37))).collect()
     };
-    let cities = FileMeta::write(directory.path(), 7, &entries("city"), &hasher)?;
-    let rivers = FileMeta::write(directory.path(), 8, &entries("river"), &hasher)?;
+    let cities = FileMeta::write(directory.path(), 7, &entries("city"), &filters)?;
+    let rivers = FileMeta::write(directory.path(), 8, &entries("river"), &filters)?;
 
-    let mut file = ExistingReader::open(&cities, &hasher)?;
+    let mut file = ExistingReader::open(&cities, &filters)?;
     for key in ["city-000042", "city-019999", "town-000042"] {
-        println!("{key}: {:?}", file.get(key, &hasher)?);
+        println!("{key}: {:?}", file.get(key)?);
     }
     let absent = 10_000;
     for i in 0..absent {
-        file.get(&format!("village-{i}"), &hasher)?;
+        file.get(&format!("village-{i}"))?;
     }
     println!("{absent} absent keys: the data was read {} times in all", file.data_reads);
     println!("{:?}", file.filter.stats());
@@ -44,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A restore that went wrong: the bytes of file 8 lie where those of file 7 should. Its filter would answer "absent"
     // for nearly every city. It is not used.
     fs::copy(&rivers.path, &cities.path)?;
-    let swapped = ExistingReader::open(&cities, &hasher)?;
-    let problem = swapped.filter.block().err().ok_or("the filter of another file was believed")?;
+    let swapped = ExistingReader::open(&cities, &filters)?;
+    let problem = swapped.filter.problem().ok_or("the filter of another file was believed")?;
     println!("file 7 is read without a filter: {problem}");
     Ok(())
 }
@@ -65,15 +63,13 @@ impl FileMeta {
         directory: &Path,
         number: u64,
         entries: &[(String, String)],
-        hasher: &KeyHasher,
+        filters: &Filters,
     ) -> Result<Self, Box<dyn Error>> {
         let path = directory.join(format!("{number:06}.lines"));
         let mut file = File::create(&path)?;
         // The filter's builder is made with the file ...
-        let policy = AutoPolicy::new(BitsPerKey::TEN)?;
         let id = FileId::random();
-        let context = BuildContext::new(hasher).with_purpose(BuildPurpose::Compaction).with_file_id(id);
-        let mut filter = policy.builder(&context);
+        let mut filter = filters.builder(id).with_purpose(BuildPurpose::Compaction);
         let mut data_bytes = 0_u64;
         for (key, value) in entries {
             // ... takes every key before it is written ...
@@ -102,7 +98,7 @@ struct ExistingReader {
 }
 
 impl ExistingReader {
-    fn open(meta: &FileMeta, hasher: &KeyHasher) -> Result<Self, Box<dyn Error>> {
+    fn open(meta: &FileMeta, filters: &Filters) -> Result<Self, Box<dyn Error>> {
         let mut file = File::open(&meta.path)?;
         let length = file.metadata()?.len();
         let mut footer = [0; 8];
@@ -115,13 +111,12 @@ impl ExistingReader {
         // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
         // present.
         let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
-        let context = LoadContext::new(hasher).with_file_id(meta.id).with_known_keys(&known);
-        let filter = FilterReader::load(block, context);
+        let filter = filters.load_with_known_keys(block, meta.id, &known);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }
 
-    fn get(&mut self, key: &str, hasher: &KeyHasher) -> Result<Option<String>, Box<dyn Error>> {
-        if self.filter.probe(hasher.hash(key.as_bytes())).is_absent() {
+    fn get(&mut self, key: &str) -> Result<Option<String>, Box<dyn Error>> {
+        if self.filter.probe(key.as_bytes()).is_absent() {
             return Ok(None);
         }
         self.data_reads += 1;

@@ -110,19 +110,17 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// that was not synced, nor in a replica, a shard or an exporter that counts the same numbers.
 ///
 /// ```
-/// use sstfilter::{KindPolicy, BuildContext, FileId, FilterReader, KeyHasher, LoadContext};
+/// use sstfilter::{FileId, Filters};
 ///
-/// let hasher = KeyHasher::default();
-/// let file = FileId::random();
-/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file));
+/// let (filters, file) = (Filters::default(), FileId::random());
+/// let mut builder = filters.builder(file);
 /// builder.add_key(b"apple");
 /// let block = builder.finish().block.expect("one key fits");
 ///
 /// // Kept in the file itself: in its footer, for example.
 /// let stored: u64 = file.fingerprint();
-/// let load = |file| FilterReader::load(&block, LoadContext::new(&hasher).with_file_id(file));
-/// assert!(load(FileId::from_fingerprint(stored)).block().is_ok());
-/// assert!(load(FileId::random()).block().is_err(), "the filter of another file");
+/// assert!(filters.load(&block, FileId::from_fingerprint(stored)).block().is_ok());
+/// assert!(filters.load(&block, FileId::random()).block().is_err(), "the filter of another file");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {

@@ -1,33 +1,37 @@
-//! `sstfilter` is the filter-block component of an LSM storage engine.
+//! Filter blocks for LSM storage engines: one small filter per SST file, which tells a point read that it can skip the
+//! file.
 //!
-//! It builds one filter per SST file, writes it as a self-describing block, and answers "can this key be
-//! in this file?", so that a point read can skip the file. An absent key then costs nanoseconds per file
-//! instead of a disk read, and there are no false negatives.
+//! A lookup of an absent key then costs nanoseconds per file instead of a disk read. A filter never hides a key that is
+//! in its file.
 //!
 //! # Building and probing
 //!
 //! ```
-//! use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, FileId, FilterReader, KeyHasher, LoadContext, Probe};
+//! use sstfilter::{BuildPurpose, FileId, Filters};
 //!
 //! // Once per store: how keys are hashed, and which filters files get.
-//! let (hasher, policy) = (KeyHasher::default(), AutoPolicy::default());
+//! let filters = Filters::default();
 //!
-//! // Once per file, while it is written. The block is bound to the file by an id that is never reused.
+//! // Once per file that is written. Keep the id in the file's metadata; it is never used again.
 //! let file = FileId::random();
-//! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction).with_file_id(file);
-//! let mut builder = policy.builder(&context);
-//! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
-//! let block = builder.finish().block.unwrap_or_default();
+//! let mut builder = filters.builder(file).with_purpose(BuildPurpose::Compaction);
+//! for key in [b"apple", b"lemon", b"melon"] {
+//!     builder.add_key(key);
+//! }
+//! let block = builder.finish().block; // bytes to store; None: always search this file
 //!
-//! // Once per file, when it is opened: a filter that is damaged, or another file's, answers "may be present".
-//! let filter = FilterReader::load(block, LoadContext::new(&hasher).with_file_id(file));
+//! // Once per file that is opened. Loading never fails: if anything is wrong, every key may be present.
+//! let filter = filters.load(block.unwrap(), file);
 //!
-//! // Once per lookup.
-//! assert_eq!(filter.probe(hasher.hash(&4_711_u32.to_be_bytes())), Probe::MaybePresent);
+//! // Once per lookup and file.
+//! if filter.probe(b"lemon").is_absent() {
+//!     // Skip the file.
+//! }
+//! # assert!(!filter.probe(b"lemon").is_absent());
 //! ```
 //!
-//! A [`FilterSet`] probes the filters of many files at once. MISUSE.md lists what a caller can do wrong, and the
-//! consequences.
+//! To look for one key in many files, hash it once: [`Filters::hash`] and [`FilterReader::probe_hash`], or put the
+//! filters of all files into a [`FilterSet`]. MISUSE.md lists what a caller can do wrong, and the consequences.
 //!
 //! # Which filter?
 //!
@@ -57,11 +61,13 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | hash keys once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose them; [`KeyExtractor`] for prefixes |
+//! | configure a store once | [`Filters`] |
+//! | choose how keys are hashed | [`KeyHasher`]; [`SecretSeed`] if strangers choose keys; [`KeyParts`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
-//! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
-//! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
+//! | build one per file | [`FilterBuilder`], [`BuildReport`] |
+//! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
+//! | work with blocks themselves | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
 //! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
 //! | remove them, too | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
 //! | watch rates | [`FilterStats`], [`FilterHealth`] |
@@ -119,6 +125,8 @@ mod codec;
 mod effort;
 mod error;
 pub mod filter;
+#[deny(clippy::indexing_slicing)]
+mod filters;
 mod hash;
 mod ids;
 mod kernel;
@@ -203,17 +211,18 @@ mod threads;
 mod units;
 
 pub use block::{
-    BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, Probe,
+    BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
+    Probe,
 };
 pub use error::{BlockError, ConfigError, ShrinkError};
+pub use filters::{FilterBuilder, FilterReader, FilterSet, Filters, LookupOutcome};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
 };
 pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
+    AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, KindPolicy,
 };
 pub use stats::FilterStats;
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

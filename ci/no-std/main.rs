@@ -14,7 +14,7 @@ use core::ffi::{c_int, c_void};
 
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
-    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LoadContext, MatchBitmap, Sizing,
+    FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 
 #[link(name = "c")]
@@ -102,33 +102,31 @@ fn check_golden_blocks() {
 
 /// Filters of files, one by one and in a set; what is damaged or another file's; the counts.
 fn check_readers() {
-    let (hasher, policy) = (KeyHasher::default(), AutoPolicy::default());
-    let load = |block, file| FilterReader::load(block, LoadContext::new(&hasher).with_file_id(file));
+    let store = Filters::new(AutoPolicy::default());
     let filters: Vec<_> = (0..70_u8)
         .map(|number| {
             let file = FileId::new(&[number]).unwrap();
-            let context = BuildContext::new(&hasher).with_file_id(file).with_purpose(BuildPurpose::Compaction);
-            let mut builder = policy.builder(&context);
+            let mut builder = store.builder(file).with_purpose(BuildPurpose::Compaction);
             builder.add_hashes(&hashes(&format!("file {number}"), 2_000));
             let built = builder.finish();
             assert_eq!(built.report.reason, FallbackReason::None);
             let block = built.block.unwrap();
 
-            assert!(load(block.clone(), FileId::new(b"another").unwrap()).block().is_err());
+            assert!(store.load(block.clone(), FileId::new(b"another").unwrap()).block().is_err());
             let mut damaged = block.to_vec();
             damaged[100] ^= 1;
-            assert!(load(damaged.into(), file).block().is_err());
-            load(block, file)
+            assert!(store.load(damaged, file).block().is_err());
+            store.load(block, file)
         })
         .collect();
 
     let of_file_7 = hashes("file 7", 2_000);
-    assert!(of_file_7.iter().all(|&key| !filters[7].probe(key).is_absent()));
+    assert!(of_file_7.iter().all(|&key| !filters[7].probe_hash(key).is_absent()));
     assert_eq!(filters[7].stats().positives, 2_000);
-    let set = FilterSet::new(filters, hasher.identity());
+    let set = FilterSet::new(&store, filters);
     let mut matches = MatchBitmap::default();
     for &key in &of_file_7 {
-        set.matches(key, &mut matches);
+        set.matches_hash(key, &mut matches);
         assert!(matches.may_contain(7) && matches.count() < 10);
     }
     assert_eq!(set.filters()[7].stats().positives, 4_000);

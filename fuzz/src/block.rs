@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BlockError, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FileId, FilterBlock, FilterError,
-    FilterKind, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
+    FilterKind, FilterSet, Filters, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts,
+    LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::block_forge;
@@ -36,6 +36,15 @@ pub fn exercise(bytes: &[u8]) {
 fn context_of(block: &FilterBlock<&[u8]>) -> LoadContext<'static> {
     let context = LoadContext::from(block.hash_identity()).with_any_key_parts();
     block.info().file.map_or(context, |file| context.with_file_id(file))
+}
+
+/// The filters of a reader with this hash, as far as the identity tells which that is. Only hashes are probed for.
+fn filters_of(identity: HashIdentity) -> Filters {
+    let by_tag = || match identity.id {
+        HashId::Custom => KeyHasher::custom(identity.seed, |_| KeyHash::mix(0)),
+        _ => KeyHasher::default(),
+    };
+    Filters::default().with_hasher(&KeyHasher::from_identity(identity).unwrap_or_else(by_tag))
 }
 
 /// Hashes that depend on the input, and the ends of their range: more than fit one word of answers.
@@ -84,7 +93,8 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     let info = block.info();
     let hasher = KeyHasher::with_seed(info.hash.seed);
     let is_its_hash = hasher.identity() == info.hash;
-    let reader = FilterReader::load(block.as_bytes(), context_of(block));
+    let filters = Filters::default().with_hasher(&hasher).with_key_parts(parts.clone());
+    let reader = filters.reader(FilterBlock::load(block.as_bytes(), context_of(block)));
     for prefix in bytes.chunks(5).take(50) {
         let hash_if_held = |extractor: &Arc<dyn KeyExtractor>| {
             let domain = Domain::new(extractor.name());
@@ -97,7 +107,7 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
         let answer = block.may_contain_prefix(&prepared);
         let is_exact = info.whole_keys || hashes.is_empty();
         assert!(answer == expected || !is_exact, "{prefix:?} in {info:?}");
-        assert_eq!(reader.probe_prefix(&prepared).is_absent(), !answer && block.verify().is_ok(), "{prefix:?}");
+        assert_eq!(reader.probe_prefix(prefix).is_absent(), !answer && block.verify().is_ok(), "{prefix:?}");
         let of_another_hash = KeyHasher::with_seed(!info.hash.seed);
         assert!(block.may_contain_prefix(&parts.prefix(&of_another_hash, prefix)), "{prefix:?} in {info:?}");
     }
@@ -106,16 +116,16 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
 /// A set with the block twice and a bad one between answers as the block does, and "may be present" if it is damaged.
 fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
     let bad = Err(BlockError::Magic { got: 0 });
-    let set =
-        FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())].map(FilterReader::from), block.hash_identity());
-    let is_sound = block.verify().is_ok();
+    let filters = filters_of(block.hash_identity());
+    let set = FilterSet::new(&filters, [Ok(block.clone()), bad, Ok(block.clone())].map(|block| filters.reader(block)));
+    let is_sound = block.verify().is_ok() && filters.hasher().identity() == block.hash_identity();
     assert!(set.problem(1).is_some() && set.problem(0).is_none() == is_sound);
     let mut matrix = MatchMatrix::default();
     set.matches_batch(hashes, &mut matrix);
     let mut hits = MatchBitmap::default();
     for (index, (&hash, &answer)) in hashes.iter().zip(answers).enumerate() {
         let answer = answer || !is_sound;
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         assert_eq!([0, 1, 2].map(|filter| hits.may_contain(filter)), [answer, true, answer], "set, {hash:?}");
         let row = [0, 1, 2].map(|filter| matrix.may_contain(index, filter));
         assert_eq!(row, [answer, true, answer], "matrix, {hash:?}");
@@ -124,13 +134,13 @@ fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]
 
 /// A filter reader answers "absent" only from a sound block.
 fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_sound: bool) {
-    let filter = FilterReader::load(bytes, context);
+    let filter = filters_of(context.identity().hash).reader(FilterBlock::load(bytes, context));
     let is_usable = filter.block().is_ok();
     assert!(may_be_sound || !is_usable);
     let mut hits = MatchBitmap::default();
     filter.probe_batch(hashes, &mut hits);
     for (index, &hash) in hashes.iter().enumerate() {
-        let probe = filter.probe(hash);
+        let probe = filter.probe_hash(hash);
         assert_eq!(probe.is_absent(), !hits.may_contain(index));
         assert!(is_usable || !probe.is_absent());
         filter.record_lookup(LookupOutcome::NotFound);

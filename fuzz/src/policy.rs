@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHash,
-    MatchBitmap, MatchMatrix,
+    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterPolicy, FilterSet, Filters, KeyHash, MatchBitmap,
+    MatchMatrix,
 };
 
 use crate::pick::{self, Policy};
@@ -52,7 +52,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!((Some(info.kind), info.requested), (report.used, report.requested));
     assert_eq!(report.reason, info.reason);
     assert_eq!((info.hash, info.keys), (hasher.identity(), report.distinct_keys));
-    deny_none(&filter, &hashes);
+    deny_none(&Filters::default().with_hasher(&hasher), &filter, &hashes);
     Ok(())
 }
 
@@ -68,22 +68,22 @@ fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], 
 }
 
 /// Single, batched, guarded and set probes all find every key.
-fn deny_none(filter: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
+fn deny_none(filters: &Filters, filter: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     let mut hits = MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut hits);
     assert_eq!(hits.count(), hashes.len() as u64, "by batch: {filter:?}");
     for &hash in hashes {
         assert!(filter.may_contain(hash), "{hash:?} by {filter:?}");
     }
-    let guarded = FilterReader::load(filter.as_bytes(), filter.hash_identity());
+    let guarded = filters.reader(FilterBlock::load(filter.as_bytes(), filter.hash_identity()));
     guarded.probe_batch(hashes, &mut hits);
     assert!(guarded.block().is_ok() && hits.count() == hashes.len() as u64);
-    let set = FilterSet::new([Ok(filter.clone()), Ok(filter.clone())].map(FilterReader::from), filter.hash_identity());
+    let set = FilterSet::new(filters, [(); 2].map(|()| filters.reader(Ok(filter.clone()))));
     let mut matrix = MatchMatrix::default();
     set.matches_batch(hashes, &mut matrix);
     assert_eq!(matrix.count(), 2 * hashes.len() as u64, "by set: {filter:?}");
     for &hash in hashes.iter().take(200) {
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         assert_eq!(hits.count(), 2);
     }
 }

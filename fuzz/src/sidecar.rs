@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::{KeyHasher, KeyParts, LoadContext};
+use sstfilter::{Filters, KeyHasher, KeyParts, LoadContext};
 use sstfilter_store::{
     FileFilters, FilterMetadata, FilterPart, FilterStore, PartitionCut, PartitionOptions, TableIdentity,
 };
@@ -78,13 +78,14 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let Some(policy) = pick::policy(input)? else { return Ok(()) };
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
     let table = TableIdentity::new(input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
-    let mut store = FilterStore::new(&hasher).with_key_parts(parts.clone()).with_policy(policy.shared());
+    let mut store = FilterStore::new(Filters::default().with_hasher(&hasher).with_key_parts(parts.clone()))
+        .with_policy(policy.shared());
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
     if let Some(cut) = cut {
         let options = PartitionOptions::new(cut, input.int_in_range(1 << 10..=4 << 10)?);
         store = store.with_partitions(options.expect("in range"));
     }
-    let mut builder = store.builder(&store.build_context().with_file_id(table.file_id()));
+    let mut builder = store.builder(table.file_id());
     let keys = partitions::keys(input)?;
     keys.iter().for_each(|key| builder.add_key(key));
     let Some(file) = builder.finish().seal_as_sidecar(&table) else { return Ok(()) };

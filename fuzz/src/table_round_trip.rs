@@ -28,7 +28,8 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let table = entries::open(&bytes, &read).expect("it was just written");
         let slowest = InstructionSet::available().next().expect("at least one");
         simd::select(slowest).expect("it is available");
-        let is_whole = table.store().key_parts().has_whole_keys() && table.properties().filters.has_whole_keys();
+        let is_whole =
+            table.store().filters().key_parts().has_whole_keys() && table.properties().filters.has_whole_keys();
         read_back(&table, &contents, is_whole);
         simd::select(InstructionSet::fastest()).expect("it is available");
         read_back(

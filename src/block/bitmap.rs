@@ -2,27 +2,35 @@
 
 use alloc::vec::Vec;
 
-use crate::error::BlockError;
-
 /// Filters in a group: the answers of a group fit one word.
 pub(crate) const GROUP: usize = 64;
 
-/// A filter's answer for one key.
+/// What the filter of a file says about a key, a prefix or a range. Only [`Absent`](Self::Absent) lets a file be
+/// skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe<'a> {
-    /// The key is certainly not in the file: skip it.
+pub enum Probe {
+    /// The file certainly has nothing that was probed for: skip it.
     Absent,
-    /// The key may be in the file.
+    /// The file may have it.
     MaybePresent,
-    /// The filter is unusable for this reason, so the key may be in the file.
-    Unusable(&'a BlockError),
+    /// The filter is not in memory, so the file may have it. Only stores that load filters when they need them give
+    /// this answer.
+    NotLoaded,
+    /// No filter can answer, so the file may have it. The `problem` of whatever was probed says why, unless there is
+    /// nothing wrong: the file has no filter, or its filter does not hold the parts of keys that were probed for.
+    Unusable,
 }
 
-impl Probe<'_> {
+impl Probe {
     /// Whether the file can be skipped.
     #[must_use]
     pub const fn is_absent(self) -> bool {
         matches!(self, Self::Absent)
+    }
+
+    /// The answer of a filter that can give one.
+    pub(crate) const fn of(may_contain: bool) -> Self {
+        if may_contain { Self::MaybePresent } else { Self::Absent }
     }
 }
 

@@ -24,9 +24,6 @@ const TAG_BYTES: usize = 8;
 /// The longest field.
 pub(crate) const MAX_PARTS_BYTES: usize = KeyParts::MAX_EXTRACTORS * TAG_BYTES + PARTS_WORD_BYTES;
 
-/// Why a filter is not probed for a prefix, or for whole keys.
-pub(crate) static PART_NOT_HELD: BlockError = BlockError::PartNotHeld;
-
 /// The parts of keys that a filter holds: a view of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldParts<'a> {

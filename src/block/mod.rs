@@ -1,9 +1,7 @@
 //! The filter block: a payload, its parameters, and a trailer that describes both.
 //!
-//! [`FilterBlock::load`] verifies and opens a block, which then answers whether a key may be present. A
-//! [`FilterReader`] is a block as a table holds it: an unusable block answers "may be present", and all answers are
-//! counted. A [`FilterSet`] probes many of them for one key or for many. A [`LoadContext`] is what a block is checked
-//! against: the reader's hash and file.
+//! [`FilterBlock::load`] verifies and opens a block, which then answers whether a key may be present. A [`LoadContext`]
+//! is what a block is checked against: the reader's hash and file.
 //!
 //! The bytes are specified in FORMAT.md.
 
@@ -14,8 +12,6 @@ mod group;
 mod held;
 mod identity;
 mod open;
-mod reader;
-mod set;
 mod shrink;
 pub(crate) mod trailer;
 mod unopened;
@@ -23,6 +19,7 @@ mod unopened;
 pub use crate::filter::reason::FallbackReason;
 pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
+pub(crate) use bitmap::GROUP;
 pub use bitmap::{MatchBitmap, MatchMatrix, Probe, bits_of};
 #[cfg(feature = "growing")]
 pub use dynamic::DynamicFilter;
@@ -30,5 +27,3 @@ pub use group::{CacheResidency, FilterGroup, PreparedKey};
 pub use held::HeldParts;
 pub use identity::{BlockIdentity, LoadContext};
 pub use open::{BlockInfo, FilterBlock};
-pub use reader::{FilterReader, LookupOutcome};
-pub use set::FilterSet;

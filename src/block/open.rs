@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::FallbackReason;
 use super::bitmap::{MatchBitmap, Probe};
-use super::held::{HeldParts, PART_NOT_HELD};
+use super::held::HeldParts;
 use super::identity::{BlockIdentity, LoadContext};
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
@@ -22,7 +22,7 @@ use crate::simd;
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
 /// [`load`](Self::load) reads the whole block once and returns one that can be trusted: every checksum holds, and the
-/// hash, the file and the known keys match the [`LoadContext`]. [`FilterReader`](super::FilterReader) does the
+/// hash, the file and the known keys match the [`LoadContext`]. [`FilterReader`](crate::FilterReader) does the
 /// same, answers "may be present" when the block is unusable, and counts its answers.
 ///
 /// [`open_unverified`](Self::open_unverified) reads only the trailer, in constant time. Use it in tools that
@@ -222,11 +222,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The answer for a prefix; `None` if no extractor has one part for all keys that begin with it.
-    pub(super) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'static>> {
+    pub(crate) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe> {
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
             if !self.answers(prefix, domain) {
-                answer = answer.or(Some(Probe::Unusable(&PART_NOT_HELD)));
+                answer = answer.or(Some(Probe::Unusable));
             } else if self.may_contain_added(hash) {
                 answer = Some(Probe::MaybePresent);
             } else {

@@ -72,40 +72,35 @@ impl KeyHash {
 /// the bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
 /// Parts are hashed in the [`Domain`] of their extractor's name.
 ///
-/// Give them to the builder ([`BuildContext::with_key_parts`](crate::BuildContext::with_key_parts), which serves whole,
-/// partitioned and sidecar filters, or `FilterStore::with_key_parts`), and
-/// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can
-/// be added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
-/// probes for answers "may be present".
+/// Give them to the store's filters ([`Filters::with_key_parts`](crate::Filters::with_key_parts)), and add keys: the
+/// builder extracts and hashes their parts. The block records which parts it holds, so an extractor can be added to a
+/// store, changed under a new name, or dropped at any time. A filter without the part that a reader probes for answers
+/// "may be present".
 ///
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::{BuildContext, FileId, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LoadContext};
+/// use sstfilter::{FileId, Filters, FixedPrefix, KeyParts};
 ///
-/// let hasher = KeyHasher::default();
-/// let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
-/// let filter_of = |written: &KeyParts| {
+/// // A store before it had an extractor, and after.
+/// let old = Filters::default();
+/// let new = old.clone().with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4))));
+///
+/// let filter_of = |written_by: &Filters| {
 ///     let file = FileId::random();
-///     let context = BuildContext::new(&hasher).with_file_id(file).with_key_parts(written.clone());
-///     let mut builder = KindPolicy::default().builder(&context);
+///     let mut builder = written_by.builder(file);
 ///     for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
 ///         builder.add_key(key);
 ///     }
-///     // The reader names the parts that it probes for, whatever the file was written with.
-///     let context = LoadContext::new(&hasher).with_file_id(file).with_key_parts(&parts);
-///     FilterReader::load(builder.finish().block.expect("five entries fit"), context)
+///     new.load(builder.finish().block.expect("five entries fit"), file)
 /// };
-/// // A file from before the store had an extractor, and one from after.
-/// let (old, new) = (filter_of(&KeyParts::whole_keys()), filter_of(&parts));
-/// assert_eq!(new.block().expect("sound").info().keys, 5, "three keys, two parts");
+/// let (of_old, of_new) = (filter_of(&old), filter_of(&new));
+/// assert_eq!(of_new.block().expect("sound").info().keys, 5, "three keys, two parts");
 ///
-/// assert!(!new.probe(hasher.hash(b"t041:user:2")).is_absent());
-/// let prefix = parts.prefix(&hasher, b"t043:"); // hashed once, for all files
-/// assert!(new.probe_prefix(&prefix).is_absent());
-/// assert!(!old.probe_prefix(&prefix).is_absent(), "it has no such parts: the file must be read");
-/// let short = parts.prefix(&hasher, b"t04");
-/// assert!(!new.probe_prefix(&short).is_absent(), "no part follows from it, so the filter cannot tell");
+/// assert!(!of_new.probe(b"t041:user:2").is_absent());
+/// assert!(of_new.probe_prefix(b"t043:").is_absent());
+/// assert!(!of_old.probe_prefix(b"t043:").is_absent(), "it has no such parts: the file must be read");
+/// assert!(!of_new.probe_prefix(b"t04").is_absent(), "no part follows from it, so the filter cannot tell");
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyParts {

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{BuildContext, BuildPurpose, FilterBuilder, FilterPolicy, KindPolicy};
+use super::{BlockBuilder, BuildContext, BuildPurpose, FilterPolicy, KindPolicy};
 use crate::error::ConfigError;
 use crate::filter::ribbon::RibbonKind;
 use crate::units::{FalsePositiveRate, Sizing};
@@ -61,7 +61,7 @@ impl AutoPolicy {
 
     /// A builder for one file.
     #[must_use]
-    pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+    pub fn builder(&self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         self.policy_for(context).builder(context)
     }
 
@@ -87,7 +87,7 @@ impl FilterPolicy for AutoPolicy {
         "auto"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         Some(self.builder(context))
     }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::report::stopwatch;
-use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder};
+use super::{BlockBuilder, BuildContext, BuildReport, BuiltFilter};
 use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
@@ -110,7 +110,7 @@ impl<K: Kind> Job<K> {
     }
 
     /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
-    pub(super) fn builder(mut self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+    pub(super) fn builder(mut self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         let has_parts = !context.key_parts.are_whole_keys();
         self.held = HeldParts::encode(&context.key_parts);
         // Keys of several parts have more entries than keys, and nobody knows how many.
@@ -188,7 +188,7 @@ impl Estimate {
     }
 }
 
-impl<K: Kind> FilterBuilder for KindBuilder<K> {
+impl<K: Kind> BlockBuilder for KindBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
         if !self.is_plain {
             return self.add_with_code_of_the_engine(key);

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::builder::{Job, Rules, thread_bytes};
-use super::{BuildContext, FilterBuilder, FilterPolicy};
+use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
@@ -237,7 +237,7 @@ impl KindPolicy {
 
     /// A builder for one file.
     #[must_use]
-    pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+    pub fn builder(&self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
         let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
         each_kind!(&self.kind, kind => Job::new(kind, self.rules, identity, limits).builder(context))
@@ -336,7 +336,7 @@ impl FilterPolicy for KindPolicy {
         if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         Some(self.builder(context))
     }
 

@@ -1,6 +1,6 @@
 //! Which filter a file gets, and why.
 //!
-//! A [`FilterPolicy`] makes a [`FilterBuilder`] for each file that is written. Calls follow
+//! A [`FilterPolicy`] makes a [`BlockBuilder`] for each file that is written. Calls follow
 //! `(add_key | add_hash | add_hashes)* finish`; `finish` returns the block's bytes with a [`BuildReport`]. It never
 //! fails the file's write: a filter that cannot be built as requested falls back to blocked Bloom, and as a last resort
 //! to no filter. The report and the block record why.
@@ -16,6 +16,7 @@ mod self_check_tests;
 mod tests;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 
 pub use auto::AutoPolicy;
@@ -28,7 +29,7 @@ use crate::hash::{KeyHash, KeyHasher, KeyParts};
 /// Chooses a filter for each file. An engine can implement its own rule.
 ///
 /// ```
-/// use sstfilter::{AutoPolicy, BuildContext, FilterBuilder, FilterPolicy};
+/// use sstfilter::{AutoPolicy, BuildContext, BlockBuilder, FilterPolicy};
 ///
 /// /// Leaves out the filters of the last level, where most lookups find their key.
 /// #[derive(Debug)]
@@ -39,7 +40,7 @@ use crate::hash::{KeyHash, KeyHasher, KeyParts};
 ///         "optimize-for-hits"
 ///     }
 ///
-///     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+///     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
 ///         (!context.bottommost).then(|| self.0.builder(context))
 ///     }
 /// }
@@ -52,12 +53,26 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
     /// A builder for one file, or for one partition of its filter; `None` for one without a filter.
     ///
     /// Partitions may be built [on several threads](BuildContext::with_threads).
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>>;
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>>;
 
     /// About how many bytes the block of a file with `keys` distinct keys has; `None` where the policy cannot say.
     /// Partitioned filters are cut by it, at 10 bits per key where it is `None`.
     fn block_bytes(&self, _context: &BuildContext, _keys: u64) -> Option<u64> {
         None
+    }
+}
+
+impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        (**self).builder(context)
+    }
+
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        (**self).block_bytes(context, keys)
     }
 }
 
@@ -71,7 +86,7 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 /// library's builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an
 /// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
-pub trait FilterBuilder: Send + fmt::Debug {
+pub trait BlockBuilder: Send + fmt::Debug {
     /// Adds a key: the parts that the context names, hashed with its hasher. An implementation of the engine's own
     /// passes the key to a builder of the library, which records the parts in the block. It must not add parts by
     /// [`add_hash`](Self::add_hash): the block would claim to hold whole keys, and be negative for all of them.
@@ -182,7 +197,7 @@ impl BuildContext {
 
     /// Builds the filter on up to `threads` threads, the calling one included. The bytes do not depend on it.
     ///
-    /// The others are started in [`finish`](FilterBuilder::finish) and end with it: one for each 65,536 keys, so that
+    /// The others are started in [`finish`](BlockBuilder::finish) and end with it: one for each 65,536 keys, so that
     /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
     /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
     /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at

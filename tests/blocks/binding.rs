@@ -3,11 +3,13 @@
 //! reader that accepts it.
 
 use crate::common;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterPolicy,
-    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing,
-    StandardBloom,
+    AutoPolicy, BitsPerKey, BlockBuilder, BlockError, BuildContext, BuildPurpose, DynamicFilter, FallbackReason,
+    FileId, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
+    LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing, StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -50,29 +52,29 @@ fn context(file: u64) -> LoadContext<'static> {
 }
 
 fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
-    hashes(file).into_iter().filter(|&hash| filter.probe(hash).is_absent()).count()
+    hashes(file).into_iter().filter(|&hash| filter.probe_hash(hash).is_absent()).count()
 }
 
 #[test]
 fn a_sound_block_of_another_file_loses_no_key() {
     for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
-        let own = FilterReader::load(of_7, context(7));
+        let own = Filters::default().reader(FilterBlock::load(of_7, context(7)));
         assert!(own.block().is_ok() && denied(&own, 7) == 0);
-        assert!(hashes(8).into_iter().filter(|&hash| own.probe(hash).is_absent()).count() > 900, "it is a filter");
+        assert!(hashes(8).into_iter().filter(|&hash| own.probe_hash(hash).is_absent()).count() > 900, "it is a filter");
 
-        let swapped = FilterReader::load(of_8.clone(), context(7));
+        let swapped = Filters::default().reader(FilterBlock::load(of_8.clone(), context(7)));
         let mismatch = BlockError::FileMismatch { expected: Some(id(7)), got: Some(id(8)) };
         assert_eq!(swapped.block().err(), Some(&mismatch));
         assert_eq!(denied(&swapped, 7), 0);
-        assert_eq!(swapped.probe(hashes(7)[0]), Probe::Unusable(&mismatch));
+        assert_eq!(swapped.probe_hash(hashes(7)[0]), Probe::Unusable);
 
-        let never_bound = FilterReader::load(unbound, context(7));
+        let never_bound = Filters::default().reader(FilterBlock::load(unbound, context(7)));
         assert_eq!(
             never_bound.block().err(),
             Some(&BlockError::FileMismatch { expected: Some(id(7)), got: None }),
             "nothing says whose it is"
         );
-        let without_id = FilterReader::load(of_8, &KeyHasher::default());
+        let without_id = Filters::default().reader(FilterBlock::load(of_8, &KeyHasher::default()));
         assert_eq!(
             without_id.block().err(),
             Some(&BlockError::FileMismatch { expected: None, got: Some(id(8)) }),
@@ -158,13 +160,16 @@ fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
             let damaged = Bytes::from(zeroed);
             assert!(matches!(FilterBlock::load(&damaged, context(7)), Err(BlockError::PayloadChecksum { .. })));
             let set = FilterSet::new(
-                [FilterReader::load(damaged.clone(), context(7)), FilterReader::load(block.clone(), context(7))],
-                KeyHasher::default().identity(),
+                &Filters::default(),
+                [
+                    Filters::default().reader(FilterBlock::load(damaged.clone(), context(7))),
+                    Filters::default().reader(FilterBlock::load(block.clone(), context(7))),
+                ],
             );
             assert!(matches!(set.problem(0), Some(BlockError::PayloadChecksum { .. })));
             let mut hits = MatchBitmap::default();
             for hash in hashes(7) {
-                set.matches(hash, &mut hits);
+                set.matches_hash(hash, &mut hits);
                 assert_eq!(hits.count(), 2, "no key is lost");
             }
         }
@@ -177,18 +182,19 @@ fn a_guarded_filter_of_an_unverified_block_is_verified() {
         let mut damaged = block.to_vec();
         damaged[3] ^= 1;
         let opened = FilterBlock::open_unverified(Bytes::from(damaged));
-        let filter = FilterReader::from(opened.clone());
+        let filter = Filters::default().reader(opened.clone());
         assert!(matches!(filter.block(), Err(BlockError::PayloadChecksum { .. })));
-        let set = FilterSet::new([FilterReader::from(opened)], KeyHasher::default().identity());
+        let set = FilterSet::new(&Filters::default(), [Filters::default().reader(opened)]);
         assert!(set.problem(0).is_some());
-        assert!(FilterReader::from(FilterBlock::open_unverified(block)).block().is_ok());
+        assert!(Filters::default().reader(FilterBlock::open_unverified(block)).block().is_ok());
     }
 }
 
 #[test]
 fn an_unusable_filter_counts_no_outcomes() {
-    let filter = FilterReader::load(Bytes::from_static(b"not a block"), &KeyHasher::default());
-    assert!(matches!(filter.probe(hashes(7)[0]), Probe::Unusable(_)));
+    let filter =
+        Filters::default().reader(FilterBlock::load(Bytes::from_static(b"not a block"), &KeyHasher::default()));
+    assert!(matches!(filter.probe_hash(hashes(7)[0]), Probe::Unusable));
     filter.record_lookup(LookupOutcome::NotFound);
     let stats = filter.stats();
     assert_eq!((stats.unusable, stats.false_positives), (1, 0));
@@ -204,6 +210,67 @@ fn a_filter_that_is_restored_belongs_to_its_file() {
     assert!(StandardBloom::from_block(&block, context(7)).is_ok());
     for wrong in [context(8), LoadContext::new(&hasher)] {
         assert!(StandardBloom::from_block(&block, wrong).is_err());
+    }
+}
+
+/// Panics when it is called for the first time.
+#[derive(Debug, Default)]
+struct PanicsOnce(AtomicBool);
+
+impl FilterPolicy for PanicsOnce {
+    fn name(&self) -> &'static str {
+        "panics-once"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "as planned");
+        Some(KindPolicy::default().builder(context))
+    }
+}
+
+/// It is called with the first key, which the filter then lacks.
+#[test]
+fn a_panic_in_the_engines_policy_leaves_no_filter_behind() {
+    let mut builder = Filters::new(PanicsOnce::default()).builder(id(7));
+    let first = std::panic::AssertUnwindSafe(|| builder.add_key(b"first"));
+    assert!(std::panic::catch_unwind(first).is_err());
+    builder.add_key(b"second");
+    let built = builder.finish();
+    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+}
+
+#[test]
+fn what_is_known_of_a_file_counts_until_its_first_key() {
+    let filters = Filters::default();
+    let builder = filters.builder(id(7)).with_level(3).with_purpose(BuildPurpose::Compaction).at_bottommost_level();
+    let builder = builder.with_expected_keys(2_000).with_memory_budget(1 << 20).with_threads(2);
+    let mut late = filters.builder(id(7));
+    late.add_key(b"0");
+    let built = [builder, late.with_purpose(BuildPurpose::Compaction).with_expected_keys(2_000)].map(|mut builder| {
+        (0..2_000_u32).for_each(|key| builder.add_key(key.to_string().as_bytes()));
+        builder.finish().report.requested
+    });
+    assert_eq!(built, [FilterKind::RIBBON, FilterKind::BLOCKED_BLOOM]);
+}
+
+#[test]
+fn a_policy_that_wants_no_filter_gets_none() {
+    let built = Filters::new(NoFilters).builder(id(7)).finish();
+    assert_eq!((built.block, built.report.used, built.report.reason), (None, None, FallbackReason::None));
+    assert_eq!(Filters::new(NoFilters).builder(id(7)).estimated_bytes(), 0);
+}
+
+/// Declines.
+#[derive(Debug)]
+struct NoFilters;
+
+impl FilterPolicy for NoFilters {
+    fn name(&self) -> &'static str {
+        "no-filters"
+    }
+
+    fn builder(&self, _context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        None
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};
 use crate::common::effort;
-use sstfilter::{FilterBlock, FilterReader, KeyHash, Probe, ShrinkError};
+use sstfilter::{FilterBlock, Filters, KeyHash, Probe, ShrinkError};
 
 /// Opening or verifying says no, and the guard never says "absent".
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
@@ -13,9 +13,9 @@ fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[Key
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
     let shrunk = FilterBlock::open_unverified(damaged).map(|filter| filter.shrunk_to(damaged.len() as u64 / 2));
     assert!(matches!(shrunk, Err(_) | Ok(Err(ShrinkError::Block(_)))), "{}: {what}, and shrinks", case.name);
-    let guarded = FilterReader::load(damaged, case.load_context());
+    let guarded = Filters::default().reader(FilterBlock::load(damaged, case.load_context()));
     for &hash in hashes {
-        assert!(matches!(guarded.probe(hash), Probe::Unusable(_)), "{}: {what}", case.name);
+        assert!(matches!(guarded.probe_hash(hash), Probe::Unusable), "{}: {what}", case.name);
     }
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    FilterReader, KeyHash, KeyHasher, KindPolicy, LoadContext, StandardBloom,
+    Filters, KeyHash, KeyHasher, KindPolicy, LoadContext, StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -107,10 +107,11 @@ fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
     let hasher = KeyHasher::default();
     let other = block_of(&hasher, None);
     let own: Vec<[u8; 4]> = (KEYS..2 * KEYS).map(key).collect();
-    let believed = FilterReader::load(other.clone(), &hasher);
-    assert!(own.iter().filter(|own| believed.probe(hasher.hash(&own[..])).is_absent()).count() > 950);
+    let believed = Filters::default().reader(FilterBlock::load(other.clone(), &hasher));
+    assert!(own.iter().filter(|own| believed.probe_hash(hasher.hash(&own[..])).is_absent()).count() > 950);
     let known = [&own[0][..], &own[1]];
-    let found_out = FilterReader::load(other, LoadContext::new(&hasher).with_known_keys(&known));
+    let found_out =
+        Filters::default().reader(FilterBlock::load(other, LoadContext::new(&hasher).with_known_keys(&known)));
     assert!(found_out.block().is_err());
 }
 

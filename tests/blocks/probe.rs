@@ -5,8 +5,8 @@
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LookupOutcome,
-    MatchBitmap, Probe,
+    BitsPerKey, FilterBlock, FilterPolicy, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
+    LookupOutcome, MatchBitmap, Probe,
 };
 
 const KEYS: u32 = 2_000;
@@ -37,23 +37,23 @@ fn filters() -> Vec<FilterBlock<Bytes>> {
 fn guarded(keys: u32) -> FilterReader<Bytes> {
     let hashes: Vec<KeyHash> = common::key_set(0, keys).collect();
     let block = common::build(&bloom(10.0), &hashes).block.unwrap();
-    FilterReader::load(block, KeyHasher::default().identity())
+    Filters::default().reader(FilterBlock::load(block, KeyHasher::default().identity()))
 }
 
 fn damaged() -> FilterReader<Bytes> {
-    FilterReader::load(Bytes::from_static(b"not a block"), KeyHasher::default().identity())
+    Filters::default().reader(FilterBlock::load(Bytes::from_static(b"not a block"), KeyHasher::default().identity()))
 }
 
 #[test]
 fn a_set_answers_as_its_filters_do_one_by_one_over_filters_of_all_shapes_in_any_order() {
     let filters = filters();
     let in_both_orders = filters.iter().chain(filters.iter().rev());
-    let in_both_orders: Vec<_> = in_both_orders.cloned().map(|block| FilterReader::from(Ok(block))).collect();
-    let set_of_filters = FilterSet::new(in_both_orders, KeyHasher::default().identity());
+    let in_both_orders: Vec<_> = in_both_orders.cloned().map(|block| Filters::default().reader(Ok(block))).collect();
+    let set_of_filters = FilterSet::new(&Filters::default(), in_both_orders);
     let mut matches = MatchBitmap::default();
     for set in 0..8 {
         for hash in common::key_set(set, 300) {
-            set_of_filters.matches(hash, &mut matches);
+            set_of_filters.matches_hash(hash, &mut matches);
             for (index, filter) in filters.iter().chain(filters.iter().rev()).enumerate() {
                 assert_eq!(matches.may_contain(index), filter.may_contain(hash));
             }
@@ -117,8 +117,8 @@ fn every_way_of_asking_is_counted_alike() {
     let batch = filter.stats();
     assert_eq!((batch.positives, batch.negatives), (hits.count(), 1_000 - hits.count()));
     for &hash in &asked {
-        let single = filter.probe(hash);
-        assert_eq!(single, filter.probe(hash));
+        let single = filter.probe_hash(hash);
+        assert_eq!(single, filter.probe_hash(hash));
         assert_eq!(single.is_absent(), single == Probe::Absent);
     }
     let all = filter.stats();
@@ -131,12 +131,12 @@ fn the_observed_rate_comes_from_what_lookups_found() {
     let filter = guarded(KEYS);
     assert_eq!(filter.stats().observed_fpr(), None);
     for hash in common::key_set(0, 500) {
-        assert_eq!(filter.probe(hash), Probe::MaybePresent);
+        assert_eq!(filter.probe_hash(hash), Probe::MaybePresent);
         filter.record_lookup(LookupOutcome::Found);
     }
     assert_eq!(filter.stats().observed_fpr(), None, "keys that are there say nothing of the rate");
     for hash in common::key_set(9, 50_000) {
-        if !filter.probe(hash).is_absent() {
+        if !filter.probe_hash(hash).is_absent() {
             filter.record_lookup(LookupOutcome::NotFound);
         }
     }
@@ -155,8 +155,8 @@ fn a_filter_of_another_hash_is_unusable_and_never_says_absent() {
     let block = common::build(&bloom(10.0), &hashes).block.unwrap();
     let identities = [KeyHasher::with_seed(1), KeyHasher::with_secret_seed(1)].map(|hasher| hasher.identity());
     for identity in identities {
-        let filter = FilterReader::load(block.clone(), identity);
-        assert!(common::key_set(9, 100).all(|hash| matches!(filter.probe(hash), Probe::Unusable(_))));
+        let filter = Filters::default().reader(FilterBlock::load(block.clone(), identity));
+        assert!(common::key_set(9, 100).all(|hash| matches!(filter.probe_hash(hash), Probe::Unusable)));
         assert_eq!((filter.stats().unusable, filter.stats().negatives), (100, 0));
     }
 }

@@ -5,7 +5,7 @@
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy,
+    BitsPerKey, BlockError, BuildContext, FilterBlock, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
     LookupOutcome, MatchBitmap, MatchMatrix,
 };
 
@@ -81,11 +81,11 @@ fn assert_answers_as_each_alone(members: &[Member]) {
     let expected: Vec<Vec<usize>> = hashes.iter().map(|&hash| answers_alone(members, hash)).collect();
     let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     common::for_each_set(|instructions| {
-        let opened = members.iter().map(|member| FilterReader::from(reopened(member)));
-        let set = FilterSet::new(opened, KeyHasher::default().identity());
+        let opened = members.iter().map(|member| Filters::default().reader(reopened(member)));
+        let set = FilterSet::new(&Filters::default(), opened);
         assert_eq!((set.len(), set.is_empty()), (members.len(), members.is_empty()));
         for (&hash, expected) in hashes.iter().zip(&expected) {
-            set.matches(hash, &mut hits);
+            set.matches_hash(hash, &mut hits);
             assert_eq!(&hits.iter().collect::<Vec<_>>(), expected, "{instructions}, {} filters", members.len());
         }
         for batch in [hashes.len(), 33, 1, 0] {
@@ -114,20 +114,20 @@ fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
 #[test]
 fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
     let members = [bloom(0, 10, 10.0), FilterBlock::open_unverified(Bytes::new()), foreign(2), bloom(3, 10, 10.0)];
-    let set = FilterSet::new(members.map(FilterReader::from), KeyHasher::default().identity());
+    let set = FilterSet::new(&Filters::default(), members.map(|block| Filters::default().reader(block)));
     assert!(set.problem(0).is_none() && set.problem(3).is_none() && set.problem(4).is_none());
     assert!(set.problem(1).is_some());
     assert!(matches!(set.problem(2), Some(BlockError::HashMismatch { .. })));
     let mut hits = MatchBitmap::default();
     for hash in common::key_set(50, 1_000) {
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         assert!(hits.may_contain(1) && hits.may_contain(2));
     }
 }
 
 #[test]
 fn a_matrix_answers_may_be_present_beyond_its_ends() {
-    let set = FilterSet::new(uniform(3).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    let set = FilterSet::new(&Filters::default(), uniform(3).into_iter().map(|block| Filters::default().reader(block)));
     let mut hits = MatchMatrix::default();
     let absent: Vec<KeyHash> = common::key_set(77, 50).collect();
     set.matches_batch(&absent, &mut hits);
@@ -138,12 +138,12 @@ fn a_matrix_answers_may_be_present_beyond_its_ends() {
 
 #[test]
 fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
-    let set = FilterSet::new(mixed(130).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    let set = FilterSet::new(&Filters::default(), mixed(130).into_iter().map(|block| Filters::default().reader(block)));
     let absent: Vec<KeyHash> = common::key_set(9_999, 2_000).collect();
     let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     let mut positives = vec![0; set.len()];
     for &hash in &absent[..500] {
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         hits.iter().for_each(|filter| positives[filter] += 1);
     }
     set.matches_batch(&absent[500..], &mut matrix);
@@ -160,11 +160,11 @@ fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
 
 #[test]
 fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
-    let set = FilterSet::new([FilterReader::from(bloom(0, 10_000, 10.0))], KeyHasher::default().identity());
+    let set = FilterSet::new(&Filters::default(), [Filters::default().reader(bloom(0, 10_000, 10.0))]);
     let filter = set.filter(0).unwrap();
     let mut hits = MatchBitmap::default();
     for hash in common::key_set(1, 100_000) {
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         if hits.may_contain(0) {
             filter.record_lookup(LookupOutcome::NotFound);
         }
@@ -178,11 +178,11 @@ fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
 
 #[test]
 fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
-    let (probed, kept) = (bloom(0, 10_000, 10.0), FilterReader::from(bloom(0, 10_000, 10.0)));
-    let set = FilterSet::new([FilterReader::from(probed)], KeyHasher::default().identity());
+    let (probed, kept) = (bloom(0, 10_000, 10.0), Filters::default().reader(bloom(0, 10_000, 10.0)));
+    let set = FilterSet::new(&Filters::default(), [Filters::default().reader(probed)]);
     let mut hits = MatchBitmap::default();
     for hash in common::key_set(1, 10_000) {
-        set.matches(hash, &mut hits);
+        set.matches_hash(hash, &mut hits);
         if hits.may_contain(0) {
             kept.record_lookup(LookupOutcome::NotFound);
         }
@@ -194,13 +194,14 @@ fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
 
 #[test]
 fn threads_that_share_a_set_count_every_probe() {
-    let set = FilterSet::new(uniform(70).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    let set =
+        FilterSet::new(&Filters::default(), uniform(70).into_iter().map(|block| Filters::default().reader(block)));
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let set = &set;
             scope.spawn(move || {
                 let mut hits = MatchBitmap::default();
-                common::key_set(50 + thread, 5_000).for_each(|hash| set.matches(hash, &mut hits));
+                common::key_set(50 + thread, 5_000).for_each(|hash| set.matches_hash(hash, &mut hits));
             });
         }
     });

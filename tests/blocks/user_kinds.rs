@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterReader,
-    FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix, ShrinkError,
+    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterSet, Filters,
+    KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix, ShrinkError,
 };
 
 use crate::common::cases::BLOCKS;
@@ -207,9 +207,9 @@ fn a_kind_that_is_not_registered_is_unknown_and_lets_every_key_through() {
     for context in
         [LoadContext::from(&KeyHasher::default()), LoadContext::from(&KeyHasher::default()).with_kinds(&other)]
     {
-        let filter = FilterReader::load(&block, context);
+        let filter = Filters::default().reader(FilterBlock::load(&block, context));
         assert_eq!(filter.block().err(), Some(&BlockError::UnknownKind { got: 201 }));
-        assert!(common::key_set(2, 100).all(|hash| !filter.probe(hash).is_absent()));
+        assert!(common::key_set(2, 100).all(|hash| !filter.probe_hash(hash).is_absent()));
     }
 }
 
@@ -231,11 +231,11 @@ fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, CHECKED).block.unwrap());
     let kinds = registry(Hashes::<ID, WRONG>).with_kind(Hashes::<220, NOTHING>).unwrap();
     let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
-    let load = || [&faulty[..], &sound[..]].map(|block| FilterReader::load(block, context));
-    let set = FilterSet::new(load(), KeyHasher::default().identity());
+    let load = || [&faulty[..], &sound[..]].map(|block| Filters::default().reader(FilterBlock::load(block, context)));
+    let set = FilterSet::new(&Filters::default(), load());
     let mut matches = MatchBitmap::default();
     for hash in common::key_set(2, 50) {
-        set.matches(hash, &mut matches);
+        set.matches_hash(hash, &mut matches);
         assert!(matches.may_contain(0) && !matches.may_contain(1), "{WRONG}");
     }
     let [faulty, sound] = load();
@@ -285,7 +285,8 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
 #[test]
 fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
     let (block, kinds) = (block::<224, NOTHING>(), registry(Hashes::<224, SETS_BITS_BEHIND_THE_LAST>));
-    let filter = FilterReader::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds));
+    let filter = Filters::default()
+        .reader(FilterBlock::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds)));
     let mut matches = MatchBitmap::default();
     filter.probe_batch(&common::key_set(2, 50).collect::<Vec<_>>(), &mut matches);
     assert_eq!((matches.count(), matches.iter().count()), (0, 0));
@@ -294,7 +295,8 @@ fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
 #[test]
 fn a_batch_of_stored_keys_is_found_whole_whatever_its_length() {
     let (block, kinds) = (block::<225, NOTHING>(), registry(Hashes::<225, NOTHING>));
-    let filter = FilterReader::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds));
+    let filter = Filters::default()
+        .reader(FilterBlock::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds)));
     let keys: Vec<_> = keys().into_iter().take(150).collect();
     for length in [1, 50, 63, 64, 65, 150] {
         let mut matches = MatchBitmap::default();
@@ -374,7 +376,7 @@ fn assert_no_key_is_lost_once_it_is_cut(block: &[u8], context: LoadContext<'_>, 
     let length = AtomicUsize::new(block.len());
     let filter = FilterBlock::load(Cut(block, &length), context).unwrap();
     let payload_bytes = usize::try_from(filter.info().payload_bytes).unwrap();
-    let set = FilterSet::new([FilterReader::from(Ok(filter.clone()))], filter.hash_identity());
+    let set = FilterSet::new(&Filters::default(), [Filters::default().reader(Ok(filter.clone()))]);
     let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     for cut in [0, 1, payload_bytes / 2, payload_bytes - 1] {
         length.store(cut, Relaxed);
@@ -388,7 +390,7 @@ fn assert_no_key_is_lost_once_it_is_cut(block: &[u8], context: LoadContext<'_>, 
         );
         for &hash in keys {
             assert!(filter.may_contain(hash), "{what}: {cut} of {payload_bytes} bytes");
-            set.matches(hash, &mut matches);
+            set.matches_hash(hash, &mut matches);
             assert!(matches.may_contain(0), "{what}: a set in {cut} of {payload_bytes} bytes");
         }
     }

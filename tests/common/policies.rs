@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::kind;
-use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, FilterBuilder, FilterPolicy, KindPolicy, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, FilterPolicy, KindPolicy, Sizing};
 
 /// Wants no filter for any file.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ impl FilterPolicy for Declining {
         "declining"
     }
 
-    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         None
     }
 }

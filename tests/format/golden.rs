@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, MatchBitmap, kind, simd};
+use sstfilter::{FilterBlock, FilterKind, FilterSet, Filters, KeyHash, MatchBitmap, kind, simd};
 
 use crate::common::cases::{self, BLOCKS};
 use crate::common::for_each_set;
@@ -36,7 +36,8 @@ fn every_key_of_a_stored_block_is_found() {
             let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
             assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
             assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
-            let answers = answers(&filter, &hashes);
+            let filters = Filters::default().with_hasher(&case.hash.hasher());
+            let answers = answers(&filters, &filter, &hashes);
             assert!(answers.iter().all(|&answer| answer), "{} with {set}", case.name);
         }
     });
@@ -49,29 +50,30 @@ fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_ke
     }
     for case in BLOCKS.iter().filter(|case| (case.parts)().extractors().len() > 0) {
         let (parts, hasher) = ((case.parts)(), case.hash.hasher());
-        let filter = FilterReader::load(case.read(), case.load_context());
+        let filters = Filters::default().with_hasher(&hasher).with_key_parts(parts.clone());
+        let filter = filters.reader(FilterBlock::load(case.read(), case.load_context()));
         for key in (0..case.keys).map(cases::key) {
-            assert!(!filter.probe_prefix(&parts.prefix(&hasher, &key)).is_absent(), "{}", case.name);
-            assert!(!filter.probe(hasher.hash(&key)).is_absent(), "{}", case.name);
+            assert!(!filter.probe_prefix(&key).is_absent(), "{}", case.name);
+            assert!(!filter.probe_hash(hasher.hash(&key)).is_absent(), "{}", case.name);
         }
         let absent: Vec<Vec<u8>> = (0..ABSENT_KEYS).map(cases::absent_key).collect();
-        let lacks_prefix = |key: &&Vec<u8>| filter.probe_prefix(&parts.prefix(&hasher, key)).is_absent();
+        let lacks_prefix = |key: &&Vec<u8>| filter.probe_prefix(key).is_absent();
         assert!(absent.iter().filter(lacks_prefix).count() > 9_000, "{}", case.name);
-        let lacked = absent.iter().filter(|key| filter.probe(hasher.hash(key)).is_absent()).count();
+        let lacked = absent.iter().filter(|key| filter.probe_hash(hasher.hash(key)).is_absent()).count();
         assert_eq!(lacked > 9_000, parts.has_whole_keys(), "{}: {lacked}", case.name);
         assert_eq!(lacked > 0, parts.has_whole_keys(), "{}: {lacked}", case.name);
     }
 }
 
 /// What a filter says of each key, which is the same one by one, in a set of filters and in a batch.
-fn answers(filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
+fn answers(filters: &Filters, filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     let mut hits = MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut hits);
     let one_by_one: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
-    let set = FilterSet::new([FilterReader::from(Ok(filter.clone()))], filter.hash_identity());
+    let set = FilterSet::new(filters, [filters.reader(Ok(filter.clone()))]);
     let mut in_set = MatchBitmap::default();
     for (&hash, &answer) in hashes.iter().zip(&one_by_one) {
-        set.matches(hash, &mut in_set);
+        set.matches_hash(hash, &mut in_set);
         assert_eq!(in_set.may_contain(0), answer, "a set with {}", simd::selected());
     }
     let of_batch = (0..hashes.len()).map(|index| hits.may_contain(index));
@@ -88,7 +90,8 @@ fn absent_keys_pass_a_stored_block_or_not_whatever_the_instruction_set() {
         let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
         let first = Mutex::new(None);
         for_each_set(|set| {
-            let answers = answers(&filter, &case.absent_hashes(ABSENT_KEYS));
+            let filters = Filters::default().with_hasher(&case.hash.hasher());
+            let answers = answers(&filters, &filter, &case.absent_hashes(ABSENT_KEYS));
             let mut first = first.lock().unwrap();
             assert!(*first.get_or_insert_with(|| answers.clone()) == answers, "{} with {set}", case.name);
         });

@@ -11,7 +11,7 @@ use crate::common;
 use proptest::prelude::*;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FilterSet, Filters,
     KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 
@@ -121,10 +121,10 @@ proptest! {
         shifted.may_contain_batch(&asked, &mut shifted_hits);
         prop_assert_eq!(&hits, &shifted_hits);
         let filters = [&block[..], &buffer[offset..offset + block.len()]];
-        let set = FilterSet::new(filters.map(|block| FilterReader::load(block, identity)), identity);
+        let set = FilterSet::new(&Filters::default(), filters.map(|block| Filters::default().reader(FilterBlock::load(block, identity))));
         let mut in_set = MatchBitmap::default();
         for (index, &hash) in asked.iter().enumerate() {
-            set.matches(hash, &mut in_set);
+            set.matches_hash(hash, &mut in_set);
             let answers = [
                 aligned.may_contain(hash), shifted.may_contain(hash), hits.may_contain(index),
                 in_set.may_contain(0), in_set.may_contain(1),
@@ -161,18 +161,18 @@ fn ask(bytes: &[u8], hash: u64) {
     let hash = KeyHash::from_well_mixed(hash);
     if let Ok(filter) = FilterBlock::open_unverified(bytes) {
         let answer = filter.may_contain(hash);
-        let set = FilterSet::new([FilterReader::from(Ok(filter.clone()))], filter.hash_identity());
+        let set = FilterSet::new(&Filters::default(), [Filters::default().reader(Ok(filter.clone()))]);
         let mut in_set = MatchBitmap::default();
-        set.matches(hash, &mut in_set);
+        set.matches_hash(hash, &mut in_set);
         assert_eq!(in_set.may_contain(0), answer || set.problem(0).is_some());
         let mut hits = MatchBitmap::default();
         filter.may_contain_batch(&[hash; 65], &mut hits);
         assert_eq!(hits.count(), if answer { 65 } else { 0 });
         let _ = (filter.verify(), filter.fill_ratio(), filter.hash_identity());
     }
-    let guarded = FilterReader::load(bytes, KeyHasher::default().identity());
+    let guarded = Filters::default().reader(FilterBlock::load(bytes, KeyHasher::default().identity()));
     let is_unusable = guarded.block().is_err();
-    assert!(!(is_unusable && guarded.probe(hash).is_absent()));
+    assert!(!(is_unusable && guarded.probe_hash(hash).is_absent()));
 }
 
 /// Restores magic and version, makes the payload's length fit, and makes the trailer's checksum hold, whatever else

@@ -66,7 +66,7 @@ impl FilterPolicy for SlatePolicy {
 struct SlateBuilder {
     scheme: Arc<PointScheme>,
     /// `None` once it has built.
-    builder: Option<Box<dyn sstfilter::FilterBuilder>>,
+    builder: Option<Box<dyn sstfilter::BlockBuilder>>,
     ends: Ends,
 }
 
@@ -82,7 +82,7 @@ impl FilterBuilder for SlateBuilder {
     }
 
     fn build(&mut self) -> Arc<dyn Filter> {
-        let built = self.builder.take().map(sstfilter::FilterBuilder::finish);
+        let built = self.builder.take().map(sstfilter::BlockBuilder::finish);
         Arc::new(SlateFilter::built(&self.scheme, built, self.ends.take()))
     }
 }

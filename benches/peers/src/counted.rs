@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sstfilter::kind::KindEntry;
-use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterReader, KeyHash, KeyHasher, Sizing};
+use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterReader, Filters, KeyHash, KeyHasher, Sizing};
 
 use crate::harness::{Length, least_times};
 use crate::keys::KeySet;
@@ -56,7 +56,7 @@ fn measure_filter(
     absent: &[KeyHash],
     turns: usize,
 ) -> CountedProbe {
-    let reader = FilterReader::from(Ok(block.clone()));
+    let reader = Filters::default().reader(Ok(block.clone()));
     let mut works: [Box<dyn FnMut() -> u64>; 2] =
         [Box::new(|| count_bare(black_box(block), absent)), Box::new(|| count_counted(black_box(&reader), absent))];
     let times = least_times(&mut works, turns);
@@ -75,7 +75,7 @@ fn count_bare(block: &FilterBlock<Bytes>, absent: &[KeyHash]) -> u64 {
 }
 
 fn count_counted(reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> u64 {
-    count_where(black_box(absent), |&hash| !reader.probe(hash).is_absent())
+    count_where(black_box(absent), |&hash| !reader.probe_hash(hash).is_absent())
 }
 
 /// As many threads as there are CPUs, beside one; `None` where there is one CPU.
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_probe_of_every_thread_is_counted() {
         let (absent, turns, threads) = (KeySet::absent(1_000), 3, 4);
-        let reader = FilterReader::from(Ok(filter("bloom", None, 1_000).unwrap()));
+        let reader = Filters::default().reader(Ok(filter("bloom", None, 1_000).unwrap()));
         assert!(from_threads(&reader, absent.all().hashes, threads, turns) > 0.0);
         let stats = reader.stats();
         assert_eq!(stats.negatives + stats.positives, (1_000 * PASSES * turns * threads) as u64);

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
+    BuildContext, FilterBlock, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
+    MatchMatrix,
 };
 
 use crate::harness::{Length, Stretches};
@@ -161,8 +162,8 @@ impl Ours {
         let hasher = KeyHasher::default();
         let load = |block: &Bytes| FilterBlock::load(block.clone(), &hasher);
         let blocks = blocks.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-        let readers = || blocks.iter().cloned().map(|block| FilterReader::from(Ok(block)));
-        Ok(Self { readers: readers().collect(), set: FilterSet::new(readers(), hasher.identity()), blocks, isa })
+        let readers = || blocks.iter().cloned().map(|block| Filters::default().reader(Ok(block)));
+        Ok(Self { readers: readers().collect(), set: FilterSet::new(&Filters::default(), readers()), blocks, isa })
     }
 
     /// The ways to probe them. A reader and a set count their answers.
@@ -171,10 +172,10 @@ impl Ours {
         [
             self.method(ONE_BY_ONE, |hash| count(&self.blocks, |block| block.may_contain(hash))),
             self.method("one counted call per filter", |hash| {
-                count(&self.readers, |reader| !reader.probe(hash).is_absent())
+                count(&self.readers, |reader| !reader.probe_hash(hash).is_absent())
             }),
             self.method(SET_OF_ONE_KEY, move |hash| {
-                self.set.matches(hash, &mut hits);
+                self.set.matches_hash(hash, &mut hits);
                 hits.count()
             }),
             Method {

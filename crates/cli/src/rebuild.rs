@@ -155,7 +155,7 @@ impl<'a> Rebuild<'a> {
         let (described, parts) = (filters.hash_identity(), filters.key_parts());
         let is_whole = filters.extractors().len() == 0;
         ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
-        let is_known = self.secret.is_some() || table.store().hasher().identity() == described;
+        let is_known = self.secret.is_some() || table.store().filters().hasher().identity() == described;
         ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");
         if let Some(seed) = self.hash_seed {
             // This program's readers hash keys as the table says, or with a secret: they have no use for another seed.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
-use sstfilter::{BuildPurpose, FalsePositiveRate, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+use sstfilter::{BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
     FileFilterBuilder, FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, FilterView, PartitionCut,
@@ -239,7 +239,7 @@ impl Engine {
             store = store.with_partitions(PartitionOptions::new(PartitionCut::KeyRange, 2 << 10)?);
         }
         let purpose = if level == 0 { BuildPurpose::Flush } else { BuildPurpose::Compaction };
-        let filters = store.builder(&store.build_context().with_purpose(purpose).with_level(level));
+        let filters = store.builder(FileId::random()).with_purpose(purpose).with_level(level);
         let id = Table::write(&self.directory, entries, filters)?;
         Ok(Arc::new(Table::open(&self.directory, id, &self.store)?))
     }
@@ -317,7 +317,7 @@ impl Engine {
     /// Gives a table another filter, for instance a better one for a table with many lookups, without rewriting it.
     fn rebuild_filter(&mut self, level: u32, old: &Arc<Table>, policy: KindPolicy) -> Fallible<()> {
         let store = self.store.clone().with_policy(Arc::new(policy));
-        let mut builder = store.builder(&store.build_context().with_level(level));
+        let mut builder = store.builder(FileId::random()).with_level(level);
         old.entries_from(Bytes::new()).try_for_each(|entry| entry.map(|(key, _)| builder.add_key(&key)))?;
         let sidecar = builder.finish().seal_as_sidecar(&old.identity).ok_or("the policy wants no filter")?;
         fs::write(sidecar_path(&old.file.path), sidecar)?;
@@ -356,10 +356,13 @@ fn check(engine: &Engine, model: &BTreeMap<Bytes, u64>, state: &mut u64) -> Fall
 
 fn main() -> Fallible<()> {
     let (sensor, rate) = (Arc::new(FixedPrefix::new(4)), FalsePositiveRate::new(0.01)?);
-    let store = FilterStore::new(&KeyHasher::default())
-        .with_range_filters(RangePolicy::bounded(RangeUnits::integer(8)?.within(sensor.clone()), 256, rate)?)
-        .with_key_parts(KeyParts::whole_keys().with_extractor(sensor))
-        .with_budget(FilterBudget::new(160 << 10));
+    let store = FilterStore::new(
+        Filters::default()
+            .with_hasher(&KeyHasher::default())
+            .with_key_parts(KeyParts::whole_keys().with_extractor(sensor.clone())),
+    )
+    .with_range_filters(RangePolicy::bounded(RangeUnits::integer(8)?.within(sensor), 256, rate)?)
+    .with_budget(FilterBudget::new(160 << 10));
     let (directory, mut model, mut state) = (tempfile::tempdir()?, BTreeMap::new(), 1);
     let mut engine = Engine::open(directory.path(), &store)?;
     for _ in 0..100_000 {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::internal::Interruption;
 use sstfilter::{
-    BlockError, BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FileId, FilterBuilder,
-    FilterKind, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
+    BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FallbackReason,
+    FileId, FilterKind, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
 };
 use sstfilter_range::{RangeBuilder, RangePolicy};
 
@@ -28,8 +28,22 @@ use crate::codec::{LINE_BYTES, checksum_without_last};
 ///
 /// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
 /// `finish` leaves out the filter concerned, and its report says why.
+///
+/// What is known of the file is set first: `with_*` before the first key. Afterwards, settings have no effect.
 #[derive(Debug)]
 pub struct FileFilterBuilder {
+    config: Arc<Config>,
+    file: FileId,
+    context: BuildContext,
+    /// Made with the first key, when all is known that the engine says about the file.
+    started: Option<Box<Started>>,
+    /// Of the policy: what it was called for is then lost to the filters and to the bounds.
+    interruption: Interruption,
+}
+
+/// A builder that has got its settings.
+#[derive(Debug)]
+struct Started {
     /// What is known of the file so far.
     metadata: FilterMetadata,
     hasher: KeyHasher,
@@ -50,7 +64,7 @@ type Witness = (Arc<dyn KeyExtractor>, Option<Box<[u8]>>);
 #[derive(Debug)]
 enum Points {
     None,
-    Whole(Box<dyn FilterBuilder>),
+    Whole(Box<dyn BlockBuilder>),
     Partitioned(Box<PartitionedBuilder>),
 }
 
@@ -68,17 +82,149 @@ pub struct BuiltFilters {
 }
 
 impl FileFilterBuilder {
-    /// The hasher and the parts of keys are the store's, whatever `context` has.
-    pub(super) fn new(config: &Config, context: &BuildContext) -> Self {
-        let Config { policy, partitions, ranges, reader, .. } = config;
-        let file = context.file_id.unwrap_or_else(FileId::random);
-        let (hasher, key_parts) = (reader.hasher.clone(), reader.parts.without(&[]));
-        let mut context = context.clone();
-        (context.hasher, context.key_parts, context.file_id) = (hasher, key_parts, Some(file));
-        let points = match (policy, partitions) {
-            (None, _) => Points::None,
-            (Some(policy), None) => policy.builder(&context).map_or(Points::None, Points::Whole),
-            (Some(policy), Some(options)) => {
+    pub(super) fn new(config: Arc<Config>, file: FileId) -> Self {
+        let filters = &config.reader.filters;
+        let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
+        Self { config, file, context, started: None, interruption: Interruption::default() }
+    }
+
+    fn with(mut self, change: impl FnOnce(BuildContext) -> BuildContext) -> Self {
+        if self.started.is_none() {
+            self.context = change(self.context);
+        }
+        self
+    }
+
+    /// Sets why the file is written: [`BuildPurpose::Flush`] unless set.
+    #[must_use]
+    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
+        self.with(|context| context.with_purpose(purpose))
+    }
+
+    /// Sets the level that the file goes to.
+    #[must_use]
+    pub fn with_level(self, level: u32) -> Self {
+        self.with(|context| context.with_level(level))
+    }
+
+    /// Says that the file goes to the bottommost level: no older file can hold its keys.
+    #[must_use]
+    pub fn at_bottommost_level(self) -> Self {
+        self.with(BuildContext::at_bottommost_level)
+    }
+
+    /// Sets the number of distinct keys to come, or an upper bound.
+    #[must_use]
+    pub fn with_expected_keys(self, keys: u64) -> Self {
+        self.with(|context| context.with_expected_keys(keys))
+    }
+
+    /// Limits the memory that building uses beside the hashes and the finished filters.
+    #[must_use]
+    pub fn with_memory_budget(self, bytes: u64) -> Self {
+        self.with(|context| context.with_memory_budget(bytes))
+    }
+
+    /// Builds the filters on up to `threads` threads: see [`BuildContext::with_threads`].
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        self.with(|context| context.with_threads(threads))
+    }
+
+    /// Sets all that `context` says about the file, but not its id, hasher and parts of keys: these are the store's.
+    #[must_use]
+    pub fn with_context(self, context: &BuildContext) -> Self {
+        self.with(|own| {
+            let (hasher, key_parts, file_id) = (own.hasher, own.key_parts, own.file_id);
+            let mut context = context.clone();
+            (context.hasher, context.key_parts, context.file_id) = (hasher, key_parts, file_id);
+            context
+        })
+    }
+
+    #[inline]
+    fn started(&mut self) -> &mut Started {
+        self.started.get_or_insert_with(|| {
+            self.interruption.enter();
+            let started = Box::new(Started::new(&self.config, self.context.clone()));
+            self.interruption.leave();
+            started
+        })
+    }
+
+    /// Adds a key.
+    ///
+    /// # Panics
+    ///
+    /// If the engine's hash, extractor or policy does. No filter is built then.
+    #[inline]
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.started().add(key, None);
+    }
+
+    /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
+    /// keys and no parts, whatever the store's parts are.
+    ///
+    /// # Panics
+    ///
+    /// As for [`add_key`](Self::add_key).
+    pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
+        let started = self.started();
+        started.parts = KeyParts::whole_keys();
+        started.add(key, Some(hash));
+    }
+
+    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
+    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's
+    /// own, `start` may be above `end`: what lies between the two by their bytes counts.
+    pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
+        self.started().add_range_tombstone(start, end);
+    }
+
+    /// The id that the filters are bound to.
+    #[must_use]
+    pub const fn file_id(&self) -> FileId {
+        self.file
+    }
+
+    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone. Add
+    /// either none, which makes the file a candidate for every key, or at least the smallest and the largest: keys
+    /// outside of those that were added are absent.
+    #[must_use]
+    pub fn builds_nothing(&mut self) -> bool {
+        self.started().builds_nothing()
+    }
+
+    /// About how many bytes the filters would have if they were finished now, for writers that cut files by size; 0
+    /// before the first key.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        self.started.as_ref().map_or(0, |started| started.estimated_bytes())
+    }
+
+    /// Builds the filters.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilters {
+        let is_interrupted = self.interruption.has_happened();
+        let Self { config, context, started, .. } = self;
+        let mut started = started.unwrap_or_else(|| Box::new(Started::new(&config, context)));
+        if is_interrupted {
+            // Nobody took note of the key or range tombstone that the policy was called for.
+            started.metadata.bounds = KeyBounds::Unknown;
+            started.interruption.enter();
+        }
+        started.finish()
+    }
+}
+
+impl Started {
+    fn new(config: &Config, context: BuildContext) -> Self {
+        let Config { builds_points, partitions, ranges, reader, .. } = config;
+        let policy = reader.filters.policy();
+        let points = match (builds_points, partitions) {
+            (false, _) => Points::None,
+            (true, None) => policy.builder(&context).map_or(Points::None, Points::Whole),
+            (true, Some(options)) => {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, *options)))
             }
         };
@@ -90,7 +236,7 @@ impl FileFilterBuilder {
         let witnesses = extractors.map(|extractor| (extractor.clone(), None)).collect();
         let metadata = FilterMetadata::without_filters(context.hasher.identity(), KeyBounds::Empty);
         Self {
-            metadata: FilterMetadata { file, ..metadata },
+            metadata: FilterMetadata { file: context.file_id.unwrap_or_else(FileId::random), ..metadata },
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
             witnesses,
@@ -100,26 +246,6 @@ impl FileFilterBuilder {
             given: [None; 2],
             interruption: Interruption::default(),
         }
-    }
-
-    /// Adds a key.
-    ///
-    /// # Panics
-    ///
-    /// If the engine's hash, extractor or policy does. No filter is built then.
-    pub fn add_key(&mut self, key: &[u8]) {
-        self.add(key, None);
-    }
-
-    /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
-    /// keys and no parts, whatever the store's parts are.
-    ///
-    /// # Panics
-    ///
-    /// As for [`add_key`](Self::add_key).
-    pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
-        self.parts = KeyParts::whole_keys();
-        self.add(key, Some(hash));
     }
 
     #[inline]
@@ -146,10 +272,7 @@ impl FileFilterBuilder {
         self.interruption.leave();
     }
 
-    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
-    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's
-    /// own, `start` may be above `end`: what lies between the two by their bytes counts.
-    pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
+    fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         if start == end {
             return;
         }
@@ -160,23 +283,11 @@ impl FileFilterBuilder {
         self.metadata.range_tombstones.include(end);
     }
 
-    /// The id that the filters are bound to.
-    #[must_use]
-    pub const fn file_id(&self) -> FileId {
-        self.metadata.file
-    }
-
-    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone. Add
-    /// either none, which makes the file a candidate for every key, or at least the smallest and the largest: keys
-    /// outside of those that were added are absent.
-    #[must_use]
-    pub const fn builds_nothing(&self) -> bool {
+    const fn builds_nothing(&self) -> bool {
         matches!(self.points, Points::None) && self.ranges.is_none()
     }
 
-    /// About how many bytes the filters would have if they were finished now, for writers that cut files by size.
-    #[must_use]
-    pub fn estimated_bytes(&self) -> u64 {
+    fn estimated_bytes(&self) -> u64 {
         let points = match &self.points {
             Points::None => 0,
             Points::Whole(builder) => builder.estimated_bytes(),
@@ -226,9 +337,7 @@ impl FileFilterBuilder {
         !matches!(checked, Err(PartitionError::Block(BlockError::KnownKeyAbsent { .. })))
     }
 
-    /// Builds the filters.
-    #[must_use]
-    pub fn finish(mut self) -> BuiltFilters {
+    fn finish(mut self) -> BuiltFilters {
         if self.builds_nothing() && self.metadata.keys_added == 0 {
             // No key had to be added, so the file may have some.
             self.metadata.bounds = KeyBounds::Unknown;

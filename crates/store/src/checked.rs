@@ -5,7 +5,7 @@ use sstfilter::{BlockIdentity, BuiltFilter, FallbackReason, KeyParts};
 
 /// The filter if it holds these parts of keys, but for those of unstable extractors, has this hash, and is bound to
 /// this file or to none; otherwise no filter. A builder of the engine's own may hash whole keys, or call
-/// [`FilterBuilder::add_hash`](sstfilter::FilterBuilder::add_hash), whatever its context says.
+/// [`BlockBuilder::add_hash`](sstfilter::BlockBuilder::add_hash), whatever its context says.
 pub(crate) fn checked(filter: BuiltFilter, parts: &KeyParts, identity: BlockIdentity) -> BuiltFilter {
     let held = HeldParts::encode(&parts.without(&filter.report.unstable_extractors));
     let is_as_requested = match &filter.block {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sstfilter::FilterPolicy;
 use sstfilter_range::RangePolicy;
 
 use super::budget::FilterBudget;
@@ -12,8 +11,9 @@ use super::reader::Reader;
 
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) reader: Arc<Reader>,
-    pub(super) policy: Option<Arc<dyn FilterPolicy>>,
+    pub(super) reader: Reader,
+    /// Whether files get filters for lookups.
+    pub(super) builds_points: bool,
     pub(super) partitions: Option<PartitionOptions>,
     pub(super) ranges: Option<RangePolicy>,
     pub(super) budget: Option<FilterBudget>,

@@ -5,7 +5,7 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{FilterBlock, LookupOutcome};
+use sstfilter::{FilterBlock, LookupOutcome, Probe};
 use sstfilter_range::{KeyRange, RangeFilter};
 
 use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
@@ -15,7 +15,7 @@ use super::metadata::FilterMetadata;
 use super::partition::PartitionIndex;
 use super::read::FilterRead;
 use super::source::FilterSource;
-use super::state::{Answer, FileProbe, FileState, Usable};
+use super::state::{Answer, FileState, Usable};
 use super::stats::FileStats;
 
 /// The filters of one open file, and what they have counted. Threads share it by reference; dropped, it gives its
@@ -59,18 +59,18 @@ impl FileFilters {
     /// Probes the point filter for a key, and counts the answer. A key outside of the file's bounds is absent; that is
     /// counted apart. A filter that is not in memory is loaded first, if it has a source and its turn has come.
     #[must_use]
-    pub fn probe(&self, key: &[u8]) -> FileProbe {
+    pub fn probe(&self, key: &[u8]) -> Probe {
         let state = &self.state;
         if !state.covers(key) {
             state.units.counters.add_beside_answers(1, 0);
-            return FileProbe::Absent;
+            return Probe::Absent;
         }
-        state.probe_key(key, || state.reader().hasher.hash(key)).probe
+        state.probe_key(key, || state.reader().filters.hash(key)).probe
     }
 
     /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
     #[must_use]
-    pub fn probe_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> FileProbe {
+    pub fn probe_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> Probe {
         self.state.probe_range(range.into()).probe
     }
 
@@ -95,9 +95,9 @@ impl FileFilters {
 
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
     /// that is not "absent".
-    pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
+    pub fn record_lookup(&self, key: &[u8], probe: Probe, outcome: LookupOutcome) {
         self.state.units.counters.add_beside_answers(0, 1);
-        let unit = if probe == FileProbe::NotLoaded { self.state.units_of(key).next() } else { None };
+        let unit = if probe == Probe::NotLoaded { self.state.units_of(key).next() } else { None };
         self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::{AutoPolicy, BuildContext, FilterPolicy, KeyExtractor, KeyHasher, KeyParts, KindRegistry};
+use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor};
 use sstfilter_range::{KeyRange, RangePolicy};
 
 use super::budget::FilterBudget;
@@ -15,19 +15,20 @@ use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
 
-/// How the filters of a store are built and read: the hash, the parts of keys, the policies and the memory. Clones
-/// share the memory.
+/// How the filters of a store are built and read: its [`Filters`], and with them partitions, range filters and a memory
+/// budget. Clones share the memory.
 ///
 /// Make one when the store is opened. What differs for a file, such as its policy, is set on a clone.
 ///
 /// ```
 /// use std::sync::Arc;
+/// use sstfilter::{FileId, Filters};
 /// use sstfilter_store::{FilterBudget, FilterStore, FilterView, ViewEdit};
 ///
-/// let store = FilterStore::default().with_budget(FilterBudget::new(64 << 20));
+/// let store = FilterStore::new(Filters::default()).with_budget(FilterBudget::new(64 << 20));
 ///
 /// // Once per file that is written: keys in order.
-/// let mut builder = store.builder(&store.build_context());
+/// let mut builder = store.builder(FileId::random());
 /// (0..10_000_u32).for_each(|key| builder.add_key(&(key * 2).to_be_bytes()));
 /// let (bytes, metadata) = builder.finish().seal();
 ///
@@ -47,18 +48,18 @@ pub struct FilterStore {
 
 impl Default for FilterStore {
     fn default() -> Self {
-        Self::new(&KeyHasher::default())
+        Self::new(Filters::default())
     }
 }
 
 impl FilterStore {
-    /// A store whose keys are hashed by `hasher`. Unless set otherwise, filters hold whole keys and are built by the
-    /// default [`AutoPolicy`], there are no range filters, and filters stay in memory from when their file is opened.
+    /// A store of these filters. Unless set otherwise, there are no range filters, and filters stay in memory from when
+    /// their file is opened.
     #[must_use]
-    pub fn new(hasher: &KeyHasher) -> Self {
+    pub fn new(filters: Filters) -> Self {
         let config = Config {
-            reader: Arc::new(Reader { hasher: hasher.clone(), ..Reader::default() }),
-            policy: Some(Arc::new(AutoPolicy::default())),
+            reader: Reader { filters, range_extractor: None },
+            builds_points: true,
             partitions: None,
             ranges: None,
             budget: None,
@@ -76,41 +77,30 @@ impl FilterStore {
     /// What makes probes has changed: what was found out about it no longer holds.
     fn with_reader(self, change: impl FnOnce(&mut Reader)) -> Self {
         self.with(|config| {
-            change(Arc::make_mut(&mut config.reader));
+            change(&mut config.reader);
             config.trust = Arc::default();
         })
     }
 
-    /// Another hasher.
+    /// Other filters, for files that are opened from then on.
     #[must_use]
-    pub fn with_hasher(self, hasher: &KeyHasher) -> Self {
-        self.with_reader(|reader| reader.hasher = hasher.clone())
+    pub fn with_filters(self, filters: Filters) -> Self {
+        self.with_reader(|reader| reader.filters = filters)
     }
 
-    /// The parts of keys that filters hold, and that lookups and scans probe for. An extractor can be added to a store
-    /// at any time, and counts for files that are opened from then on: older ones, whose filters do not hold its parts,
-    /// are not skipped by them.
+    /// Other filters for files that are written from then on.
     #[must_use]
-    pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        self.with_reader(|reader| reader.parts = parts)
-    }
-
-    /// Kinds of filters of the engine's own.
-    #[must_use]
-    pub fn with_kinds(self, kinds: KindRegistry) -> Self {
-        self.with_reader(|reader| reader.kinds = kinds)
-    }
-
-    /// Which filters files get.
-    #[must_use]
-    pub fn with_policy(self, policy: Arc<dyn FilterPolicy>) -> Self {
-        self.with(|config| config.policy = Some(policy))
+    pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
+        self.with(|config| {
+            config.reader.filters = config.reader.filters.clone().with_policy(policy);
+            config.builds_points = true;
+        })
     }
 
     /// Files get no filters for lookups.
     #[must_use]
     pub fn without_filters(self) -> Self {
-        self.with(|config| config.policy = None)
+        self.with(|config| config.builds_points = false)
     }
 
     /// Filters for lookups are written in partitions, of which a lookup reads one.
@@ -143,10 +133,10 @@ impl FilterStore {
         self.with(|config| config.budget = Some(budget))
     }
 
-    /// The kinds of the engine's own.
+    /// How keys are hashed, which parts of them filters hold, and which filters files get.
     #[must_use]
-    pub fn kinds(&self) -> &KindRegistry {
-        &self.config.reader.kinds
+    pub fn filters(&self) -> &Filters {
+        &self.config.reader.filters
     }
 
     /// The extractor of the prefixes of ranges.
@@ -161,18 +151,6 @@ impl FilterStore {
         self.config.budget.as_ref()
     }
 
-    /// The hasher of the store's keys.
-    #[must_use]
-    pub fn hasher(&self) -> &KeyHasher {
-        &self.config.reader.hasher
-    }
-
-    /// The parts of keys that are probed for.
-    #[must_use]
-    pub fn key_parts(&self) -> &KeyParts {
-        &self.config.reader.parts
-    }
-
     /// Why no filter of the store is used, if none is: the hasher or an extractor is not what its tag or name says.
     /// Open the store again with the right one.
     #[must_use]
@@ -180,18 +158,11 @@ impl FilterStore {
         self.config.trust.get()
     }
 
-    /// What is known of a file that is to be written, with the store's hasher and parts of keys.
+    /// A builder for the filters of a file that is to be written. They are bound to `file`: an id that no other contents
+    /// ever have, such as [`FileId::random`] gives.
     #[must_use]
-    pub fn build_context(&self) -> BuildContext {
-        let Reader { hasher, parts, .. } = &*self.config.reader;
-        BuildContext::new(hasher).with_key_parts(parts.clone())
-    }
-
-    /// A builder for the filters of one file. The hasher and the parts of keys are the store's, whatever `context` has.
-    /// Without a file id in the context, the builder draws one.
-    #[must_use]
-    pub fn builder(&self, context: &BuildContext) -> FileFilterBuilder {
-        FileFilterBuilder::new(&self.config, context)
+    pub fn builder(&self, file: FileId) -> FileFilterBuilder {
+        FileFilterBuilder::new(self.config.clone(), file)
     }
 
     /// Opens a file's filters, whose bytes `source` reads. Nothing fails: a filter that is damaged, or another file's,
@@ -223,7 +194,7 @@ impl FilterStore {
     /// than 0, give `..` for a file whose range ends where its neighbour begins.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
-        let metadata = FilterMetadata::without_filters(self.hasher().identity(), keys.into().into());
+        let metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into().into());
         FileFilters::open(&self.config, metadata.into(), None)
     }
 }

@@ -18,9 +18,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::{
-    BitsPerKey, BlockIdentity, BuildContext, ConfigError, FilterBuilder, FilterPolicy, KindPolicy, Sizing,
-};
+use sstfilter::{BitsPerKey, BlockBuilder, BlockIdentity, BuildContext, ConfigError, FilterPolicy, KindPolicy, Sizing};
 
 use super::allocation::{self, Step, gain_per_byte};
 
@@ -250,7 +248,7 @@ impl FilterPolicy for LevelPlan {
         "levels"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         self.policy_for(context)?.builder(context)
     }
 

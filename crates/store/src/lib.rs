@@ -17,13 +17,13 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use sstfilter::{FixedPrefix, KeyParts};
+//! use sstfilter::{FileId, Filters, FixedPrefix, KeyParts};
 //! use sstfilter_store::{FilterStore, FilterView, ViewEdit};
 //!
 //! let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
-//! let store = FilterStore::default().with_key_parts(parts);
+//! let store = FilterStore::new(Filters::default().with_key_parts(parts));
 //! let file = |keys: &[&[u8]]| {
-//!     let mut builder = store.builder(&store.build_context());
+//!     let mut builder = store.builder(FileId::random());
 //!     keys.iter().for_each(|key| builder.add_key(key));
 //!     let (bytes, description) = builder.finish().seal(); // into the file, and into the manifest
 //!     Arc::new(store.open(description, Arc::new(bytes)))
@@ -130,7 +130,6 @@ pub use read::FilterRead;
 pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
-pub use state::FileProbe;
 pub use stats::FileStats;
 pub use view::{FilterView, ViewEdit, ViewError};
 

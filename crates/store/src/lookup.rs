@@ -7,15 +7,15 @@
 use core::fmt;
 use std::sync::Arc;
 
-use sstfilter::KeyHash;
 use sstfilter::internal::{CacheResidency, PreparedKey, bits_of};
+use sstfilter::{KeyHash, Probe};
 
 use super::chunk::{Chunk, Group, PrefixedHead};
 use super::counts::Found;
 use super::file::FileFilters;
 use super::read::FilterRead;
 use super::reader::SharedParts;
-use super::state::{Answer, FileProbe, FileState};
+use super::state::{Answer, FileState};
 use super::view::{FilterView, Level};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
@@ -114,7 +114,7 @@ impl<'a, F> Cursor<'a, F> {
     fn hash_for(&mut self, view: &FilterView<F>, part: SharedParts) -> Option<KeyHash> {
         let reader = &view.config.reader;
         if part.has_whole_keys() {
-            return Some(*self.whole.get_or_insert_with(|| reader.hasher.hash(self.key)));
+            return Some(*self.whole.get_or_insert_with(|| reader.filters.hash(self.key)));
         }
         reader.point_hashes(part, self.key).next()
     }
@@ -123,9 +123,9 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     fn whole_for(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
         if !Arc::ptr_eq(&file.config, &view.config) {
-            return file.reader().hasher.hash(self.key);
+            return file.reader().filters.hash(self.key);
         }
-        *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
+        *self.whole.get_or_insert_with(|| view.config.reader.filters.hash(self.key))
     }
 
     /// Leaves those of the candidates whose filters may contain the key, as far as these are in the group. `prepared`
@@ -175,7 +175,7 @@ impl<'a, F> Cursor<'a, F> {
         let Some((state, answer)) = self.last.take() else { return };
         let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
         match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {
-            Some(place) if answer.probe == FileProbe::MaybePresent => self.passed |= 1 << place,
+            Some(place) if answer.probe == Probe::MaybePresent => self.passed |= 1 << place,
             _ => state.record(answer, false),
         }
     }
@@ -199,7 +199,7 @@ impl<'a, F> Cursor<'a, F> {
                 state.probe_key(self.key, || self.whole_for(view, state))
             } else {
                 let answer = Answer::of_group(state, self.key);
-                if answer.probe == FileProbe::Unusable && state.resident().is_some() {
+                if answer.probe == Probe::Unusable && state.resident().is_some() {
                     group.inspect(|group| group.counts.count_unprobed(place));
                 }
                 answer
@@ -225,7 +225,7 @@ impl<'a, F> Cursor<'a, F> {
             group.counts.count(self.found, ended);
             // After the probes, so that there are never more outcomes than answers.
             for state in bits_of(self.passed).filter_map(|place| core.files.get(place)) {
-                state.record(Answer::of(FileProbe::MaybePresent), false);
+                state.record(Answer::of(Probe::MaybePresent), false);
             }
         }
         (self.left, self.given, self.passed) = (0, None, 0);
@@ -253,11 +253,12 @@ impl<'a, F> Cursor<'a, F> {
 ///
 /// ```
 /// use std::sync::Arc;
+/// use sstfilter::FileId;
 /// use sstfilter_store::{FilterStore, FilterView, ViewEdit};
 ///
 /// let store = FilterStore::default();
 /// let file = |keys: &[&str]| {
-///     let mut builder = store.builder(&store.build_context());
+///     let mut builder = store.builder(FileId::random());
 ///     keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
 ///     let (bytes, metadata) = builder.finish().seal();
 ///     Arc::new(store.open(metadata, Arc::new(bytes)))

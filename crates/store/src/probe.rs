@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::internal::prefetch;
-use sstfilter::{FilterBlock, KeyHash};
+use sstfilter::{FilterBlock, KeyHash, Probe};
 use sstfilter_range::KeyRange;
 
 use super::budget::{Held, Matching, POINTS, RANGES, Unit};
 use super::metadata::FilterPart;
 use super::partition::{PartitionCut, PartitionIndex};
 use super::read::read_all;
-use super::state::{Answer, FileProbe, FileState, Usable};
+use super::state::{Answer, FileState, Usable};
 
 /// Probing.
 impl FileState {
@@ -40,7 +40,7 @@ impl FileState {
             Some(block) => {
                 let may_contain = block.may_contain(whole());
                 self.units.counters.add_answer(may_contain);
-                Answer::of(if may_contain { FileProbe::MaybePresent } else { FileProbe::Absent })
+                Answer::of(if may_contain { Probe::MaybePresent } else { Probe::Absent })
             }
             None => self.probe_unplainly(key, whole),
         }
@@ -51,7 +51,7 @@ impl FileState {
     fn probe_unplainly(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         if self.deletes(key) {
             // Not probed for: whatever becomes of it says nothing about the filter.
-            return Answer::of(FileProbe::Unusable);
+            return Answer::of(Probe::Unusable);
         }
         if let Some(answer) = self.unusable(&self.points, POINTS) {
             return answer;
@@ -66,7 +66,7 @@ impl FileState {
         };
         if hashes.is_empty() {
             // A key outside the domains of all extractors is not probed for.
-            return Answer::of(FileProbe::Unusable);
+            return Answer::of(Probe::Unusable);
         }
         let index = match self.partitions_to_probe() {
             Ok(index) => index,
@@ -80,7 +80,7 @@ impl FileState {
             }
             Some(index) => {
                 // Each in the partition of its own.
-                let mut answer = Answer::of(FileProbe::Unusable);
+                let mut answer = Answer::of(Probe::Unusable);
                 for &hash in hashes {
                     let (number, hash) = index.place_of_hash(key, hash);
                     answer = self.probe_points(number + POINTS, &[hash]);
@@ -103,7 +103,7 @@ impl FileState {
         if is_there {
             self.units.counters_of(unit).add_unusable(1);
         }
-        Some(Answer { probe: FileProbe::Unusable, unit })
+        Some(Answer { probe: Probe::Unusable, unit })
     }
 
     /// Probes the point filter, or a partition of it, for hashes that a filter with what is looked for has all.
@@ -129,10 +129,10 @@ impl FileState {
         self.pool().count_probes(1);
         if self.units.failure().is_some() {
             self.units.counters.add_unusable(1);
-            return Answer::of(FileProbe::Unusable);
+            return Answer::of(Probe::Unusable);
         }
         self.units.counters.add_not_loaded(1);
-        Answer::of(FileProbe::NotLoaded)
+        Answer::of(Probe::NotLoaded)
     }
 
     /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has
@@ -140,7 +140,7 @@ impl FileState {
     fn probe_unit(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
         let positive = || {
             self.units.counters_of(number).add_answer(true);
-            Answer { probe: FileProbe::MaybePresent, unit: number }
+            Answer { probe: Probe::MaybePresent, unit: number }
         };
         let unit = self.units.unit(number);
         match unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()) {
@@ -163,16 +163,16 @@ impl FileState {
         let held = unit.map(Unit::held);
         let probe = match (loaded, held.as_ref().and_then(|held| held.as_deref())) {
             (Some(false), _) => return self.absent(number),
-            (Some(true), _) | (None, Some(Held::Block(_))) => FileProbe::MaybePresent,
-            (None, Some(Held::Failed(_))) => FileProbe::Unusable,
-            (None, None) if number != RANGES && self.units.failure().is_some() => FileProbe::Unusable,
-            (None, None) => FileProbe::NotLoaded,
+            (Some(true), _) | (None, Some(Held::Block(_))) => Probe::MaybePresent,
+            (None, Some(Held::Failed(_))) => Probe::Unusable,
+            (None, None) if number != RANGES && self.units.failure().is_some() => Probe::Unusable,
+            (None, None) => Probe::NotLoaded,
         };
         let counters = self.units.counters_of(number);
         match (probe, unit) {
-            (FileProbe::MaybePresent, _) => counters.add_answer(true),
-            (FileProbe::NotLoaded, Some(unit)) => unit.count_unanswered(),
-            (FileProbe::NotLoaded, None) => counters.add_not_loaded(1),
+            (Probe::MaybePresent, _) => counters.add_answer(true),
+            (Probe::NotLoaded, Some(unit)) => unit.count_unanswered(),
+            (Probe::NotLoaded, None) => counters.add_not_loaded(1),
             _ => counters.add_unusable(1),
         }
         self.pool().count_probes(1);
@@ -190,7 +190,7 @@ impl FileState {
             }
             _ => {}
         }
-        Answer { probe: FileProbe::Absent, unit: number }
+        Answer { probe: Probe::Absent, unit: number }
     }
 
     /// Whether the point filter may hold the parts that all keys with the prefix have in common.

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use sstfilter::internal::bits_of;
-use sstfilter::{BlockError, Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindRegistry, LoadContext};
+use sstfilter::{BlockError, Domain, Filters, HashId, KeyExtractor, KeyHash, KeyParts, LoadContext};
 
 use super::metadata::FilterMetadata;
 
-/// What makes a probe out of a key or a range, and the user-defined kinds of the filters probed.
-#[derive(Clone, Debug, Default)]
+/// What makes a probe out of a key or a range.
+#[derive(Clone, Debug)]
 pub(crate) struct Reader {
-    pub(crate) hasher: KeyHasher,
-    pub(crate) parts: KeyParts,
+    pub(crate) filters: Filters,
     /// Of range filters.
     pub(crate) range_extractor: Option<Arc<dyn KeyExtractor>>,
-    pub(crate) kinds: KindRegistry,
 }
 
 /// The parts of keys that a filter holds and its reader knows.
@@ -50,6 +48,10 @@ impl SharedParts {
 }
 
 impl Reader {
+    fn parts(&self) -> &KeyParts {
+        self.filters.key_parts()
+    }
+
     /// The hashes that a filter of `shared` parts has if it has `key`, as few as tell the most; none if the key is
     /// outside the domains of all extractors.
     #[inline]
@@ -59,8 +61,8 @@ impl Reader {
         key: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
         let shared = shared.of_points();
-        let whole = shared.has_whole_keys().then(|| self.hasher.hash(key));
-        let part = |position| self.parts.part_hash(&self.hasher, position, key);
+        let whole = shared.has_whole_keys().then(|| self.filters.hash(key));
+        let part = |position| self.parts().part_hash(self.filters.hasher(), position, key);
         whole.into_iter().chain(bits_of(shared.extractors()).filter_map(part))
     }
 
@@ -71,7 +73,8 @@ impl Reader {
         shared: SharedParts,
         prefix: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
-        bits_of(shared.extractors()).filter_map(|position| self.parts.prefix_hash(&self.hasher, position, prefix))
+        bits_of(shared.extractors())
+            .filter_map(|position| self.parts().prefix_hash(self.filters.hasher(), position, prefix))
     }
 
     /// The parts that a filter holds, of those that this reader knows.
@@ -81,45 +84,45 @@ impl Reader {
     /// There are none: then the filter cannot be probed.
     pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
         let names =
-            self.parts.extractors().map(|extractor| extractor.name()).take(KeyParts::MAX_EXTRACTORS).enumerate();
+            self.parts().extractors().map(|extractor| extractor.name()).take(KeyParts::MAX_EXTRACTORS).enumerate();
         let common = names.filter(|(_, name)| file.extractors().any(|other| other == *name));
-        let whole_keys = if self.parts.has_whole_keys() && file.whole_keys { WHOLE_KEY } else { 0 };
+        let whole_keys = if self.parts().has_whole_keys() && file.whole_keys { WHOLE_KEY } else { 0 };
         let bits = common.fold(whole_keys, |bits, (position, _)| bits | 1 << position);
         if bits != 0 {
             return Ok(SharedParts { bits });
         }
-        Err(BlockError::ExtractorMismatch { expected: self.parts.to_string(), got: file.key_parts() })
+        Err(BlockError::ExtractorMismatch { expected: self.parts().to_string(), got: file.key_parts() })
     }
 
     /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say
     /// so.
     pub(crate) fn context_of<'a>(&'a self, shared: &'a KeyParts) -> LoadContext<'a> {
-        LoadContext::new(&self.hasher).with_kinds(&self.kinds).with_all_key_parts(shared)
+        LoadContext::new(self.filters.hasher()).with_kinds(self.filters.kinds()).with_all_key_parts(shared)
     }
 
     /// The parts, for [`context_of`](Self::context_of).
     pub(crate) fn key_parts_of(&self, shared: SharedParts) -> KeyParts {
         let is_shared = |(position, _): &(usize, _)| shared.extractors() >> position & 1 == 1;
-        let own = self.parts.extractors().take(KeyParts::MAX_EXTRACTORS).enumerate().filter(is_shared);
+        let own = self.parts().extractors().take(KeyParts::MAX_EXTRACTORS).enumerate().filter(is_shared);
         let own: Vec<Domain> = own.map(|(_, extractor)| Domain::new(extractor.name())).collect();
-        self.parts.only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
+        self.parts().only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
     }
 
     /// Whether the other is known to make the same probes; equal names do not prove it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.parts.is_same(&other.parts) && self.hasher.is_same(&other.hasher)
+        self.parts().is_same(other.parts()) && self.filters.hasher().is_same(other.filters.hasher())
     }
 
     /// Whether equal identities prove that hashes are equal: of whole keys under a public seed.
     pub(crate) fn is_known_by_identity(&self, shared: SharedParts) -> bool {
-        self.hasher.identity().id == HashId::Xxh3 && shared.extractors() == 0
+        self.filters.hasher().identity().id == HashId::Xxh3 && shared.extractors() == 0
     }
 
     /// Those of the parts of which a known key has one, and whole keys: nothing has confirmed that the others are what
     /// their extractors' names say.
     pub(crate) fn confirmed_by(&self, shared: SharedParts, known: &[&[u8]]) -> SharedParts {
         let has_part = |position: &usize| {
-            let extractor = self.parts.extractors().nth(*position);
+            let extractor = self.parts().extractors().nth(*position);
             extractor.is_some_and(|extractor| known.iter().any(|key| extractor.extract(key).is_some()))
         };
         let confirmed = bits_of(shared.extractors()).filter(has_part).fold(0, |bits, position| bits | 1 << position);

@@ -5,6 +5,7 @@
 
 use core::fmt;
 use core::ops::Bound;
+use sstfilter::Probe;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use super::budget::RANGES;
 use super::chunk::Chunk;
 use super::file::FileFilters;
 use super::read::FilterRead;
-use super::state::{Answer, FileProbe, FileState};
+use super::state::{Answer, FileState};
 use super::view::FilterView;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
@@ -149,9 +150,9 @@ impl<'a, F> ScanCandidates<'a, F> {
         if !state.surely_meets(self.range()) {
             let answer = state.probe_range(self.range());
             match answer.probe {
-                FileProbe::Absent => return None,
-                FileProbe::MaybePresent | FileProbe::NotLoaded => probed = Some(answer),
-                _ => {}
+                Probe::Absent => return None,
+                Probe::MaybePresent | Probe::NotLoaded => probed = Some(answer),
+                Probe::Unusable => {}
             }
         }
         match state.seek_hint(&self.start) {

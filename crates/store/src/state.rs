@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sstfilter::internal::{Ending, FilterCounters};
-use sstfilter::{BlockError, FilterBlock, KeyExtractor};
+use sstfilter::{BlockError, FilterBlock, KeyExtractor, Probe};
 use sstfilter_range::KeyRange;
 
 use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
@@ -18,30 +18,6 @@ use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
-
-/// What a filter says about one key, prefix or range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FileProbe {
-    /// Nothing that is looked for is in the file: skip it.
-    Absent,
-    /// The file may have it.
-    MaybePresent,
-    /// The filter is not in memory, so the file may have it.
-    NotLoaded,
-    /// There is no filter that could tell, so the file may have it:
-    /// [`FileFilters::problem`](super::FileFilters::problem) says why, unless the file has no filter, or range
-    /// tombstones around the key.
-    Unusable,
-}
-
-impl FileProbe {
-    /// Whether the file can be skipped.
-    #[must_use]
-    pub const fn is_absent(self) -> bool {
-        matches!(self, Self::Absent)
-    }
-}
 
 /// What lookups, views and reads under way share of an open file. What probes read of it comes first.
 #[repr(C)]
@@ -71,12 +47,12 @@ pub(super) type Usable = Result<FilterPart, Option<Box<FilterProblem>>>;
 /// What a probe has found, and of which unit, so that its outcome can be counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
-    pub(super) probe: FileProbe,
+    pub(super) probe: Probe,
     pub(super) unit: u32,
 }
 
 impl Answer {
-    pub(super) const fn of(probe: FileProbe) -> Self {
+    pub(super) const fn of(probe: Probe) -> Self {
         Self { probe, unit: POINTS }
     }
 
@@ -84,7 +60,7 @@ impl Answer {
     #[inline]
     pub(super) fn of_group(file: &FileState, key: &[u8]) -> Self {
         let has_part = || file.shared.has_whole_keys() || file.reader().point_hashes(file.shared, key).next().is_some();
-        Self::of(if file.resident.is_some() && has_part() { FileProbe::MaybePresent } else { FileProbe::Unusable })
+        Self::of(if file.resident.is_some() && has_part() { Probe::MaybePresent } else { Probe::Unusable })
     }
 }
 
@@ -146,7 +122,7 @@ impl FileState {
         if self.shared == SharedParts::default() {
             return Err(BlockError::PartNotHeld.into());
         }
-        let (expected, got) = (self.reader().hasher.identity(), self.metadata.hash);
+        let (expected, got) = (self.reader().filters.hasher().identity(), self.metadata.hash);
         if expected == got { Ok(()) } else { Err(BlockError::HashMismatch { expected, got }.into()) }
     }
 
@@ -157,11 +133,13 @@ impl FileState {
         if metadata.sections.is_empty() || known.is_empty() {
             return false;
         }
-        let is_hash_claimed = metadata.hash == reader.hasher.identity();
-        let hashes = known.iter().map(|key| reader.hasher.hash(key));
+        let is_hash_claimed = metadata.hash == reader.filters.hasher().identity();
+        let hashes = known.iter().map(|key| reader.filters.hash(key));
         let ranges = reader.range_extractor.as_ref();
-        let of_points =
-            metadata.extractors.iter().flat_map(|named| reader.parts.extractors().map(move |own| (own, named)));
+        let of_points = metadata
+            .extractors
+            .iter()
+            .flat_map(|named| reader.filters.key_parts().extractors().map(move |own| (own, named)));
         let of_ranges = metadata.range_extractor.iter().filter_map(|named| ranges.map(|own| (own, named)));
         let has_changed = |(own, (name, check)): (&Arc<dyn KeyExtractor>, &(String, u32))| {
             own.name() == name && check_of_extractor(&**own, &known) != *check
@@ -201,12 +179,9 @@ impl FileState {
 
     /// Whether a store of this reader makes the probes for the file.
     pub(super) fn is_of(&self, config: &Config) -> bool {
-        let is_same = || {
-            let other = &config.reader;
-            self.reader().is_same(other)
-                && (Arc::ptr_eq(&self.config.trust, &config.trust) || other.is_known_by_identity(self.shared))
-        };
-        Arc::ptr_eq(&self.config.reader, &config.reader) && Arc::ptr_eq(&self.config.trust, &config.trust) || is_same()
+        let is_same = || self.reader().is_same(&config.reader) && config.reader.is_known_by_identity(self.shared);
+        // Clones share their trust until something changes that makes probes.
+        Arc::ptr_eq(&self.config.trust, &config.trust) || is_same()
     }
 
     /// The point filter, where views may keep it beside those of other files.
@@ -275,11 +250,11 @@ impl FileState {
         let counters = self.units.counters_of(answer.unit);
         match answer.probe {
             // Of parts of keys, a missing key says nothing about its part.
-            FileProbe::MaybePresent if is_found || self.shared.has_whole_keys() || answer.unit == RANGES => {
+            Probe::MaybePresent if is_found || self.shared.has_whole_keys() || answer.unit == RANGES => {
                 counters.add_outcome(is_found);
             }
             // No filter would have prevented the read.
-            FileProbe::NotLoaded if is_found && self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) => {
+            Probe::NotLoaded if is_found && self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) => {
                 counters.add_not_loaded(1);
             }
             _ => {}

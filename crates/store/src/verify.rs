@@ -21,11 +21,11 @@ impl FilterStore {
     /// [`FileFilters::problem`](super::FileFilters::problem) tells.
     ///
     /// ```
-    /// use sstfilter::KeyHasher;
+    /// use sstfilter::FileId;
     /// use sstfilter_store::FilterStore;
     ///
-    /// let store = FilterStore::new(&KeyHasher::default());
-    /// let mut builder = store.builder(&store.build_context());
+    /// let store = FilterStore::default();
+    /// let mut builder = store.builder(FileId::random());
     /// [b"apple", b"lemon"].into_iter().for_each(|key| builder.add_key(key));
     /// let (bytes, metadata) = builder.finish().seal();
     /// assert_eq!(store.verify(&metadata, &bytes), []);
@@ -109,7 +109,7 @@ impl Verifier<'_> {
     /// The hash and the parts of the filters' writer: whether they are the store's is a question of its own.
     fn context(&self) -> LoadContext<'_> {
         let context = LoadContext::from(self.metadata.hash_identity()).with_any_key_parts();
-        context.with_file_id(self.metadata.file_id()).with_kinds(self.store.kinds())
+        context.with_file_id(self.metadata.file_id()).with_kinds(self.store.filters().kinds())
     }
 
     fn read(&self, range: Range<u64>) -> Result<Bytes, FilterProblem> {

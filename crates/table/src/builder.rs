@@ -93,16 +93,15 @@ impl<W: Write> TableBuilder<W> {
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         check_extractors(options)?;
         let table_id = options.table_id.unwrap_or_else(unique_id);
-        let context = options.context.clone().with_file_id(FileId::from(table_id));
         Ok(Self {
             sink: Sink { writer: sink, path: None, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filters: options.store.builder(&context),
+            filters: options.store.builder(FileId::from(table_id)).with_context(&options.context),
             properties: TableProperties {
                 block_bytes: options.block_bytes.into(),
                 restart_interval: options.restart_interval.into(),
-                level: context.level,
+                level: options.context.level,
                 filter_policy: options.policy_name.clone(),
                 ..TableProperties::default()
             },
@@ -255,7 +254,7 @@ impl<W: Write> TableBuilder<W> {
 }
 
 fn check_extractors(options: &TableOptions) -> Result<(), TableError> {
-    let (extractors, of_ranges) = (options.store.key_parts().extractors(), options.store.range_extractor());
+    let (extractors, of_ranges) = (options.store.filters().key_parts().extractors(), options.store.range_extractor());
     let got = extractors.len();
     if got > KeyParts::MAX_EXTRACTORS {
         return Err(TableError::Extractors { expected: "at most 63", got });

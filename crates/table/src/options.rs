@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sstfilter::{
-    BuildContext, ConfigError, FilterPolicy, HashIdentity, KeyExtractor, KeyHasher, KeyParts, KindPolicy, KindRegistry,
+    BuildContext, ConfigError, FilterPolicy, Filters, HashIdentity, KeyExtractor, KeyHasher, KeyParts, KindPolicy,
+    KindRegistry,
 };
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, FilterStore, PartitionOptions};
@@ -69,7 +70,7 @@ impl Default for TableOptions {
             block_bytes: 4096,
             // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
             restart_interval: 16,
-            context: store.build_context(),
+            context: BuildContext::new(store.filters().hasher()),
             policy_name: Some(policy.name().to_owned()),
             store: store.with_policy(policy),
             table_id: None,
@@ -185,7 +186,8 @@ impl TableOptions {
     /// [`with_strict_hash`](Self::with_strict_hash).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
-        Self { store: self.store.with_hasher(&hasher), hasher: Some(hasher), ..self }
+        let options = self.with_filters(|filters| filters.with_hasher(&hasher));
+        Self { hasher: Some(hasher), ..options }
     }
 
     /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
@@ -205,8 +207,10 @@ impl TableOptions {
     /// The hasher, the parts of keys, and what the policy is told.
     #[must_use]
     pub fn context(&self) -> BuildContext {
-        let (mut context, of_store) = (self.context.clone(), self.store.build_context());
-        (context.hasher, context.key_parts) = (of_store.hasher, of_store.key_parts);
+        let filters = self.store.filters();
+        let (hasher, key_parts) = (filters.hasher().clone(), filters.key_parts().clone());
+        let mut context = self.context.clone();
+        (context.hasher, context.key_parts) = (hasher, key_parts);
         context
     }
 
@@ -265,7 +269,7 @@ impl TableOptions {
     /// ```
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { store: self.store.with_key_parts(parts), ..self }
+        self.with_filters(|filters| filters.with_key_parts(parts))
     }
 
     /// Sets the id of the next table. By default each table gets a random id. Give ids, for instance, to get the same
@@ -330,7 +334,7 @@ impl TableOptions {
     /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
-        Self { store: self.store.with_kinds(kinds), ..self }
+        self.with_filters(|filters| filters.with_kinds(kinds))
     }
 
     /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
@@ -411,11 +415,16 @@ impl TableOptions {
         Self { cache: Some(cache), ..self }
     }
 
+    fn with_filters(self, change: impl FnOnce(Filters) -> Filters) -> Self {
+        let filters = change(self.store.filters().clone());
+        Self { store: self.store.with_filters(filters), ..self }
+    }
+
     /// The store that reads the filters of a table written with this hash.
     pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
         match KeyHasher::from_identity(written) {
-            Some(described) if self.hasher.is_none() && written != self.store.hasher().identity() => {
-                self.store.clone().with_hasher(&described)
+            Some(described) if self.hasher.is_none() && written != self.store.filters().hasher().identity() => {
+                self.clone().with_filters(|filters| filters.with_hasher(&described)).store
             }
             _ => self.store.clone(),
         }

@@ -131,8 +131,8 @@ impl TableProperties {
 /// The description of a file without filters, with keys from `smallest` to `largest`.
 #[cfg(test)]
 pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
-    let context = sstfilter::BuildContext::new(&sstfilter::KeyHasher::default());
-    let mut builder = sstfilter_store::FilterStore::default().without_filters().builder(&context);
+    let file = sstfilter::FileId::random();
+    let mut builder = sstfilter_store::FilterStore::default().without_filters().builder(file);
     [smallest, largest].into_iter().for_each(|key| builder.add_key(key));
     builder.finish().seal().1
 }

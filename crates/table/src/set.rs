@@ -85,7 +85,7 @@ impl TableSet {
         for path in paths {
             let table = Table::open(path, &options)?;
             if options.hasher.is_none() {
-                (options.store, options.hasher) = (table.store.clone(), Some(table.store.hasher().clone()));
+                (options.store, options.hasher) = (table.store.clone(), Some(table.store.filters().hasher().clone()));
             }
             tables.push(table);
         }

@@ -44,8 +44,9 @@ impl Table {
     ///
     /// [`TableError::Io`], or damage in the index or in a data block: a filter of the other keys would lose those.
     pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
-        let mut store =
-            options.store.clone().with_hasher(self.store.hasher()).with_key_parts(self.store.key_parts().clone());
+        let own = self.store.filters();
+        let filters = options.store.filters().clone().with_hasher(own.hasher()).with_key_parts(own.key_parts().clone());
+        let mut store = options.store.clone().with_filters(filters);
         if let Some(extractor) = self.store.range_extractor() {
             store = store.with_range_extractor(extractor.clone());
         }
@@ -53,8 +54,7 @@ impl Table {
         let own = &properties.filters;
         // Whatever the properties claim, an entry takes three bytes at least.
         let max_keys = properties.entries.min(properties.data_bytes / 3);
-        let context = options.context.clone().with_expected_keys(max_keys).with_file_id(own.file_id());
-        let mut builder = store.builder(&context);
+        let mut builder = store.builder(own.file_id()).with_context(&options.context).with_expected_keys(max_keys);
         if !builder.builds_nothing() {
             let mut entries = 0;
             for entry in self {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sstfilter::BlockError;
-use sstfilter_store::{FileFilters, FileProbe, FilterBudget, FilterProblem, FilterSource, sidecar_path};
+use sstfilter::{BlockError, Probe};
+use sstfilter_store::{FileFilters, FilterBudget, FilterProblem, FilterSource, sidecar_path};
 
 use super::format::FILTER_ALIGNMENT;
 use super::io::{TableFile, io_error};
@@ -230,7 +230,7 @@ impl Verified {
         let metadata = &source.bytes.metadata;
         let found = table.store.verify(metadata, &*source);
         // What the probes find out about the hasher holds for this store alone.
-        let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
+        let store = table.store.clone().with_filters(table.store.filters().clone());
         let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), source.clone());
         // Reads what must hold the known keys, and finds out whether it does.
         if let Some((smallest, _)) = metadata.key_bounds() {
@@ -288,8 +288,8 @@ impl Verified {
             let FilterVerdict::ContainsAll { keys } = verdict else { continue };
             let is_of_ranges = at.part == TablePart::RangeFilter;
             match if is_of_ranges { self.filters.probe_range(key..=key) } else { self.filters.probe(key) } {
-                FileProbe::MaybePresent => *keys += 1,
-                FileProbe::Absent => {
+                Probe::MaybePresent => *keys += 1,
+                Probe::Absent => {
                     *verdict = FilterVerdict::Damaged;
                     damage.push(TableError::FalseNegative { at: at.clone(), key: key.to_vec() });
                 }
@@ -327,7 +327,7 @@ fn counts(properties: &TableProperties) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+    use sstfilter::FalsePositiveRate;
     use sstfilter_range::RangePolicy;
     use sstfilter_store::FilterMetadata;
 
@@ -373,8 +373,7 @@ mod tests {
         let options = TableOptions::default().without_filter().with_range_filter(policy);
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         [b"b", b"c", b"d", b"f"].iter().for_each(|key| builder.add(*key, b"").unwrap());
-        let context = BuildContext::new(&KeyHasher::default()).with_file_id(builder.filters.file_id());
-        let mut other = options.store.builder(&context);
+        let mut other = options.store.builder(builder.filters.file_id());
         keys.iter().for_each(|key| other.add_key(key));
         let own = std::mem::replace(&mut builder.filters, other).finish().seal().1;
         // The description is the table's own, but for the filter in it.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
+use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 use sstfilter_range::KeyRange;
 use sstfilter_table::{Table, TableError};
@@ -130,7 +130,7 @@ pub(crate) fn probe_file(
     let in_range = in_range.as_deref();
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(path, &table, keys, reading.secret, times),
-        Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
+        Ok(Opened::FilterBlock(block)) => probe_block(&block, keys, reading.secret, times),
         Ok(Opened::RangeFilter(block)) => probe_range_filter(&block, keys, reading, times),
         Ok(Opened::Partitions(container)) => {
             let partitions = timed(&mut times.reading, || container.partitions());
@@ -211,18 +211,18 @@ fn probe_partitions(
 }
 
 fn probe_block(
-    block: FilterBlock<Bytes>,
+    block: &FilterBlock<Bytes>,
     keys: &KeyBatch<'_>,
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let keys_in_block = block.info().keys;
-    let reader = timed(&mut times.reading, || FilterReader::from(Ok(block)));
-    let (filter, answers) = match reader.block() {
-        Ok(block) => probe_filter(block, keys, secret, times),
-        Err(problem) => unusable(problem),
+    let info = block.info();
+    let (filter, answers) = match timed(&mut times.reading, || block.verify()) {
+        Ok(()) if !info.whole_keys => unusable(&BlockError::PartNotHeld),
+        Ok(()) => probe_filter(block, keys, secret, times),
+        Err(problem) => unusable(&problem),
     };
-    (filter.of("filter block", Some(keys_in_block)), answers)
+    (filter.of("filter block", Some(info.keys)), answers)
 }
 
 /// A key is the range from itself to itself.

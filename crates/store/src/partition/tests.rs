@@ -10,9 +10,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use crc32c::crc32c as checksum;
 use sstfilter::{
-    AutoPolicy, BlockError, BlockIdentity, BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FileId,
-    FilterBlock, FilterBuilder, FilterPolicy, FilterReader, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy,
-    LoadContext,
+    AutoPolicy, BlockBuilder, BlockError, BlockIdentity, BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate,
+    FileId, FilterBlock, FilterPolicy, Filters, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext,
 };
 
 use super::build::odd_partitions;
@@ -29,12 +28,12 @@ fn bloom() -> Arc<dyn FilterPolicy> {
 /// A policy whose builders a function makes.
 struct Making<F>(F);
 
-impl<F: Fn(&BuildContext) -> Option<Box<dyn FilterBuilder>> + Send + Sync> FilterPolicy for Making<F> {
+impl<F: Fn(&BuildContext) -> Option<Box<dyn BlockBuilder>> + Send + Sync> FilterPolicy for Making<F> {
     fn name(&self) -> &'static str {
         "making"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         self.0(context)
     }
 }
@@ -177,7 +176,7 @@ fn a_partition_is_no_filter_of_the_file() {
     assert_eq!(FilterBlock::probe_unverified(bytes, hasher.identity(), hash), Err(BlockError::Partition));
     let opened = index.open(0, bytes).unwrap();
     assert!(!opened.may_contain(hash), "else this shows nothing");
-    assert!(!FilterReader::from(Ok(opened.clone())).probe(hash).is_absent());
+    assert!(!Filters::default().reader(Ok(opened.clone())).probe_hash(hash).is_absent());
     let rebound = opened.bound_to(FileId::new(b"file").unwrap());
     assert!(FilterBlock::open_unverified(rebound).is_err());
 }
@@ -309,8 +308,8 @@ fn a_policy_without_filters_gives_no_container() {
 #[test]
 fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of_the_hash() {
     #[derive(Debug)]
-    struct Wrapped(Box<dyn FilterBuilder>);
-    impl FilterBuilder for Wrapped {
+    struct Wrapped(Box<dyn BlockBuilder>);
+    impl BlockBuilder for Wrapped {
         fn add_key(&mut self, key: &[u8]) {
             self.0.add_key(key);
         }
@@ -328,7 +327,7 @@ fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of
     let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9));
     let foreign =
         |context: BuildContext| Arc::new(Making(move |_: &BuildContext| Some(KindPolicy::default().builder(&context))));
-    let garbage = |context: &BuildContext| -> Option<Box<dyn FilterBuilder>> {
+    let garbage = |context: &BuildContext| -> Option<Box<dyn BlockBuilder>> {
         Some(Box::new(Wrapped(KindPolicy::default().builder(context))))
     };
     let policies: [Arc<dyn FilterPolicy>; 3] = [foreign(bound), foreign(of_other_hash), Arc::new(Making(garbage))];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, FixedPrefix, KeyHasher, KeyParts,
+    BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, Filters, FixedPrefix, KeyHasher, KeyParts,
     KindPolicy, LoadContext,
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
@@ -23,7 +23,7 @@ const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
 fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
     let table = identity_of(&dump_below("### A whole mini SST file"));
     let store = FilterStore::default();
-    let mut builder = store.builder(&store.build_context().with_file_id((*b"store 7, file 42").into()));
+    let mut builder = store.builder((*b"store 7, file 42").into());
     FRUIT.iter().for_each(|key| builder.add_key(key));
     let documented = dump_below("### A whole sidecar file");
     assert_eq!(hex(&builder.finish().seal_as_sidecar(&table).unwrap()), hex(&documented));
@@ -38,8 +38,8 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
     let units = RangeUnits::integer(1).unwrap().within(Arc::new(FixedPrefix::new(4)));
     let ranges = RangePolicy::bounded(units, 4, FalsePositiveRate::ONE_PERCENT).unwrap();
-    let store = FilterStore::default().with_key_parts(parts).with_range_filters(ranges);
-    let mut builder = store.builder(&store.build_context().with_file_id((*b"store 7, file 42").into()));
+    let store = FilterStore::new(Filters::default().with_key_parts(parts)).with_range_filters(ranges);
+    let mut builder = store.builder((*b"store 7, file 42").into());
     FRUIT.iter().for_each(|key| builder.add_key(key));
     let documented = dump_below("### A whole description of filters");
     assert_eq!(hex(&builder.finish().metadata().encode()), hex(&documented));

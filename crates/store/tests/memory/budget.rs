@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::KeyHash;
+use sstfilter::{FileId, KeyHash};
 use sstfilter_store::{FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore};
 
 use crate::allocator::{alone, measure};
@@ -37,7 +37,7 @@ fn key(set: u32, number: u32) -> [u8; 8] {
 /// The filter of this many keys of a set.
 fn built(set: u32, keys: u32) -> (Bytes, FilterMetadata) {
     let store = store(&FilterBudget::unlimited());
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     (0..keys).for_each(|number| builder.add_key(&key(set, number)));
     builder.finish().seal()
 }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Barrier};
 use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::{KindPolicy, LookupOutcome};
+use sstfilter::{KindPolicy, LookupOutcome, Probe};
 use sstfilter_store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, ResidencyReason,
+    FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, ResidencyReason,
 };
 
 use crate::common::random::Random;
@@ -58,7 +58,7 @@ fn absent(number: u64) -> [u8; 8] {
 
 fn disk(policy: &KindPolicy, set: u32, keys: u32) -> Disk {
     let store = FilterStore::default().with_policy(Arc::new(policy.clone()));
-    let mut builder = store.builder(&store.build_context().with_file_id([7; 16].into()));
+    let mut builder = store.builder([7; 16].into());
     (0..keys).for_each(|number| builder.add_key(&key(set, number)));
     let (block, metadata) = builder.finish().seal();
     let (loads, fails, panics) = (0.into(), false.into(), false.into());
@@ -121,7 +121,7 @@ fn counts_are_exact_for_one_thread() {
     let (filter, _) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
     for number in 0..100 {
         let answer = filter.probe(&absent(number));
-        assert_eq!(answer, FileProbe::NotLoaded);
+        assert_eq!(answer, Probe::NotLoaded);
         let outcome = if number < 10 { LookupOutcome::Found } else { LookupOutcome::NotFound };
         filter.record_lookup(&absent(number), answer, outcome);
     }
@@ -284,7 +284,7 @@ fn many_threads_load_a_filter_once_and_none_waits() {
                 scope.spawn(|| {
                     for number in 0..100 {
                         let answer = filter.probe(&absent(number));
-                        assert_eq!(answer, FileProbe::NotLoaded);
+                        assert_eq!(answer, Probe::NotLoaded);
                     }
                 });
             }
@@ -302,7 +302,7 @@ fn a_source_that_fails_is_tried_again_rarely_and_recovers() {
     let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
     disk.fails.store(true, SeqCst);
     for number in 0..10_000 {
-        assert_eq!(filter.probe(&absent(number)), FileProbe::Unusable);
+        assert_eq!(filter.probe(&absent(number)), Probe::Unusable);
     }
     assert!(filter.problem().unwrap().to_string().contains("the disk is gone"));
     let loads = disk.loads.load(SeqCst);
@@ -338,7 +338,7 @@ fn a_panic_of_a_source_reaches_its_caller_and_breaks_nothing() {
     let (other, _) = open(&budget, self::disk(&ribbon(0.01), 2, 1_000));
     disk.panics.store(true, SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| filter.probe(&absent(1)))).is_err());
-    assert_eq!(filter.probe(&absent(1)), FileProbe::Unusable, "the next probe does not panic");
+    assert_eq!(filter.probe(&absent(1)), Probe::Unusable, "the next probe does not panic");
     assert_eq!(budget.stats().used_bytes, 0);
     assert!(other.probe(&absent(1)).is_absent());
     budget.rebalance();
@@ -353,7 +353,7 @@ fn bytes_of_another_length_than_wanted_are_unusable() {
     let Disk { block, metadata, .. } = disk(&ribbon(0.01), 1, 1_000);
     for bytes in [block.slice(1..), Bytes::new(), Bytes::from([&block[..], &[0; 64]].concat())] {
         let filter = FilterStore::default().with_budget(budget.clone()).open(metadata.clone(), Arc::new(All(bytes)));
-        assert_eq!(filter.probe(&absent(1)), FileProbe::Unusable);
+        assert_eq!(filter.probe(&absent(1)), Probe::Unusable);
         assert!(matches!(filter.problem(), Some(FilterProblem::Length { .. })));
         assert_eq!(budget.stats().used_bytes, 0);
     }

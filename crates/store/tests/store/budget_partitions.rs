@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::{FilterPolicy, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome};
+use sstfilter::{FileId, FilterPolicy, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome, Probe};
 use sstfilter_store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterSource, FilterStore, PartitionCut, PartitionOptions,
+    FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, PartitionCut, PartitionOptions,
     ResidencyReason,
 };
 
@@ -83,9 +83,9 @@ fn built(
     policy: impl FilterPolicy + 'static,
     cut: PartitionCut,
 ) -> (FilterStore, Bytes, FilterMetadata) {
-    let store = FilterStore::default().with_policy(Arc::new(policy)).with_key_parts(parts.clone());
+    let store = FilterStore::new(Filters::default().with_key_parts(parts.clone())).with_policy(Arc::new(policy));
     let store = store.with_partitions(PartitionOptions::new(cut, 4 << 10).unwrap());
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     let (container, metadata) = builder.finish().seal();
     (store, container, metadata)
@@ -161,7 +161,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     let budget = FilterBudget::unlimited();
     let (filter, disk) = open(&budget, ribbon(0.01), PartitionCut::KeyRange);
     disk.flip(100);
-    let unusable = (0..KEYS).filter(|&number| filter.probe(&key(number)) == FileProbe::Unusable).count();
+    let unusable = (0..KEYS).filter(|&number| filter.probe(&key(number)) == Probe::Unusable).count();
     let index = filter.partitions().unwrap();
     let damaged = (0..KEYS).filter(|&number| index.place(&key(number), KeyHasher::default().hash(b"")).0 == 0);
     assert_eq!(unusable, damaged.count());

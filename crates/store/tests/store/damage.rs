@@ -10,19 +10,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FalsePositiveRate, FilterBuilder, FilterPolicy, FixedPrefix, KeyExtractor,
-    KeyHasher, KeyParts, KindPolicy, SecretSeed,
+    BlockBuilder, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPrefix,
+    KeyExtractor, KeyHasher, KeyParts, KindPolicy, Probe, SecretSeed,
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore,
-    PartitionCut, PartitionOptions, TableIdentity,
+    FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionCut,
+    PartitionOptions, TableIdentity,
 };
 
 use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{
     Disk, File, Key, all_candidates, build, build_with, file_to_be_read, is_candidate, numbered, tagged, view_of,
+    with_key_parts,
 };
 
 /// Counts what each thread allocates.
@@ -87,8 +88,9 @@ fn ranges() -> RangePolicy {
 /// Descriptions with every field in use, and with few.
 fn descriptions() -> Vec<FilterMetadata> {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
-    let full = partitioned(PartitionCut::KeyRange).with_key_parts(parts).with_range_filters(ranges());
-    let secret = FilterStore::new(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([3; 8])));
+    let full = with_key_parts(partitioned(PartitionCut::KeyRange), parts).with_range_filters(ranges());
+    let secret =
+        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([3; 8]))));
     let hidden: BTreeSet<Key> =
         [vec![b"a".to_vec()], tagged("t", 0..900), vec![b"z".to_vec()]].concat().into_iter().collect();
     let tombstone = (b"b".to_vec(), b"c".to_vec());
@@ -189,7 +191,7 @@ fn unknown_sections_and_longer_headers_are_passed_over() {
 fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
     let store = partitioned(PartitionCut::HashRange).with_range_filters(ranges());
     let table = TableIdentity::new([1; 16], 1 << 30, 77);
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
     let description = built.metadata().clone();
@@ -228,7 +230,8 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
 /// All ways to keep filters: in memory from the start, or loaded when they are probed.
 fn kinds() -> Vec<FilterStore> {
     let kinds = [FilterStore::default(), partitioned(PartitionCut::KeyRange), partitioned(PartitionCut::HashRange)];
-    let secret = FilterStore::new(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([4; 8])));
+    let secret =
+        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([4; 8]))));
     let kinds = kinds.into_iter().chain([secret]).map(|store| store.with_range_filters(ranges()));
     let kinds: Vec<_> = kinds.collect();
     let lazy = kinds.iter().map(|store| store.clone().with_budget(FilterBudget::unlimited())).collect::<Vec<_>>();
@@ -270,7 +273,7 @@ fn bytes_that_are_not_those_that_were_written_lose_no_key_and_have_a_reason() {
         let (of_other, _) = build(&store, &others);
         // The same file at another time: sound blocks, of the same id, with other keys.
         let rebuilt = {
-            let mut builder = store.builder(&store.build_context().with_file_id(metadata.file_id()));
+            let mut builder = store.builder(metadata.file_id());
             keys.iter().step_by(3).chain(keys.last()).for_each(|key| builder.add_key(key));
             builder.finish().seal().0
         };
@@ -382,7 +385,7 @@ fn an_extractors_name_of_any_length_makes_a_description_that_can_be_read() {
         let parts = KeyParts::whole_keys().with_extractor(named());
         let units = RangeUnits::integer(4).unwrap().within(named());
         let policy = RangePolicy::bounded(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap();
-        let store = FilterStore::default().with_key_parts(parts).with_range_filters(policy);
+        let store = FilterStore::new(Filters::default().with_key_parts(parts)).with_range_filters(policy);
         let keys: BTreeSet<Key> = tagged("t", 0..30).into_iter().collect();
         let (bytes, metadata) = build(&store, &keys);
         let decoded = FilterMetadata::decode(&metadata.encode());
@@ -416,7 +419,7 @@ impl FilterPolicy for LargePartitions {
         "large partitions"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         let is_large = context.expected_keys.is_none_or(|keys| keys >= 400);
         is_large.then(|| self.0.builder(context))
     }
@@ -494,7 +497,7 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
 fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
     let store =
         FilterStore::default().with_range_filters(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap());
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     numbered(0..1_000).iter().for_each(|key| builder.add_key(key));
     let (bytes, metadata) = builder.finish().seal();
     // Sections begin behind a header of 44 bytes and have 28 each; their lengths are at byte 16.
@@ -506,8 +509,8 @@ fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
         let file = store.open(empty.clone(), Arc::new(source));
         assert!(file.point_problem().is_some() && file.range_problem().is_some());
         for key in numbered(0..1_000) {
-            assert_eq!(file.probe(&key), FileProbe::Unusable);
-            assert_eq!(file.probe_range(&key[..]..=&key[..]), FileProbe::Unusable);
+            assert_eq!(file.probe(&key), Probe::Unusable);
+            assert_eq!(file.probe_range(&key[..]..=&key[..]), Probe::Unusable);
         }
         assert_eq!(file.stats().filter.unusable, 1_000);
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::{FileId, KeyParts};
 use sstfilter_range::KeyRange;
 use sstfilter_store::{FileFilters, FilterMetadata, FilterSource, FilterStore, FilterView, ViewEdit};
 
@@ -145,7 +146,7 @@ pub(crate) fn build_with(
     keys: &BTreeSet<Key>,
     tombstone: Option<&(Key, Key)>,
 ) -> (Bytes, FilterMetadata) {
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     keys.iter().for_each(|key| builder.add_key(key));
     if let Some((start, end)) = tombstone {
         builder.add_range_tombstone(start, end);
@@ -206,4 +207,10 @@ pub(crate) fn numbered(numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
 /// Keys with a prefix that ends in a colon.
 pub(crate) fn tagged(prefix: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
     numbers.into_iter().map(|number| format!("{prefix}:{number:05}").into_bytes()).collect()
+}
+
+/// A store whose filters hold these parts of keys.
+pub(crate) fn with_key_parts(store: FilterStore, parts: KeyParts) -> FilterStore {
+    let filters = store.filters().clone().with_key_parts(parts);
+    store.with_filters(filters)
 }

@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
-    FilterBuilder, FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    BitsPerKey, BlockBuilder, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId,
+    FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 use sstfilter_store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
+    FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
     PartitionIndex, PartitionOptions, PartitionedBuilder, TableIdentity,
 };
+
+use crate::engine::with_key_parts;
 
 use crate::container::Container;
 
@@ -81,12 +83,12 @@ fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) 
     let context = LoadContext::new(&hasher).with_key_parts(read);
     let block = &written.block;
     let context = if FilterBlock::load(block, context).is_ok() { context } else { context.with_any_key_parts() };
-    let reader = FilterReader::load(block.clone(), context);
-    let mut answers = vec![!reader.probe_prefix(prepared).is_absent()];
+    let filters = Filters::default().with_key_parts(read.clone());
+    let reader = || filters.reader(FilterBlock::load(block.clone(), context));
+    let mut answers = vec![!reader().probe_prepared(prepared).is_absent()];
     answers.push(FilterBlock::load(block, context).unwrap().may_contain_prefix(prepared));
-    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
-    let mut matches = MatchBitmap::default();
-    set.matches_prefix(prepared, &mut matches);
+    let (set, mut matches) = (FilterSet::new(&filters, [reader()]), MatchBitmap::default());
+    set.matches_prepared(prepared, &mut matches);
     answers.push(matches.may_contain(0));
     let containers = written.containers.each_ref().map(|bytes| Container::load(bytes, context).unwrap());
     answers.extend(containers.iter().map(|container| container.may_contain_prefix(prepared)));
@@ -97,13 +99,13 @@ fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) 
 fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
     let cuts = [None, Some(CUTS[0]), Some(CUTS[1])];
     let of_cut = |cut: Option<PartitionCut>| {
-        let store = FilterStore::default().with_key_parts(written.clone());
+        let store = FilterStore::new(Filters::default().with_key_parts(written.clone()));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.builder(&store.build_context());
+        let mut builder = store.builder(FileId::random());
         keys().for_each(|key| builder.add_key(&key));
         let (bytes, metadata) = builder.finish().seal();
-        let store = store.with_key_parts(read.clone());
+        let store = with_key_parts(store, read.clone());
         [store.clone(), store.with_budget(FilterBudget::unlimited())]
             .map(|store| store.open(metadata.clone(), Arc::new(bytes.clone())))
     };
@@ -222,14 +224,13 @@ fn a_filter_without_the_part_says_so_and_is_counted() {
     let hasher = KeyHasher::default();
     let read = whole_and(4);
     let context = LoadContext::new(&hasher).with_key_parts(&read);
-    let reader = FilterReader::load(block_of(&KeyParts::whole_keys()), context);
-    let prefix = tenant(3);
-    let prefix = read.prefix(&hasher, &prefix);
-    assert_eq!(reader.probe_prefix(&prefix), Probe::Unusable(&BlockError::PartNotHeld));
+    let filters = Filters::default().with_key_parts(read.clone());
+    let reader = filters.reader(FilterBlock::load(block_of(&KeyParts::whole_keys()), context));
+    assert_eq!((reader.probe_prefix(&tenant(3)), reader.problem()), (Probe::Unusable, None));
     assert_eq!(reader.stats().unusable, 1);
-    assert_eq!(reader.probe_prefix(&read.prefix(&hasher, b"t0")), Probe::MaybePresent, "no part follows from it");
+    assert_eq!(reader.probe_prefix(b"t0"), Probe::MaybePresent, "no part follows from it");
     assert_eq!((reader.stats().unusable, reader.stats().positives), (1, 0), "and nothing was probed");
-    assert!(!reader.probe(hasher.hash(&keys().next().unwrap())).is_absent());
+    assert!(!reader.probe(&keys().next().unwrap()).is_absent());
 }
 
 #[test]
@@ -255,19 +256,21 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
         assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")), "it is probed for what it holds");
     }
     let context = LoadContext::new(&hasher).with_key_parts(&parts);
-    let reader = FilterReader::load(block.clone(), context);
-    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
+    let filters = Filters::default().with_key_parts(parts.clone());
+    let reader = || filters.reader(FilterBlock::load(block.clone(), context));
+    let (set, reader) = (FilterSet::new(&filters, [reader()]), reader());
     let mut matches = MatchBitmap::default();
     let files = files(&parts, &parts);
     for key in keys().step_by(37) {
         let hash = hasher.hash(&key);
-        assert_eq!(reader.probe(hash), Probe::Unusable(&BlockError::PartNotHeld));
-        set.matches(hash, &mut matches);
+        assert_eq!((reader.probe_hash(hash), reader.probe(&key)), (Probe::Unusable, Probe::MaybePresent));
+        set.matches_hash(hash, &mut matches);
         assert!(matches.may_contain(0));
-        assert!(files.iter().all(|file| file.probe(&key) == FileProbe::MaybePresent), "by its parts");
-        assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
+        assert!(files.iter().all(|file| file.probe(&key) == Probe::MaybePresent), "by its parts");
+        assert!(!reader.probe_prefix(&key).is_absent());
     }
-    assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
+    assert!(reader.probe_prefix(b"none").is_absent() && reader.probe(b"none").is_absent());
+    assert_eq!(reader.probe(b"t"), Probe::MaybePresent, "outside the extractor's domain");
 }
 
 /// An engine that keeps the numbers of places, to read and to cache partitions by them.
@@ -303,10 +306,10 @@ fn every_builder_adds_the_parts_of_every_key() {
     let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
     let (identity, file) = (TableIdentity::new([7; 16], 1, 2), FileId::from([7; 16]));
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(&hasher).with_key_parts(parts.clone());
+        let store = FilterStore::new(Filters::default().with_hasher(&hasher).with_key_parts(parts.clone()));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        let mut builder = store.builder(file);
         keys().for_each(|key| builder.add_key(&key));
         let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
         let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
@@ -331,21 +334,21 @@ struct Stubborn {
 }
 
 #[derive(Debug)]
-struct WholeKeys(KeyHasher, Box<dyn FilterBuilder>);
+struct WholeKeys(KeyHasher, Box<dyn BlockBuilder>);
 
 impl FilterPolicy for Stubborn {
     fn name(&self) -> &'static str {
         "stubborn"
     }
 
-    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        let builder: Box<dyn FilterBuilder> = KindPolicy::default().builder(&self.context);
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        let builder: Box<dyn BlockBuilder> = KindPolicy::default().builder(&self.context);
         let hasher = self.context.hasher.clone();
         Some(if self.hashes_whole_keys { Box::new(WholeKeys(hasher, builder)) } else { builder })
     }
 }
 
-impl FilterBuilder for WholeKeys {
+impl BlockBuilder for WholeKeys {
     fn add_key(&mut self, key: &[u8]) {
         self.1.add_hash(self.0.hash(key));
     }
@@ -373,8 +376,8 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
         [(&own, false, true), (&own, true, false), (&of_other_hash, false, false), (&unbound, false, false)]
     {
         let policy = Stubborn { context: context.clone(), hashes_whole_keys };
-        let store = FilterStore::default().with_key_parts(parts.clone()).with_policy(Arc::new(policy));
-        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        let store = FilterStore::new(Filters::default().with_key_parts(parts.clone())).with_policy(Arc::new(policy));
+        let mut builder = store.builder(file);
         keys().take(1_000).for_each(|key| builder.add_key(&key));
         let built = builder.finish();
         assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
@@ -417,7 +420,7 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
         .with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(PanicsAt(b"t001:000300"))));
     let mut whole = KindPolicy::default().builder(&context);
     let mut caught = 0;
-    let mut add = |builder: &mut dyn FilterBuilder| {
+    let mut add = |builder: &mut dyn BlockBuilder| {
         for key in keys().take(1_000) {
             caught += u32::from(catch_unwind(AssertUnwindSafe(|| builder.add_key(&key))).is_err());
         }
@@ -507,15 +510,16 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
     let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
     let (before, after) = (custom(1), custom(2));
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(&before);
+        let store = FilterStore::new(Filters::default().with_hasher(&before));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.builder(&store.build_context());
+        let mut builder = store.builder(FileId::random());
         keys().for_each(|key| builder.add_key(&key));
         let (bytes, metadata) = builder.finish().seal();
         for budget in [None, Some(FilterBudget::unlimited())] {
             let lost = |hasher: &KeyHasher| {
-                let store = store.clone().with_hasher(hasher);
+                let filters = store.filters().clone().with_hasher(hasher);
+                let store = store.clone().with_filters(filters);
                 let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
                 let file = store.open(metadata.clone(), Arc::new(bytes.clone()));
                 let lost = keys().filter(|key| file.probe(key).is_absent()).count();

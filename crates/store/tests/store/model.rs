@@ -12,8 +12,8 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
-    KindPolicy, SecretSeed,
+    AutoPolicy, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPrefix, KeyHash, KeyHasher,
+    KeyParts, KindPolicy, SecretSeed,
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
@@ -23,7 +23,7 @@ use sstfilter_store::{
 
 use crate::common::effort;
 use crate::common::random::Random;
-use crate::engine::{Disk, File, Key, Mode, build_with};
+use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
 
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
@@ -242,9 +242,9 @@ impl World {
     fn new(seed: u64, universe: &Arc<Vec<Key>>) -> Self {
         let mut random = Random::new(seed);
         let random = &mut random;
-        let base = FilterStore::new(&hasher(random));
+        let base = FilterStore::new(Filters::default().with_hasher(&hasher(random)));
         let mut writer = || {
-            let store = base.clone().with_key_parts(parts(random)).with_policy(policy(random));
+            let store = with_key_parts(base.clone(), parts(random)).with_policy(policy(random));
             let store = match random.below(3) {
                 0 => store.with_partitions(PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap()),
                 1 => store.with_partitions(PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap()),
@@ -254,13 +254,15 @@ impl World {
             if random.one_in(8) { store.without_filters() } else { store }
         };
         let writers = (0..4).map(|_| writer()).collect();
-        let mut reader = base.with_key_parts(parts(random)).with_range_filters(range_policy(random));
+        let mut reader = with_key_parts(base, parts(random)).with_range_filters(range_policy(random));
         if random.one_in(2) {
             let bytes = *random.pick(&[0, 700, 6_000, 60_000, 1 << 30]);
             let probes = *random.pick(&[64, 300, 2_000]);
             reader = reader.with_budget(FilterBudget::new(bytes).with_probes_per_plan(probes));
         }
-        let foreign = FilterStore::new(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([9; 8])));
+        let foreign = FilterStore::new(
+            Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([9; 8]))),
+        );
         let now = Arc::new(Snapshot { view: FilterView::new(&reader), levels: BTreeMap::new() });
         Self {
             universe: universe.clone(),
@@ -352,7 +354,7 @@ impl World {
         keys: &BTreeSet<Key>,
         tombstone: Option<&(Key, Key)>,
     ) -> (Bytes, FilterMetadata) {
-        let mut builder = writer.builder(&writer.build_context());
+        let mut builder = writer.builder(FileId::random());
         keys.iter().for_each(|key| builder.add_key(key));
         if let Some((start, end)) = tombstone {
             builder.add_range_tombstone(start, end);
@@ -434,7 +436,7 @@ impl World {
         let before = files[at].clone();
         before.disk.set(Mode::Sound);
         let filters = self.reader.open(before.filters.metadata().clone(), before.disk.clone());
-        if before.filters.metadata().hash_identity() != self.reader.hasher().identity() {
+        if before.filters.metadata().hash_identity() != self.reader.filters().hasher().identity() {
             return edit;
         }
         let again = File {

@@ -7,7 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{FallbackReason, FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
+use sstfilter::{
+    BlockBuilder, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterPolicy, Filters, KeyExtractor,
+    KeyHasher, KeyParts, KindPolicy,
+};
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
 
@@ -92,7 +95,7 @@ fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>) {
 #[test]
 fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
     let switch = Arc::new(Switch::default());
-    for store in kinds(&FilterStore::new(&hasher(&switch))) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&switch)))) {
         let file = file(&store, numbered(0..3_000));
         for level in [0, 1] {
             let view = view_of(&store, &[(level, &file)]);
@@ -114,7 +117,8 @@ fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
 #[test]
 fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothing() {
     let switch = Arc::new(Switch::default());
-    let store = FilterStore::default().with_key_parts(KeyParts::extracted(Arc::new(Prefix(switch.clone()))));
+    let store =
+        FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(Prefix(switch.clone())))));
     for store in kinds(&store) {
         let file = file(&store, tagged("t", 0..2_000));
         let view = view_of(&store, &[(0, &file)]);
@@ -131,7 +135,7 @@ fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothi
 fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behind() {
     let (hashing, extracting) = (Arc::new(Switch::default()), Arc::new(Switch::default()));
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(extracting.clone())));
-    for store in kinds(&FilterStore::new(&hasher(&hashing)).with_key_parts(parts)) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&hashing)).with_key_parts(parts))) {
         let keys: BTreeSet<Key> = tagged("t", 0..2_000).into_iter().collect();
         let (bytes, metadata) = build(&store, &keys);
         let disk = Disk::new(bytes);
@@ -250,8 +254,8 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
 fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
-    for store in kinds(&FilterStore::default().with_key_parts(parts)) {
-        let mut builder = store.builder(&store.build_context());
+    for store in kinds(&FilterStore::new(Filters::default().with_key_parts(parts))) {
+        let mut builder = store.builder(FileId::random());
         builder.add_key(b"a:1");
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
@@ -272,10 +276,10 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
     // In the first call of the engine's code, in the second, and so on.
-    for store in kinds(&FilterStore::new(&hasher(&switch)).with_key_parts(parts)) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&switch)).with_key_parts(parts))) {
         let mut reasons = Vec::new();
         for before in 0..32 {
-            let mut builder = store.builder(&store.build_context());
+            let mut builder = store.builder(FileId::random());
             tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
             switch.panic_after(before);
             let built = builder.finish();
@@ -339,12 +343,45 @@ fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
     assert_eq!((stats.searched, stats.filter.positives, stats.filter.false_positives), (3, 3, 2));
 }
 
+/// Panics when it is called for the first time.
+#[derive(Debug, Default)]
+struct PanicsOnce(AtomicBool);
+
+impl FilterPolicy for PanicsOnce {
+    fn name(&self) -> &'static str {
+        "panics-once"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "as planned");
+        Some(KindPolicy::default().builder(context))
+    }
+}
+
+/// It is called with the first key or range tombstone, which neither the filters nor the bounds have then.
+#[test]
+fn a_policy_that_panics_with_the_first_key_hides_nothing() {
+    for is_tombstone in [false, true] {
+        let store = FilterStore::new(Filters::new(PanicsOnce::default()));
+        let mut builder = store.builder(FileId::random());
+        let first = AssertUnwindSafe(|| {
+            if is_tombstone { builder.add_range_tombstone(b"a", b"c") } else { builder.add_key(b"a") }
+        });
+        assert!(catch_unwind(first).is_err());
+        tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
+        let (bytes, metadata) = builder.finish().seal();
+        let file = Arc::new(store.open(metadata, Arc::new(bytes)));
+        let view = FilterView::new(&store).edited(ViewEdit::new().add(0, file)).unwrap();
+        assert!(view.candidates(b"a").next_file().is_some() && view.candidates(b"b").next_file().is_some());
+    }
+}
+
 #[test]
 fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
-    let store = FilterStore::default().with_key_parts(parts);
-    let mut builder = store.builder(&store.build_context());
+    let store = FilterStore::new(Filters::default().with_key_parts(parts));
+    let mut builder = store.builder(FileId::random());
     tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::{
-    BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
+    BlockBuilder, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
 };
 use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
@@ -296,7 +296,7 @@ impl FilterPolicy for Watched {
         "watched"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         let mut builders = self.builders.lock().unwrap();
         builders.0 += 1;
         builders.1.insert(current().id());

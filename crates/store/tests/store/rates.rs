@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyParts, KindPolicy};
+use sstfilter::{DelimitedPrefix, FalsePositiveRate, Filters, FixedPrefix, KeyParts, KindPolicy};
 use sstfilter_store::{FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
 
 use crate::common::effort;
@@ -293,7 +293,8 @@ fn an_edit_that_takes_a_file_out_and_puts_it_back_counts_nothing_twice() {
 fn keys_that_no_filter_is_probed_for_do_not_raise_its_rate() {
     // Parts alone: keys without one, missing or not, say nothing about the filter.
     let parts = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
-    let store = FilterStore::default().with_key_parts(parts.with_extractor(Arc::new(FixedPrefix::new(20))));
+    let store =
+        FilterStore::new(Filters::default().with_key_parts(parts.with_extractor(Arc::new(FixedPrefix::new(20)))));
     let keys = crate::engine::tagged("t", 0..50);
     for level in [0, 1] {
         let file = file(&store, keys.clone());

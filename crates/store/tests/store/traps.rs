@@ -8,18 +8,19 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::{
-    DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome, SecretSeed,
+    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome,
+    Probe, SecretSeed,
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore,
-    FilterView, PartitionCut, PartitionOptions, ViewEdit, ViewError,
+    FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore, FilterView,
+    PartitionCut, PartitionOptions, ViewEdit, ViewError,
 };
 
 use crate::common::effort;
 use crate::engine::{
     Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered, tagged,
-    unfiltered, view_of,
+    unfiltered, view_of, with_key_parts,
 };
 
 fn partitioned(cut: PartitionCut) -> FilterStore {
@@ -39,7 +40,8 @@ fn complete(read: FilterRead, bytes: &Bytes) {
 #[test]
 fn a_file_of_another_hasher_keeps_its_keys_in_every_level() {
     let store = FilterStore::default();
-    let other = FilterStore::new(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8])));
+    let other =
+        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]))));
     let foreign = file(&other, numbered(0..500));
     let lazy = file(&other.clone().with_budget(FilterBudget::unlimited()), numbered(0..500));
     for (level, file) in [(0, &foreign), (1, &foreign), (0, &lazy), (1, &lazy)] {
@@ -56,7 +58,7 @@ fn a_file_of_another_hasher_keeps_its_keys_in_every_level() {
 fn a_top_index_that_is_read_late_loses_no_key() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         for parts in [KeyParts::whole_keys(), KeyParts::extracted(Arc::new(FixedPrefix::new(9)))] {
-            let store = partitioned(cut).with_key_parts(parts);
+            let store = with_key_parts(partitioned(cut), parts);
             let keys: BTreeSet<Key> = tagged("tag", 0..4_000).into_iter().collect();
             let (bytes, metadata) = build(&store, &keys);
             let disk = Disk::new(bytes);
@@ -76,7 +78,7 @@ fn a_top_index_that_is_read_late_loses_no_key() {
 #[test]
 fn a_prefix_scan_comes_to_files_whose_range_tombstones_it_meets() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
-    let store = FilterStore::default().with_key_parts(parts);
+    let store = FilterStore::new(Filters::default().with_key_parts(parts));
     let old = file(&store, tagged("b", 0..10));
     let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), Some(tombstone("b:", "b;")));
     let view = view_of(&store, &[(0, &old), (0, &new)]);
@@ -107,12 +109,12 @@ fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
 #[test]
 fn a_file_whose_builder_wanted_no_key_is_a_candidate_for_every_key() {
     let store = FilterStore::default().without_filters();
-    let builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     assert!(builder.builds_nothing(), "no key has to be added");
     let (bytes, metadata) = builder.finish().seal();
     let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
     let filters = store.open(metadata, Arc::new(bytes));
-    assert_eq!(filters.probe(b"key"), FileProbe::Unusable);
+    assert_eq!(filters.probe(b"key"), Probe::Unusable);
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn a_part_that_begins_on_both_sides_of_a_partition_border_is_in_both_partitions(
     let parts = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         for parts in [parts.clone(), KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))] {
-            let store = partitioned(cut).with_key_parts(parts);
+            let store = with_key_parts(partitioned(cut), parts);
             let keys = [tagged("a", 0..2_000), tagged("b", 0..2_000)].concat();
             let file = file(&store, keys);
             let view = view_of(&store, &[(1, &file)]);
@@ -202,7 +204,7 @@ fn a_read_that_is_dropped_can_be_wanted_again_at_once() {
                 let read = file.filters.read_for(&key).expect("it was dropped");
                 complete(read, file.disk.bytes());
             }
-            assert_eq!(file.filters.probe(&key), FileProbe::MaybePresent);
+            assert_eq!(file.filters.probe(&key), Probe::MaybePresent);
             assert_eq!(budget.stats().used_bytes, file.filters.residency().bytes);
             drop(file);
             assert_eq!(budget.stats().used_bytes, 0);
@@ -217,7 +219,7 @@ fn a_read_that_is_dropped_after_the_limit_was_lowered_leaves_nothing_above_it() 
     let store = FilterStore::default().with_policy(Arc::new(ribbon)).with_budget(budget.clone());
     let file = file_to_be_read(&store, numbered((0..6_000).map(|number| number * 2)));
     let absent = 5_u32.to_be_bytes();
-    let use_it = || (0..3_000).for_each(|_| assert!(file.filters.probe(&absent) != FileProbe::Unusable));
+    let use_it = || (0..3_000).for_each(|_| assert!(file.filters.probe(&absent) != Probe::Unusable));
     use_it();
     budget.set_bytes(4_000);
     complete(file.filters.read_for(&absent).unwrap(), file.disk.bytes());
@@ -294,7 +296,7 @@ fn a_read_that_is_leaked_costs_its_file_the_filter_and_nothing_else() {
     for number in 0..100_u32 {
         let key = number.to_be_bytes();
         assert_eq!(all_candidates(&view, &key).len(), 2);
-        assert_eq!(file.filters.probe(&key), FileProbe::NotLoaded);
+        assert_eq!(file.filters.probe(&key), Probe::NotLoaded);
     }
     let absent = (0..99_u32).map(|number| [&number.to_be_bytes()[..], b"+"].concat());
     let searched: usize = absent.map(|key| all_candidates(&view, &key).len()).sum();
@@ -426,7 +428,7 @@ fn a_probed_file_records_what_became_of_its_answers() {
     let store = FilterStore::default().with_budget(FilterBudget::new(0));
     let file = file(&store, numbered(0..10));
     let probe = file.filters.probe(&3_u32.to_be_bytes());
-    assert_eq!(probe, FileProbe::NotLoaded);
+    assert_eq!(probe, Probe::NotLoaded);
     file.filters.record_lookup(&3_u32.to_be_bytes(), probe, LookupOutcome::Found);
     let stats = file.filters.stats().filter;
     assert_eq!((stats.not_loaded, stats.probes()), (1, 1), "counted once, as a probe that no filter would have saved");
@@ -463,16 +465,16 @@ fn keys_and_hashes_in_one_builder_lose_no_key() {
     let parts =
         [KeyParts::whole_keys(), KeyParts::extracted(extractor()), KeyParts::whole_keys().with_extractor(extractor())];
     for parts in parts {
-        let whole = FilterStore::default().with_key_parts(parts);
+        let whole = FilterStore::new(Filters::default().with_key_parts(parts));
         let cut = |cut| whole.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
         for store in [cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange), whole.clone()] {
             let keys: BTreeSet<Key> = tagged("t", 0..100).into_iter().collect();
             // Keys first, hashes first, hashes alone.
             for hashes in [50..100, 0..50, 0..100] {
-                let mut builder = store.builder(&store.build_context());
+                let mut builder = store.builder(FileId::random());
                 for (number, key) in keys.iter().enumerate() {
                     if hashes.contains(&number) {
-                        builder.add_hash(key, store.hasher().hash(key));
+                        builder.add_hash(key, store.filters().hash(key));
                     } else {
                         builder.add_key(key);
                     }
@@ -526,7 +528,7 @@ fn lookups_while_a_top_index_and_partitions_arrive_lose_no_key() {
 #[test]
 fn the_reads_for_a_key_are_those_of_all_its_parts() {
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2))).with_extractor(Arc::new(FixedPrefix::new(6)));
-    let store = partitioned(PartitionCut::HashRange).with_key_parts(parts).with_budget(FilterBudget::unlimited());
+    let store = with_key_parts(partitioned(PartitionCut::HashRange), parts).with_budget(FilterBudget::unlimited());
     let keys = (0..4_000_u32).map(|number| format!("{:02}{:06}", number % 50, number * 7).into_bytes());
     let file = file_to_be_read(&store, keys);
     let probed_after_reads = |key: &[u8]| {
@@ -538,10 +540,10 @@ fn the_reads_for_a_key_are_those_of_all_its_parts() {
     for number in 0..500_u32 {
         // The file has the first part, and not the second.
         let key = format!("{:02}9{number:05}", number % 50).into_bytes();
-        assert_ne!(probed_after_reads(&key), FileProbe::NotLoaded, "{number}");
+        assert_ne!(probed_after_reads(&key), Probe::NotLoaded, "{number}");
     }
     let loads = store.budget().unwrap().stats().loads;
-    assert_eq!(probed_after_reads(b"4"), FileProbe::Unusable, "no part, and nothing to read");
+    assert_eq!(probed_after_reads(b"4"), Probe::Unusable, "no part, and nothing to read");
     assert_eq!(store.budget().unwrap().stats().loads, loads);
 }
 
@@ -667,7 +669,7 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
         fn read(&self, range: core::ops::Range<u64>) -> std::io::Result<Bytes> {
             if let Some(file) = self.file.get() {
                 let file = file.upgrade().unwrap();
-                assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::NotLoaded);
+                assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::NotLoaded);
             }
             self.bytes.read(range)
         }
@@ -680,7 +682,7 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
         let filters = store.open(metadata, source.clone());
         let file = Arc::new(File::new(keys, Disk::new(Bytes::new()), filters));
         source.file.set(Arc::downgrade(&file)).unwrap();
-        assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::MaybePresent);
+        assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::MaybePresent);
     }
 }
 
@@ -697,7 +699,7 @@ fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
         let ranged = plain.clone().with_range_filters(ranges(within));
         let keys: BTreeSet<Key> = ["apple", "banana", "cherry"].map(Key::from).into();
         let built = |store: &FilterStore| {
-            let mut builder = store.builder(&store.build_context().with_file_id(FileId::from([7; 16])));
+            let mut builder = store.builder(FileId::from([7; 16]));
             keys.iter().for_each(|key| builder.add_key(key));
             builder.finish()
         };
@@ -719,7 +721,7 @@ fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
 #[test]
 fn range_tombstones_of_an_order_of_the_engines_own_hide_no_deletion() {
     let store = FilterStore::default();
-    let mut builder = store.builder(&store.build_context());
+    let mut builder = store.builder(FileId::random());
     builder.add_key(b"k");
     builder.add_range_tombstone(b"z", b"a");
     builder.add_range_tombstone(b"q", b"q");

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts};
+use sstfilter::{
+    BlockError, FalsePositiveRate, Filters, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, Probe,
+};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut,
-    PartitionOptions,
+    FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
 };
 
 use crate::engine::{Disk, File, Key, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
@@ -66,10 +67,11 @@ fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: &str) {
 
 #[test]
 fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
-    let kinds = stores(&FilterStore::new(&custom(2))).len();
+    let kinds = stores(&FilterStore::new(Filters::default().with_hasher(&custom(2)))).len();
     for (number, level) in (0..kinds).flat_map(|number| [(number, 0), (number, 1)]) {
         let what = format!("store {number}, level {level}");
-        let of = |release| stores(&FilterStore::new(&custom(release))).swap_remove(number);
+        let of =
+            |release| stores(&FilterStore::new(Filters::default().with_hasher(&custom(release)))).swap_remove(number);
         let (writer, reader) = (of(1), of(2));
         let sound = file(&reader, numbered(0..3_000));
         let view = view_of(&reader, &[(level, &sound)]);
@@ -89,7 +91,7 @@ fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
             assert_eq!(all_candidates(view, &absent).len(), 1, "{what}, and {before} before");
             assert_eq!(view.candidates_of_each(&[&absent]).next_files().len(), 1, "{what}");
         }
-        assert_eq!((before, sound.filters.probe(&absent)), (0, FileProbe::Unusable), "{what}");
+        assert_eq!((before, sound.filters.probe(&absent)), (0, Probe::Unusable), "{what}");
         assert!(sound.filters.problem().is_some() && reader.clone().problem().is_some());
         assert!(of(2).problem().is_none(), "a store that is opened again has found out nothing");
     }
@@ -100,7 +102,7 @@ fn an_extractor_that_changed_under_its_name_ends_the_use_of_all_filters() {
     let of = |release: u8, has_whole_keys: bool| {
         let parts =
             if has_whole_keys { KeyParts::whole_keys() } else { KeyParts::extracted(Arc::new(Tail { release })) };
-        FilterStore::default().with_key_parts(parts.with_extractor(Arc::new(Tail { release })))
+        FilterStore::new(Filters::default().with_key_parts(parts.with_extractor(Arc::new(Tail { release }))))
     };
     // Neither the smallest nor the largest key has a part: the witness key has.
     let hidden: Vec<Key> = [vec![b"a".to_vec()], tagged("t", 0..50), vec![b"z".to_vec()]].concat();
@@ -123,7 +125,7 @@ fn an_extractor_that_no_known_key_confirms_is_not_probed_by() {
     let (of, keys) = (
         |release| {
             let parts = KeyParts::whole_keys().with_extractor(Arc::new(Tail { release }));
-            FilterStore::default().with_key_parts(parts)
+            FilterStore::new(Filters::default().with_key_parts(parts))
         },
         numbered(0..50),
     );
@@ -134,7 +136,8 @@ fn an_extractor_that_no_known_key_confirms_is_not_probed_by() {
     assert_keeps_all(&view, &stale, "no parts");
     assert!(all_candidates(&view, &[&7_u32.to_be_bytes()[..], b"+"].concat()).is_empty(), "whole keys are probed for");
     // With parts alone, there is nothing to probe for.
-    let of = |release| FilterStore::default().with_key_parts(KeyParts::extracted(Arc::new(Tail { release })));
+    let of =
+        |release| FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(Tail { release }))));
     let stale = opened(&of(1), &of(2), numbered(0..50));
     let view = view_of(&of(2), &[(0, &stale)]);
     assert_keeps_all(&view, &stale, "no parts at all");
@@ -180,8 +183,10 @@ fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_fil
 
 #[test]
 fn names_and_hashes_that_differ_openly_cost_one_file_its_filter() {
-    let reader = FilterStore::default().with_key_parts(KeyParts::extracted(Arc::new(FixedPrefix::new(2))));
-    let other_hash = opened(&FilterStore::new(&custom(1)), &FilterStore::default(), numbered(0..20));
+    let reader =
+        FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(FixedPrefix::new(2)))));
+    let other_hash =
+        opened(&FilterStore::new(Filters::default().with_hasher(&custom(1))), &FilterStore::default(), numbered(0..20));
     let other_parts = opened(&FilterStore::default(), &reader, numbered(0..20));
     for (file, store) in [(&other_hash, FilterStore::default()), (&other_parts, reader)] {
         let view = view_of(&store, &[(0, file)]);
@@ -195,7 +200,7 @@ fn names_and_hashes_that_differ_openly_cost_one_file_its_filter() {
 fn a_change_is_found_before_any_partition_is_read_asynchronously() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let of = |release| FilterStore::new(&custom(release)).with_partitions(options);
+        let of = |release| FilterStore::new(Filters::default().with_hasher(&custom(release))).with_partitions(options);
         for (writer, is_sound) in [(of(2), true), (of(1), false)] {
             let reader = of(2);
             let keys: BTreeSet<Key> = numbered(0..5_000).into_iter().collect();
@@ -236,7 +241,8 @@ fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
         let changing = KeyHasher::custom(5, move |key| {
             custom(if calls.fetch_add(1, Ordering::Relaxed) < calls_before { 1 } else { 2 }).hash(key)
         });
-        let (writer, reader) = (writer.clone().with_hasher(&changing), writer.with_hasher(&custom(2)));
+        let with_hasher = |hasher| writer.clone().with_filters(writer.filters().clone().with_hasher(hasher));
+        let (writer, reader) = (with_hasher(&changing), with_hasher(&custom(2)));
         let file = opened(&writer, &reader, numbered(0..3_000));
         assert_keeps_all(&view_of(&reader, &[(0, &file)]), &file, "half of its keys have other hashes");
     }
@@ -252,5 +258,5 @@ fn a_description_of_another_file_hides_the_keys_outside_of_its_bounds() {
     assert_ne!(own.file_id(), other.file_id(), "the file's own id tells");
     let file = store.open(other, Arc::new(bytes));
     assert!(matches!(file.problem(), Some(FilterProblem::Block(BlockError::FileMismatch { .. }))));
-    assert_eq!((file.probe(&key(7)), file.probe(&key(700))), (FileProbe::Absent, FileProbe::Unusable));
+    assert_eq!((file.probe(&key(7)), file.probe(&key(700))), (Probe::Absent, Probe::Unusable));
 }

@@ -38,7 +38,7 @@ impl SidecarCase {
 
     fn build(&self) -> Vec<u8> {
         let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
-        let mut builder = store.builder(&store.build_context().with_file_id(self.table.table_id.into()));
+        let mut builder = store.builder(self.table.table_id.into());
         (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
         builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::allocator::{alone, measure};
 use crate::common;
 use bytes::Bytes;
-use sstfilter::{BuildContext, FileId, FilterBuilder, FilterKind, FilterPolicy, KeyHasher};
+use sstfilter::{BlockBuilder, BuildContext, FileId, FilterKind, FilterPolicy, KeyHasher};
 use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions};
 
 const ID: [u8; 16] = [7; 16];
@@ -457,7 +457,7 @@ impl FilterPolicy for LongName {
         &self.0
     }
 
-    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         None
     }
 }

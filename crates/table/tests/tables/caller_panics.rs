@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use sstfilter::{
-    BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash,
+    BlockBuilder, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, KeyExtractor, KeyHash,
     KeyHasher, KindPolicy,
 };
 use sstfilter_store::{PartitionCut, PartitionOptions};
@@ -69,7 +69,7 @@ impl FilterPolicy for PanickingPolicy {
         "panicking"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         if self.0 == Call::Builder {
             self.1.burn();
         }
@@ -82,10 +82,10 @@ impl FilterPolicy for PanickingPolicy {
 struct PanickingBuilder {
     call: Call,
     fuse: Fuse,
-    inner: Box<dyn FilterBuilder>,
+    inner: Box<dyn BlockBuilder>,
 }
 
-impl FilterBuilder for PanickingBuilder {
+impl BlockBuilder for PanickingBuilder {
     fn add_key(&mut self, key: &[u8]) {
         if self.call == Call::AddKey {
             self.fuse.burn();
@@ -202,7 +202,10 @@ fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
 fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("000001.sst");
-    assert!(caught(|| TableWriter::create(&path, &options(Call::Builder, 0))).is_none());
+    let mut writer = TableWriter::create(&path, &options(Call::Builder, 0)).unwrap();
+    assert!(caught(|| writer.add(b"key", b"value")).is_none(), "the policy is called with the first key");
+    assert_poisoned(&writer.add(b"later", b"value"), "begun");
+    assert_poisoned(&writer.finish(), "begun");
     assert_eq!(files_in(directory.path()), 0);
     let mut writer = TableWriter::create(&path, &options(Call::Finish, 0)).unwrap();
     writer.add(b"key", b"value").unwrap();
@@ -248,19 +251,19 @@ type Field = fn(&mut BuildReport) -> &mut u64;
 struct Boastful(Field, u64);
 
 #[derive(Debug)]
-struct BoastfulBuilder(Field, u64, Box<dyn FilterBuilder>);
+struct BoastfulBuilder(Field, u64, Box<dyn BlockBuilder>);
 
 impl FilterPolicy for Boastful {
     fn name(&self) -> &'static str {
         "boastful"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         Some(Box::new(BoastfulBuilder(self.0, self.1, KindPolicy::default().builder(context))))
     }
 }
 
-impl FilterBuilder for BoastfulBuilder {
+impl BlockBuilder for BoastfulBuilder {
     fn add_key(&mut self, key: &[u8]) {
         self.2.add_key(key);
     }

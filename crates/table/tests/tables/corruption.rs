@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockError, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
+    BlockBuilder, BlockError, BuildContext, BuiltFilter, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
     KindPolicy,
 };
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
@@ -581,7 +581,7 @@ impl FilterPolicy for Forgetful {
         "forgetful"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         let inner = KindPolicy::default().builder(context);
         Some(Box::new(ForgetfulBuilder { forgotten: self.0, inner }))
     }
@@ -590,10 +590,10 @@ impl FilterPolicy for Forgetful {
 #[derive(Debug)]
 struct ForgetfulBuilder {
     forgotten: KeyHash,
-    inner: Box<dyn FilterBuilder>,
+    inner: Box<dyn BlockBuilder>,
 }
 
-impl FilterBuilder for ForgetfulBuilder {
+impl BlockBuilder for ForgetfulBuilder {
     fn add_key(&mut self, key: &[u8]) {
         self.add_hash(KeyHasher::default().hash(key));
     }

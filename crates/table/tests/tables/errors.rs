@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId,
-    FilterBlock, FilterError, FilterReader, FixedPrefix, HashIdentity, KeyHash, KeyHasher, KindPolicy, LoadContext,
+    FilterBlock, FilterError, Filters, FixedPrefix, HashIdentity, KeyHash, KeyHasher, KindPolicy, LoadContext,
     RegisterBlockedBloom, Sizing, StandardBloom,
     simd::{self, InstructionSet},
 };
@@ -175,7 +175,7 @@ fn a_filter_of_another_file_names_both() {
 
 #[test]
 fn a_filter_of_another_hash_names_both() {
-    let guard = |identity| FilterReader::load(Bytes::from(block()), identity);
+    let guard = |identity| Filters::default().reader(FilterBlock::load(Bytes::from(block()), identity));
     let of = |identity| guard(identity).block().unwrap_err().clone();
     assert_says(of(KeyHasher::with_seed(1).identity()), &["0x0000000000000001", "0x737374"]);
     let custom = KeyHasher::custom(5, |_| KeyHash::mix(1));

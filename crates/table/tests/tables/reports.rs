@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::kind::{KindEntry, RibbonKind};
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter,
-    FallbackReason, FalsePositiveRate, FilterBlock, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, HashIdentity,
+    AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix,
+    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, HashIdentity,
     KeyExtractor, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableWriter};
@@ -115,7 +115,7 @@ impl FilterPolicy for Listening {
         "listening"
     }
 
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         *self.0.lock().unwrap() = Some(context.clone());
         None
     }
@@ -135,7 +135,7 @@ fn all_that_the_options_say_of_a_table_reaches_its_policy() {
                 .with_memory_budget(1 << 20),
         )
         .with_policy(Arc::clone(&policy) as Arc<dyn FilterPolicy>);
-    TableBuilder::new(Vec::new(), &options).unwrap();
+    TableBuilder::new(Vec::new(), &options).unwrap().add(b"key", b"value").unwrap();
     let told = policy.0.lock().unwrap().take().unwrap();
     assert_eq!((told.purpose, told.level, told.bottommost), (BuildPurpose::Compaction, Some(3), true));
     assert_eq!((told.expected_keys, told.memory_budget), (Some(11), Some(1 << 20)));

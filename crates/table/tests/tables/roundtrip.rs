@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::{
-    BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
+    BlockBuilder, BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher,
 };
 use sstfilter_store::FilterProblem;
@@ -186,7 +186,7 @@ fn a_policy_may_decline_and_learns_what_is_known_of_the_table() {
         fn name(&self) -> &'static str {
             "no-flush-filters"
         }
-        fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
             assert_eq!(context.purpose, BuildPurpose::Flush);
             None
         }
@@ -264,7 +264,7 @@ fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_l
 fn a_seed_that_is_no_secret_is_taken_from_the_table() {
     let model = numbered(0..200);
     let table = open(&model, &small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(42))));
-    assert_eq!(table.store().hasher().identity(), KeyHasher::with_seed(42).identity());
+    assert_eq!(table.store().filters().hasher().identity(), KeyHasher::with_seed(42).identity());
     assert_same(&table, &model);
     assert!(table.stats().filters.filter.negatives > 0);
 }

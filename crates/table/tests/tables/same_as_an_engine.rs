@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{AutoPolicy, BuildContext, FalsePositiveRate, FileId, FilterPolicy, KeyHasher, KindPolicy};
+use sstfilter::{AutoPolicy, FalsePositiveRate, FileId, FilterPolicy, Filters, KeyHasher, KindPolicy};
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
@@ -56,7 +56,8 @@ impl Settings {
     }
 
     fn files(&self, files: &[Vec<Key>]) -> (FilterView<File>, Option<FilterBudget>) {
-        let mut store = FilterStore::new(&KeyHasher::default()).with_policy(self.policy.clone());
+        let mut store =
+            FilterStore::new(Filters::default().with_hasher(&KeyHasher::default())).with_policy(self.policy.clone());
         if let Some(partitions) = self.partitions {
             store = store.with_partitions(partitions);
         }
@@ -68,8 +69,7 @@ impl Settings {
             store = store.with_budget(budget.clone());
         }
         let open = |(id, keys): (u8, &Vec<Key>)| {
-            let context: BuildContext = store.build_context().with_file_id(FileId::from([id; 16]));
-            let mut builder = store.builder(&context);
+            let mut builder = store.builder(FileId::from([id; 16]));
             keys.iter().for_each(|key| builder.add_key(key));
             let (bytes, metadata) = builder.finish().seal();
             let disk = Disk::new(bytes);

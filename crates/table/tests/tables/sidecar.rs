@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BuildContext, FalsePositiveRate, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash,
+    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterKind, FilterPolicy, Filters, FixedPrefix, KeyHash,
     KeyHasher, KeyParts, KindPolicy, KindRegistry,
 };
 use sstfilter_range::RangePolicy;
@@ -280,7 +280,7 @@ pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Ite
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let store = store.clone().with_policy(Arc::new(KindPolicy::default()));
     let file = table.properties().filters.file_id();
-    let mut builder = store.builder(&store.build_context().with_file_id(file));
+    let mut builder = store.builder(file);
     keys.for_each(|key| builder.add_key(&name(key)));
     builder.finish().seal_as_sidecar(&table.identity()).unwrap()
 }
@@ -517,7 +517,7 @@ impl FilterPolicy for Unhelpful {
         "unhelpful"
     }
 
-    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         Some(self.0.as_ref()?.builder(&BuildContext::new(&KeyHasher::default())))
     }
 }
@@ -585,7 +585,8 @@ fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefi
             None => FilterStore::default(),
         };
         let whole_keys = sidecar_of_keys(&table, &store, 0..3_000);
-        let of_parts = sidecar_of_keys(&table, &store.with_key_parts(parts.clone()), 0..3_000);
+        let store = store.with_filters(Filters::default().with_key_parts(parts.clone()));
+        let of_parts = sidecar_of_keys(&table, &store, 0..3_000);
         let [filter, description, _] = parts_of(&whole_keys);
         let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
         for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]

@@ -107,5 +107,5 @@ fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
     is_shared::<Arc<dyn FilterPolicy>>();
     is_moved::<TableBuilder<Vec<u8>>>();
     is_moved::<sstfilter_table::TableWriter>();
-    is_moved::<Box<dyn sstfilter::FilterBuilder>>();
+    is_moved::<Box<dyn sstfilter::BlockBuilder>>();
 }

@@ -1,7 +1,7 @@
 //! Damage to filter blocks by themselves, of every kind, each bound to its file: a whole block of another file in its
 //! place is damage, too.
 
-use sstfilter::{FileId, FilterBlock, FilterReader, KeyHash, KeyHasher, KeyParts, LoadContext, Probe};
+use sstfilter::{FileId, FilterBlock, Filters, KeyHash, KeyHasher, KeyParts, LoadContext, Probe};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -62,14 +62,14 @@ impl Subject {
         let is_open = FilterBlock::open_unverified(&bytes[..]).is_ok();
         let context =
             LoadContext::from(KeyHasher::default().identity()).with_file_id(FileId::new(&0_u64.to_le_bytes()).unwrap());
-        let guarded = FilterReader::load(bytes, context);
+        let guarded = Filters::default().reader(FilterBlock::load(bytes, context));
         // All of a small block's keys, and some of a large one's.
         let asked = self.hashes.iter().step_by(self.hashes.len().div_ceil(100));
-        asked.for_each(|&hash| assert!(!guarded.probe(hash).is_absent(), "{what}"));
-        match guarded.probe(self.hashes[0]) {
-            Probe::Unusable(_) if is_open => Outcome::FilterUnusable,
-            Probe::Unusable(_) => Outcome::Refused,
-            Probe::Absent | Probe::MaybePresent => Outcome::Accepted,
+        asked.for_each(|&hash| assert!(!guarded.probe_hash(hash).is_absent(), "{what}"));
+        match guarded.probe_hash(self.hashes[0]) {
+            Probe::Unusable if is_open => Outcome::FilterUnusable,
+            Probe::Unusable => Outcome::Refused,
+            Probe::Absent | Probe::MaybePresent | Probe::NotLoaded => Outcome::Accepted,
         }
     }
 }

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::bitmap::{GROUP, MatchBitmap, MatchMatrix, bits_of};
-use super::group::{CacheResidency, FilterGroup, PreparedKey};
+use super::Filters;
 use super::reader::FilterReader;
+use crate::block::{CacheResidency, FilterGroup, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of};
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
+use crate::hash::{KeyHash, PreparedPrefix};
 use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
 
 /// The filters of many files, in an order of the owner's choice, probed together for a key.
@@ -26,24 +26,19 @@ use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
 /// statistics, and records the outcomes of lookups.
 ///
 /// ```
-/// use sstfilter::{KindPolicy, BuildContext, FileId, FilterSet, FilterReader, MatchBitmap, KeyHasher};
-/// use sstfilter::{LoadContext, LookupOutcome};
+/// use sstfilter::{FileId, Filters, FilterSet, LookupOutcome, MatchBitmap};
 ///
-/// let hasher = KeyHasher::default();
-/// let block = |file: FileId, key: &[u8]| {
-///     let context = BuildContext::new(&hasher).with_file_id(file);
-///     let mut builder = KindPolicy::default().builder(&context);
-///     builder.add_key(key);
-///     builder.finish().block.expect("one key fits")
-/// };
-/// let filters = [b"apple", b"lemon", b"melon"].map(|key| {
+/// let filters = Filters::default();
+/// let open = |key: &[u8]| {
 ///     let file = FileId::random(); // kept in the file's metadata
-///     FilterReader::load(block(file, key), LoadContext::new(&hasher).with_file_id(file))
-/// });
-/// let set = FilterSet::new(filters, hasher.identity());
+///     let mut builder = filters.builder(file);
+///     builder.add_key(key);
+///     filters.load(builder.finish().block.expect("one key fits"), file)
+/// };
+/// let set = FilterSet::new(&filters, [open(b"apple"), open(b"lemon"), open(b"melon")]);
 ///
 /// let mut matches = MatchBitmap::default();
-/// set.matches(hasher.hash(b"lemon"), &mut matches);
+/// set.matches(b"lemon", &mut matches);
 /// assert_eq!(matches.iter().collect::<Vec<_>>(), [1]);
 /// // The file was searched:
 /// set.filter(1).expect("three files").record_lookup(LookupOutcome::Found);
@@ -52,7 +47,8 @@ use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
 pub struct FilterSet<D> {
     groups: Vec<FilterGroup<D>>,
     /// The filters themselves, with their counters and errors.
-    filters: Vec<FilterReader<D>>,
+    readers: Vec<FilterReader<D>>,
+    filters: Filters,
     /// Probes at [`PROBES`], then the positives of each filter.
     counters: Arc<StripedCounters>,
     residency: CacheResidency,
@@ -67,29 +63,33 @@ const fn positives_of(index: usize) -> usize {
 }
 
 impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
-    /// The set of `filters`, to be probed with hashes of identity `hash`.
-    ///
-    /// A filter of another hash becomes [unusable](FilterReader::block). `D` is cloned once per filter, so it should be
-    /// shared (`Bytes`, `Arc`) or borrowed.
+    /// The set of these filters of the store. One that was loaded by [`Filters`] with another hash becomes
+    /// [unusable](FilterReader::problem). `D` is cloned once per filter, so it should be shared (`Bytes`, `Arc`) or
+    /// borrowed.
     #[must_use]
-    pub fn new(filters: impl IntoIterator<Item = FilterReader<D>>, hash: HashIdentity) -> Self {
-        let mut groups = Vec::new();
-        let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.for_hash(hash)).collect();
-        let counters = Arc::new(StripedCounters::new(positives_of(filters.len())));
-        for (index, filter) in filters.iter_mut().enumerate() {
+    pub fn new(filters: &Filters, readers: impl IntoIterator<Item = FilterReader<D>>) -> Self {
+        let (hash, mut groups) = (filters.hasher().identity(), Vec::new());
+        let mut readers: Vec<_> = readers.into_iter().map(|reader| reader.for_hash(hash)).collect();
+        let counters = Arc::new(StripedCounters::new(positives_of(readers.len())));
+        for (index, reader) in readers.iter_mut().enumerate() {
             let (counters, probes, positives) = (counters.clone(), PROBES, positives_of(index));
-            filter.enter_set(CountedBySet { counters, probes, positives });
-            FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
+            reader.enter_set(CountedBySet { counters, probes, positives });
+            FilterGroup::push_to(&mut groups, reader.block_of_keys().cloned());
         }
         let residency = CacheResidency::of(&groups);
-        Self { groups, filters, counters, residency }
+        Self { groups, readers, filters: filters.clone(), counters, residency }
     }
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it.
-    pub fn matches(&self, hash: KeyHash, matches: &mut MatchBitmap) {
-        let words = matches.cleared(self.filters.len());
+    pub fn matches(&self, key: &[u8], matches: &mut MatchBitmap) {
+        self.matches_hash(self.filters.hash(key), matches);
+    }
+
+    /// The same for a key that was hashed by [`Filters::hash`].
+    pub fn matches_hash(&self, hash: KeyHash, matches: &mut MatchBitmap) {
+        let words = matches.cleared(self.readers.len());
         let counters = self.counters.of_thread();
         counters.add(PROBES, 1);
         let mut key = PreparedKey::new(hash);
@@ -103,11 +103,16 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
 
     /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
     /// have such a key. A file whose filter answers for no part of the prefix may.
-    pub fn matches_prefix(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
-        let words = matches.cleared(self.filters.len());
-        for (word, filters) in words.iter_mut().zip(self.filters.chunks(GROUP)) {
-            for (bit, filter) in filters.iter().enumerate() {
-                *word |= u64::from(!filter.probe_prefix(prefix).is_absent()) << bit;
+    pub fn matches_prefix(&self, prefix: &[u8], matches: &mut MatchBitmap) {
+        self.matches_prepared(&self.filters.prefix(prefix), matches);
+    }
+
+    /// The same for a prefix, or a key of which filters hold parts, that was hashed before.
+    pub fn matches_prepared(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
+        let words = matches.cleared(self.readers.len());
+        for (word, readers) in words.iter_mut().zip(self.readers.chunks(GROUP)) {
+            for (bit, reader) in readers.iter().enumerate() {
+                *word |= u64::from(!reader.probe_prepared(prefix).is_absent()) << bit;
             }
         }
     }
@@ -126,16 +131,16 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// tested, the lines for a later one are prefetched, which pays where the filters exceed the caches.
     ///
     /// ```
-    /// use sstfilter::{FilterSet, MatchMatrix, KeyHasher};
+    /// use sstfilter::{Filters, FilterSet, MatchMatrix};
     ///
-    /// let hasher = KeyHasher::default();
-    /// let set: FilterSet<&[u8]> = FilterSet::new([], hasher.identity());
+    /// let filters = Filters::default();
+    /// let set: FilterSet<&[u8]> = FilterSet::new(&filters, []);
     /// let mut matches = MatchMatrix::default();
-    /// set.matches_batch(&[hasher.hash(b"apple"), hasher.hash(b"pear")], &mut matches);
+    /// set.matches_batch(&[filters.hash(b"apple"), filters.hash(b"pear")], &mut matches);
     /// assert_eq!((matches.keys(), matches.count()), (2, 0));
     /// ```
     pub fn matches_batch(&self, hashes: &[KeyHash], matches: &mut MatchMatrix) {
-        matches.reset(hashes.len(), self.filters.len());
+        matches.reset(hashes.len(), self.readers.len());
         let counters = self.counters.of_thread();
         counters.add(PROBES, hashes.len() as u64);
         for (index, group) in self.groups.iter().enumerate() {
@@ -163,32 +168,32 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Number of filters, including unusable ones.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.filters.len()
+        self.readers.len()
     }
 
     /// Whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
+        self.readers.is_empty()
     }
 
     /// Filter `index`, with its block or the reason why it is unusable, and its statistics, which include the set's
     /// probes. Record the outcomes of lookups here. `None` beyond the last filter.
     #[must_use]
     pub fn filter(&self, index: usize) -> Option<&FilterReader<D>> {
-        self.filters.get(index)
+        self.readers.get(index)
     }
 
     /// All filters, in their order.
     #[must_use]
     pub fn filters(&self) -> &[FilterReader<D>] {
-        &self.filters
+        &self.readers
     }
 
     /// Why filter `index` is unusable; `None` when it is not.
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
-        self.filters.get(index)?.problem()
+        self.readers.get(index)?.problem()
     }
 }
 
@@ -203,6 +208,6 @@ fn count_positives(counters: ThreadCounters<'_>, group: usize, word: u64) {
 
 impl<D> fmt::Debug for FilterSet<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilterSet").field("len", &self.filters.len()).finish_non_exhaustive()
+        f.debug_struct("FilterSet").field("len", &self.readers.len()).finish_non_exhaustive()
     }
 }

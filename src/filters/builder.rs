@@ -1,0 +1,157 @@
+//! The builder of one file's filter, and what is known of the file.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::block::FallbackReason;
+use crate::hash::KeyHash;
+use crate::ids::FilterKind;
+use crate::panics::Interruption;
+use crate::policy::{BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy};
+
+/// Builds the filter of one file: `with_* (add_key | add_hash)* finish`.
+///
+/// [`Filters::builder`](crate::Filters::builder) makes one. Add every key of the file, deleted ones too: a lookup that
+/// does not find a tombstone goes on to older files, where the key may still be. Keys may come in any order and
+/// repeatedly. Nothing fails the file's write: [`finish`](Self::finish) reports what was built, and why.
+///
+/// What is known of the file is set first. After the first key, settings have no effect.
+///
+/// ```
+/// use sstfilter::{BuildPurpose, FileId, Filters};
+///
+/// let filters = Filters::default();
+/// let mut builder = filters
+///     .builder(FileId::random())
+///     .with_purpose(BuildPurpose::Compaction)
+///     .with_level(6)
+///     .with_expected_keys(10_000);
+/// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+/// let built = builder.finish();
+/// println!("{} bits per key", built.report.bits_per_key());
+/// ```
+pub struct FilterBuilder {
+    policy: Arc<dyn FilterPolicy>,
+    context: BuildContext,
+    /// Made with the first key, when all is known that the engine says about the file; `None` in it for a file that
+    /// gets no filter.
+    #[expect(clippy::option_option, reason = "not begun, or begun by a policy that may decline")]
+    started: Option<Option<Box<dyn BlockBuilder>>>,
+    /// Of the policy: the key that it was called for is lost to the filter.
+    interruption: Interruption,
+}
+
+impl FilterBuilder {
+    pub(super) fn new(policy: Arc<dyn FilterPolicy>, context: BuildContext) -> Self {
+        Self { policy, context, started: None, interruption: Interruption::default() }
+    }
+
+    fn with(mut self, change: impl FnOnce(BuildContext) -> BuildContext) -> Self {
+        if self.started.is_none() {
+            self.context = change(self.context);
+        }
+        self
+    }
+
+    /// Sets why the file is written: [`BuildPurpose::Flush`] unless set.
+    #[must_use]
+    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
+        self.with(|context| context.with_purpose(purpose))
+    }
+
+    /// Sets the level that the file goes to.
+    #[must_use]
+    pub fn with_level(self, level: u32) -> Self {
+        self.with(|context| context.with_level(level))
+    }
+
+    /// Says that the file goes to the bottommost level: no older file can hold its keys.
+    #[must_use]
+    pub fn at_bottommost_level(self) -> Self {
+        self.with(BuildContext::at_bottommost_level)
+    }
+
+    /// Sets the number of distinct keys to come, or an upper bound. A Bloom filter of whole keys is then built as keys
+    /// arrive, without buffering their hashes. More keys than expected raise the false positive rate.
+    #[must_use]
+    pub fn with_expected_keys(self, keys: u64) -> Self {
+        self.with(|context| context.with_expected_keys(keys))
+    }
+
+    /// Limits the memory that building uses beside the hashes and the finished block.
+    #[must_use]
+    pub fn with_memory_budget(self, bytes: u64) -> Self {
+        self.with(|context| context.with_memory_budget(bytes))
+    }
+
+    /// Builds the filter on up to `threads` threads: see [`BuildContext::with_threads`].
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        self.with(|context| context.with_threads(threads))
+    }
+
+    #[inline]
+    fn started(&mut self) -> Option<&mut Box<dyn BlockBuilder>> {
+        let started = self.started.get_or_insert_with(|| {
+            self.interruption.enter();
+            let builder = self.policy.builder(&self.context);
+            self.interruption.leave();
+            builder
+        });
+        started.as_mut()
+    }
+
+    /// Adds a key.
+    #[inline]
+    pub fn add_key(&mut self, key: &[u8]) {
+        if let Some(builder) = self.started() {
+            builder.add_key(key);
+        }
+    }
+
+    /// Adds a key by its hash, which [`Filters::hash`](crate::Filters::hash) gave. The block then holds whole keys and
+    /// no parts of them.
+    #[inline]
+    pub fn add_hash(&mut self, hash: KeyHash) {
+        if let Some(builder) = self.started() {
+            builder.add_hash(hash);
+        }
+    }
+
+    /// Adds many keys by their hashes.
+    pub fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        if let Some(builder) = self.started() {
+            builder.add_hashes(hashes);
+        }
+    }
+
+    /// About how many bytes the block would have if it were finished now, for writers that cut files by size; 0 before
+    /// the first key.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        self.started.iter().flatten().map(|builder| builder.estimated_bytes()).sum()
+    }
+
+    /// Builds the filter. Store its block as it is, preferably at a multiple of 64 bytes. If there is no block, the
+    /// file must always be searched.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilter {
+        let Self { policy, context, started, interruption } = self;
+        let is_interrupted = interruption.has_happened();
+        if let Some(builder) = started.unwrap_or_else(|| policy.builder(&context)).filter(|_| !is_interrupted) {
+            return builder.finish();
+        }
+        let reason = if is_interrupted { FallbackReason::Interrupted } else { FallbackReason::None };
+        BuiltFilter::new(None, BuildReport { reason, ..BuildReport::new(FilterKind::from_code(0)) })
+    }
+}
+
+impl fmt::Debug for FilterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterBuilder")
+            .field("policy", &self.policy.name())
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
