@@ -10,4 +10,5 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     block_forge::mutate(data, size, max_size, seed, fuzzer_mutate)
 });
 
+// promise: safe-to-open
 fuzz_target!(|bytes: &[u8]| block::exercise(bytes));

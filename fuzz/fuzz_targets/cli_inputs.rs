@@ -3,4 +3,5 @@
 
 #![no_main]
 
+// promise: safe-to-open
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::cli::exercise(bytes));

@@ -2,4 +2,5 @@
 
 #![no_main]
 
+// promise: other-engines
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::foreign_filter::exercise(bytes));

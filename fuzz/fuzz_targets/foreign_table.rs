@@ -10,4 +10,5 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     foreign_table::mutate(data, size, max_size, seed, fuzzer_mutate)
 });
 
+// promise: other-engines
 fuzz_target!(|bytes: &[u8]| foreign_table::exercise(bytes));

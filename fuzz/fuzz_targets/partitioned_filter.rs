@@ -2,4 +2,5 @@
 
 #![no_main]
 
+// promise: limited-memory
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::partitions::exercise(bytes));

@@ -3,4 +3,6 @@
 
 #![no_main]
 
+// promise: no-false-negatives
+// promise: same-bytes
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::policy::exercise(bytes));

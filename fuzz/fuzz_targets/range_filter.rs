@@ -2,4 +2,5 @@
 
 #![no_main]
 
+// promise: range-filters
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::ranges::exercise(bytes));

@@ -3,4 +3,5 @@
 
 #![no_main]
 
+// promise: limited-memory
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::sidecar::exercise(bytes));

@@ -2,4 +2,5 @@
 
 #![no_main]
 
+// promise: damage
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::table_damage::exercise(bytes));

@@ -2,4 +2,5 @@
 
 #![no_main]
 
+// promise: safe-to-open
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::table_forge::exercise(bytes));

@@ -39,7 +39,7 @@ pub enum Updates {
 }
 
 /// A kind of filter. A value of the type is the kind *configured*: a fuse filter's value knows how many cells a key has
-/// and how long fingerprints are. ARCHITECTURE.md lists what a new kind needs; kinds of users implement
+/// and how long fingerprints are. CONTRIBUTING.md lists what a new kind needs; kinds of users implement
 /// [`UserKind`](super::user::UserKind) instead.
 ///
 /// # The contract

@@ -96,6 +96,7 @@ impl Kind for DamagedFuse {
     }
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_filter_that_fails_its_self_check_gives_bloom() {
     let built = build_damaged_fuse(CHECKED, false);

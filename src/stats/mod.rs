@@ -290,6 +290,7 @@ mod tests {
         assert!(FilterStats { true_positives: 0, ..one_too_many }.alarm(0.01).is_some());
     }
 
+    // promise: documented-use
     #[test]
     fn positives_without_an_outcome_are_no_reason_to_find_the_rate_too_low() {
         // A filter of 1 % whose positives nobody looked up, because a newer file had the keys.

@@ -55,6 +55,7 @@ fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
     hashes(file).into_iter().filter(|&hash| filter.probe_hash(hash).is_absent()).count()
 }
 
+// promise: documented-use
 #[test]
 fn a_sound_block_of_another_file_loses_no_key() {
     for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
@@ -127,6 +128,7 @@ fn estimates_and_reports_have_the_binding_in_them() {
     }
 }
 
+// promise: documented-use
 #[test]
 fn a_block_without_a_known_key_is_not_used() {
     let hasher = KeyHasher::default();
@@ -150,6 +152,7 @@ fn a_block_without_a_known_key_is_not_used() {
     }
 }
 
+// promise: documented-use
 #[test]
 fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
     for block in blocks(7, Some(id(7))) {
@@ -201,6 +204,7 @@ fn an_unusable_filter_counts_no_outcomes() {
     assert!(stats.is_possible());
 }
 
+// promise: documented-use
 #[test]
 fn a_filter_that_is_restored_belongs_to_its_file() {
     let hasher = KeyHasher::default();
@@ -229,6 +233,7 @@ impl FilterPolicy for PanicsOnce {
 }
 
 /// It is called with the first key, which the filter then lacks.
+// promise: documented-use
 #[test]
 fn a_panic_in_the_engines_policy_leaves_no_filter_behind() {
     let mut builder = Filters::new(PanicsOnce::default()).builder(id(7));
@@ -274,6 +279,7 @@ impl FilterPolicy for NoFilters {
     }
 }
 
+// promise: documented-use
 #[test]
 fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
     // It panics once, at the 501st key, which the engine has written by then.

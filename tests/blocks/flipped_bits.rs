@@ -27,6 +27,7 @@ fn sample(case: &BlockCase) -> Vec<KeyHash> {
 }
 
 /// All bits in the long form. Otherwise one in three.
+// promise: damage
 #[test]
 fn every_flipped_bit_of_every_block_is_caught_and_makes_the_filter_unusable() {
     for case in BLOCKS {

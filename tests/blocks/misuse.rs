@@ -31,6 +31,7 @@ fn custom(seed: u64) -> KeyHasher {
     KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key))
 }
 
+// promise: documented-use
 #[test]
 fn a_custom_hash_changed_under_its_tag_loses_keys_unless_known_ones_are_given() {
     let (before, after) = (custom(1), custom(2));
@@ -43,6 +44,7 @@ fn a_custom_hash_changed_under_its_tag_loses_keys_unless_known_ones_are_given() 
     assert!(matches!(refused, BlockError::KnownKeyAbsent { .. }));
 }
 
+// promise: documented-use
 #[test]
 fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
     let (own, other) = (KeyHasher::with_seed(1), KeyHasher::with_seed(2));
@@ -53,6 +55,7 @@ fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
     assert!(FilterBlock::load(block_of(&own, None), &other).is_err());
 }
 
+// promise: documented-use
 #[test]
 fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
     // An engine that compares without case, and hashes what it was given.
@@ -67,6 +70,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
     assert_eq!((lost(String::clone), lost(|name| name.to_lowercase()) > 950), (0, true));
 }
 
+// promise: documented-use
 #[test]
 fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
     // The writer hashes the key with its sequence number behind it, the reader without.
@@ -80,6 +84,7 @@ fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
     assert!(FilterBlock::load(block, LoadContext::new(&hasher).with_known_keys(&known)).is_err());
 }
 
+// promise: documented-use
 #[test]
 fn a_prefix_asked_of_a_filter_of_whole_keys_is_lost() {
     let hasher = KeyHasher::default();
@@ -88,6 +93,7 @@ fn a_prefix_asked_of_a_filter_of_whole_keys_is_lost() {
     assert!(prefixes.filter(|&prefix| !filter.may_contain(prefix)).count() >= 3);
 }
 
+// promise: documented-use
 #[test]
 fn a_file_id_used_again_makes_a_stale_block_believed() {
     let hasher = KeyHasher::default();
@@ -102,6 +108,7 @@ fn a_file_id_used_again_makes_a_stale_block_believed() {
     assert!(FilterBlock::load(stale, context.with_known_keys(&known)).is_err(), "known keys find most of them");
 }
 
+// promise: documented-use
 #[test]
 fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
     let hasher = KeyHasher::default();
@@ -115,6 +122,7 @@ fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
     assert!(found_out.block().is_err());
 }
 
+// promise: documented-use
 #[test]
 fn bytes_opened_without_verifying_answer_from_their_damage() {
     let hasher = KeyHasher::default();
@@ -125,6 +133,7 @@ fn bytes_opened_without_verifying_answer_from_their_damage() {
     assert!(believed.verify().is_err() && FilterBlock::load(damaged, &hasher).is_err());
 }
 
+// promise: documented-use
 #[test]
 fn a_panic_before_a_hash_is_added_is_not_seen() {
     let calls = std::sync::atomic::AtomicU32::new(0);
@@ -141,6 +150,7 @@ fn a_panic_before_a_hash_is_added_is_not_seen() {
     assert_eq!(lost(&filter, &hasher), 1);
 }
 
+// promise: documented-use
 #[test]
 fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
     let (hasher, id) = (KeyHasher::default(), FileId::new(&7_u64.to_le_bytes()).unwrap());
@@ -153,6 +163,7 @@ fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
 }
 
 /// A policy stores a key once, however often it was added; counters do not know of whom they are.
+// promise: documented-use
 #[test]
 fn keys_of_a_block_that_a_policy_built_are_removed_once() {
     let hasher = KeyHasher::default();

@@ -99,6 +99,7 @@ fn assert_answers_as_each_alone(members: &[Member]) {
     });
 }
 
+// promise: no-false-negatives
 #[test]
 fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
     for count in [0, 1, 2, 63, 64, 65, 70, 128, 129, 200] {
@@ -158,6 +159,7 @@ fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
     }
 }
 
+// promise: documented-use
 #[test]
 fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
     let set = FilterSet::new(&Filters::default(), [Filters::default().reader(bloom(0, 10_000, 10.0))]);
@@ -176,6 +178,7 @@ fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
     assert_eq!(stats.alarm(filter.block().unwrap().info().expected_fpr), None);
 }
 
+// promise: documented-use
 #[test]
 fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
     let (probed, kept) = (bloom(0, 10_000, 10.0), Filters::default().reader(bloom(0, 10_000, 10.0)));

@@ -49,6 +49,7 @@ fn assert_all_found(block: &FilterBlock<Bytes>, hashes: &[KeyHash]) {
     assert_eq!(common::hits(block, hashes.iter().copied()), hashes.len() as u64, "{:?}", block.info());
 }
 
+// promise: limited-memory
 #[test]
 fn no_key_is_lost_at_any_size_of_any_small_filter() {
     let ribbons = [(1, 0.0), (2, 0.9), (3, 0.0), (5, 0.5), (7, 0.28), (9, 0.001)];
@@ -208,6 +209,7 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
 }
 
 /// 101 lines have no divisor but one line: of more than a hundred keys or so, that is full.
+// promise: limited-memory
 #[test]
 fn below_the_smallest_step_an_error_names_it() {
     let of_lines = |lines: u64, count| {
@@ -272,6 +274,7 @@ impl AsRef<[u8]> for Changing {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn a_payload_that_was_damaged_after_it_was_loaded_is_not_shrunk() {
     let sound = common::build(&bloom(10.0), &keys(2_000)).block.unwrap().to_vec();

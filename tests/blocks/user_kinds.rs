@@ -249,6 +249,7 @@ fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     }
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_kind_that_panics_or_reads_too_far_lets_its_own_keys_through_and_no_others() {
     assert_lets_through::<210, PANICS_WHEN_PROBED>();
@@ -256,6 +257,7 @@ fn a_kind_that_panics_or_reads_too_far_lets_its_own_keys_through_and_no_others()
     assert_lets_through::<212, PANICS_WHEN_DECODED>();
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
     let built = [
@@ -396,6 +398,7 @@ fn assert_no_key_is_lost_once_it_is_cut(block: &[u8], context: LoadContext<'_>, 
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn no_key_is_lost_in_a_filter_whose_payload_was_cut_after_it_was_loaded() {
     let (block, kinds) = (block::<237, NOTHING>(), registry(Hashes::<237, NOTHING>));

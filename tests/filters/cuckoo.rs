@@ -48,6 +48,7 @@ fn key(number: u8) -> KeyHash {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(common::cases(300, 300)))]
 
+    // promise: no-false-negatives
     #[test]
     fn no_key_that_is_in_is_ever_denied_whatever_is_done(
         steps in prop::collection::vec(any_step(), 0..400),

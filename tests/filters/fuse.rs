@@ -104,6 +104,7 @@ fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two()
 }
 
 /// Ascending and as if by chance, once, twice, and many times.
+// promise: same-bytes
 #[test]
 fn keys_that_come_again_in_any_order_give_the_same_block() {
     for arity in ARITIES {
@@ -146,6 +147,7 @@ fn hashes_whose_high_bits_are_alike_take_another_salt_however_often_they_come() 
     }
 }
 
+// promise: never-fails-a-write
 #[test]
 fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
     type Make = fn(u64) -> u64;
@@ -178,6 +180,7 @@ fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
     }
 }
 
+// promise: bounded-memory
 #[test]
 fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_rate() {
     let hashes: Vec<KeyHash> = common::key_set(0, 10_000).collect();

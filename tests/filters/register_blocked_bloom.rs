@@ -131,6 +131,7 @@ fn wait_for(arrived: &AtomicUsize, all: usize) {
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn no_key_is_lost_where_threads_hammer_one_line() {
     let cores = thread::available_parallelism().map_or(2, usize::from);
@@ -146,6 +147,7 @@ fn no_key_is_lost_where_threads_hammer_one_line() {
 }
 
 /// Four threads, and bits of all in every word, at every size and in batches.
+// promise: no-false-negatives
 #[test]
 fn keys_inserted_by_many_threads_at_once_are_all_there() {
     const THREADS: u32 = 4;
@@ -178,6 +180,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
     }
 }
 
+// promise: threads
 #[test]
 fn a_key_is_there_for_whoever_is_told_of_it() {
     let filter = filter(2, 1 << 16);
@@ -223,6 +226,7 @@ fn a_filter_is_empty_when_it_is_made_and_when_it_is_cleared() {
     }
 }
 
+// promise: documented-use
 #[test]
 fn filters_of_one_shape_merge_and_others_are_refused() {
     let (one, other) = (filter(2, 1 << 12), filter(2, 1 << 12));

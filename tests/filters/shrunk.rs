@@ -58,6 +58,7 @@ fn bloom_sigma(rate: f64, probes: f64, lines: f64) -> f64 {
     (rate * (1.0 - rate) / f64::from(ABSENT * SETS) + of_lines).sqrt()
 }
 
+// promise: limited-memory
 #[test]
 fn folded_bloom_filters_have_the_rate_that_they_state() {
     for (bits, probes) in [(10.0, 6_u8), (10.0, 3), (10.0, 8), (16.0, 9), (20.0, 11), (24.0, 12), (34.0, 16)] {
@@ -85,6 +86,7 @@ fn assert_ribbon_rate(whole: &[Block], what: &str, size: impl Fn(&Block) -> u64)
     assert!(deviation.abs() < 4.0, "{what}: {rate}, stated {stated}");
 }
 
+// promise: limited-memory
 #[test]
 fn ribbon_filters_that_lost_columns_have_the_rate_that_they_state() {
     for rate in [0.0078, 0.01, 0.0003] {

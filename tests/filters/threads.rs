@@ -39,6 +39,7 @@ fn check(hashes: &[KeyHash], what: &str) {
     }
 }
 
+// promise: same-bytes
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
     // One thread for every 65,536 keys. Ribbon has a second section, which another thread can build, from 273,000 on.
@@ -52,6 +53,7 @@ fn the_bytes_are_the_same_for_any_number_of_threads() {
     }
 }
 
+// promise: same-bytes
 #[test]
 fn repeated_and_badly_mixed_hashes_give_the_same_bytes_too() {
     let keys: u64 = if common::is_long() { 200_000 } else { 140_000 };
@@ -66,6 +68,7 @@ fn repeated_and_badly_mixed_hashes_give_the_same_bytes_too() {
     check(&of(&|key| key), "0, 1, 2, ...");
 }
 
+// promise: same-bytes
 #[test]
 fn a_memory_budget_limits_the_threads_before_it_changes_the_kind() {
     let hashes: Vec<KeyHash> = (0..300_000).map(KeyHash::mix).collect();

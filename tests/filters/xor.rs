@@ -76,6 +76,7 @@ fn the_size_of_xor_is_a_function_of_the_number_of_keys_and_that_of_xor_plus_near
     }
 }
 
+// promise: same-bytes
 #[test]
 fn keys_that_come_again_in_any_order_give_the_same_block() {
     for policy in common::xor_policies() {
@@ -115,6 +116,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_little_time() {
 }
 
 /// What a salt makes of a hash is small if the hash is a small multiple of the inverse of what it multiplies with.
+// promise: never-fails-a-write
 #[test]
 fn hashes_made_to_meet_in_few_cells_lead_to_bloom_after_16_attempts() {
     const PI: u64 = 0x243f_6a88_85a3_08d3;

@@ -14,6 +14,7 @@ use crate::common::golden::{check_file, is_regenerating};
 /// Absent keys asked of each filter.
 const ABSENT_KEYS: u32 = 10_000;
 
+// promise: same-bytes
 #[test]
 fn every_block_is_built_as_it_was_byte_for_byte() {
     for_each_set(|_| {
@@ -23,6 +24,7 @@ fn every_block_is_built_as_it_was_byte_for_byte() {
     });
 }
 
+// promise: stays-readable
 #[test]
 fn every_key_of_a_stored_block_is_found() {
     if is_regenerating() {
@@ -81,6 +83,7 @@ fn answers(filters: &Filters, filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash])
     one_by_one
 }
 
+// promise: same-bytes
 #[test]
 fn absent_keys_pass_a_stored_block_or_not_whatever_the_instruction_set() {
     if is_regenerating() {

@@ -88,6 +88,7 @@ fn size(millibits: u32) -> BitsPerKey {
     BitsPerKey::from_millibits(millibits).unwrap()
 }
 
+// promise: no-false-negatives
 #[test]
 fn the_size_of_every_policy_grows_with_its_keys_until_it_is_refused() {
     for size in MILLIBITS.map(size) {
@@ -145,6 +146,7 @@ fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u6
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() {
     assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 274_877_906_881, 7), MOST_BYTES + 8);
@@ -229,6 +231,7 @@ fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
 }
 
 /// Of the numbers that no filter has room for: nothing is allocated for them.
+// promise: never-fails-a-write
 #[test]
 fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
     let hashes: Vec<KeyHash> = common::key_set(0, 3_000).collect();
@@ -296,6 +299,7 @@ fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths()
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds() {
     let absent: Vec<KeyHash> = common::key_set(7, 300).collect();
@@ -324,6 +328,7 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_time() {
     for case in BLOCKS {

@@ -70,6 +70,7 @@ fn expected_keys(truth: usize, choice: u8) -> Option<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(common::cases(400, 10_000)))]
 
+    // promise: no-false-negatives
     #[test]
     fn no_key_is_denied_whatever_the_keys_their_order_the_policy_and_what_it_was_told(
         keys in any_keys(), policy in any_policy(), hasher in any_hasher(), choice: u8,
@@ -89,6 +90,7 @@ proptest! {
         }
     }
 
+    // promise: same-bytes
     #[test]
     fn the_same_keys_in_any_order_and_any_number_of_times_give_the_same_ribbon(
         count in 1..12_000_u32, bits in 1..=32_i32, shuffled_by: u64, repeated in 1..4_u32,
@@ -104,6 +106,7 @@ proptest! {
         prop_assert_eq!(one.report.distinct_keys, other.report.distinct_keys);
     }
 
+    // promise: no-false-negatives
     #[test]
     fn single_set_and_batch_probes_agree_at_every_alignment(
         count in 0..3_000_u32, policy in any_policy(), offset in 0..64_usize, asked in 0..300_u32,
@@ -133,11 +136,13 @@ proptest! {
         }
     }
 
+    // promise: safe-to-open
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), hash: u64) {
         ask(&bytes, hash);
     }
 
+    // promise: safe-to-open
     #[test]
     fn a_trailer_that_lies_under_a_checksum_that_holds_never_panics(
         count in prop::sample::select(vec![0_u32, 1, 60, 1_100, 5_500]), policy in any_policy(),
@@ -211,6 +216,7 @@ fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<FilterKind
     (built.report.used, built.report.attempts)
 }
 
+// promise: no-false-negatives
 #[test]
 fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
     type Make = fn(u64) -> u64;

@@ -36,6 +36,7 @@ fn shrunk(bytes: &[u8]) -> Vec<bytes::Bytes> {
     shrunk
 }
 
+// promise: limited-memory
 #[test]
 fn every_fixture_shrinks_to_the_same_bytes_everywhere() {
     for_each_set(|set| {

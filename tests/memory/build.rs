@@ -21,6 +21,7 @@ fn measure_hashes(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> (u64, BuildR
     (peak as u64, report)
 }
 
+// promise: bounded-memory
 #[test]
 fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says_so() {
     let _alone = alone();
@@ -60,6 +61,7 @@ fn each_thread_takes_no_more_than_the_plan_says() {
 }
 
 /// Hashes that are badly mixed, or were chosen by someone who knows the seed.
+// promise: bounded-memory
 #[test]
 fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
     let _alone = alone();
@@ -73,6 +75,7 @@ fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() 
     assert!(peak <= estimate + 16 * crowd, "{peak}, estimated {estimate}");
 }
 
+// promise: bounded-memory
 #[test]
 fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
     let _alone = alone();
@@ -109,6 +112,7 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
 }
 
 /// A plan that does not come true: compaction drops most keys.
+// promise: bounded-memory
 #[test]
 fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
     let _alone = alone();

@@ -42,7 +42,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Turns measurements into RESULTS.md and charts.
+    /// Turns measurements into results/tables.md and charts.
     Report(report::ReportArgs),
     /// Turns measurements into the times that `sstfilter advise` ranks kinds by.
     Advice(report::advice::AdviceArgs),

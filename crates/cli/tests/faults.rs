@@ -411,6 +411,7 @@ fn try_all(scenario: &Scenario, faults: &[Fault]) {
     }
 }
 
+// promise: whole-tables
 #[test]
 fn a_build_whose_calls_fail_leaves_whole_tables_and_says_which_file_failed() {
     let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/a/b", "--files", "2"];
@@ -419,6 +420,7 @@ fn a_build_whose_calls_fail_leaves_whole_tables_and_says_which_file_failed() {
     try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC), Fault::FailsFromThenOn(EIO)]);
 }
 
+// promise: whole-tables
 #[test]
 fn a_build_over_old_tables_whose_calls_fail_leaves_whole_tables_of_one_build_or_the_other() {
     let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/tables", "--files", "3", "--overwrite"];
@@ -434,6 +436,7 @@ fn a_rebuild_whose_calls_fail_leaves_whole_sidecars_and_says_which_file_failed()
     try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
 }
 
+// promise: whole-tables
 #[test]
 fn a_lookup_whose_calls_fail_gives_the_right_answer_or_an_error() {
     try_all(&Scenario::new("get", &["get", "WORK/tables", "key0000", "key0001", "key0039"]), &ALL_FAULTS);

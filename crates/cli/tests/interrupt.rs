@@ -96,6 +96,7 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
     }
 }
 
+// promise: whole-tables
 #[test]
 fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
     let place = Place::new();

@@ -108,6 +108,7 @@ fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
     assert!(sidecars > kills() / 3, "killed too early to test anything: {sidecars} sidecars");
 }
 
+// promise: whole-tables
 #[test]
 fn a_killed_build_leaves_whole_tables_or_nothing() {
     let place = Place::new();
@@ -129,6 +130,7 @@ fn a_killed_build_leaves_whole_tables_or_nothing() {
     assert!(leftovers_seen > too_few, "never killed within a table: {leftovers_seen}");
 }
 
+// promise: whole-tables
 #[test]
 fn a_killed_build_over_old_tables_leaves_them_as_they_were() {
     let place = Place::new();

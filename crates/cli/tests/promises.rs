@@ -1,15 +1,23 @@
 //! Checks pages of the whole repository. It is here because copies of the library alone have neither the pages nor this
 //! package.
 //!
-//! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
-//! was renamed or removed, and that nothing holds any more.
+//! The failure guarded against: a promise whose tests were renamed, removed or ignored, so that nothing checks it any
+//! more. Tests name the promise that they check in a comment, other pages name single tests, and both must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The pages that name tests and scripts.
-const PAGES: [&str; 4] = ["PROMISES.md", "MISUSE.md", "SECURITY.md", "FORMAT.md"];
+/// The pages that name tests, scripts or commands.
+const PAGES: [&str; 7] = [
+    "PROMISES.md",
+    "MISUSE.md",
+    "SECURITY.md",
+    "FORMAT.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "benches/RESULTS.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -60,7 +68,7 @@ fn scripts_named_in(text: &str) -> BTreeSet<&str> {
 fn every_script_that_a_page_names_is_there() {
     for name in PAGES {
         for script in scripts_named_in(&page(name)) {
-            assert!(root().join(script).is_file(), "{name} names {script}, which is not there");
+            assert!(root().join(script).exists(), "{name} names {script}, which is not there");
         }
     }
 }
@@ -102,17 +110,158 @@ fn no_page_has_a_gap_that_was_to_be_filled() {
     }
 }
 
-#[test]
-fn every_promise_names_a_test_and_a_command() {
+/// A promise of the page: a numbered section, and the marker below its title.
+#[derive(Debug)]
+struct Promise {
+    title: String,
+    marker: String,
+}
+
+fn promises() -> Vec<Promise> {
     let page = page("PROMISES.md");
-    let promises: Vec<&str> = page.split("\n## ").skip(1).filter(|part| part.starts_with(char::is_numeric)).collect();
-    assert!(promises.len() >= 8, "{} promises", promises.len());
-    for promise in promises {
-        let title = promise.lines().next().unwrap();
-        assert!(!tests_named_in(promise).is_empty(), "no test holds {title:?}");
-        let is_command = |span: &str| ["cargo ", "ci/", "python3 ", ".ci/run"].iter().any(|start| span.contains(start));
-        assert!(code_spans(promise).any(is_command), "no command shows {title:?}");
+    let sections = page.split("\n## ").filter(|section| section.starts_with(|first: char| first.is_ascii_digit()));
+    let promise = |section: &str| {
+        let (title, rest) = section.split_once('\n').unwrap_or((section, ""));
+        let marker = rest.trim_start().strip_prefix("Marker: `").and_then(|rest| rest.split_once('`'));
+        let (marker, _) = marker.unwrap_or_else(|| panic!("PROMISES.md: no marker below {title:?}"));
+        Promise { title: title.to_owned(), marker: marker.to_owned() }
+    };
+    sections.map(promise).collect()
+}
+
+/// A comment that ties a test to a promise.
+struct Marker<'a> {
+    line: usize,
+    name: &'a str,
+    /// Why it proves nothing.
+    fault: Option<&'static str>,
+}
+
+/// The name of a marker, however the comment is spelled.
+fn name_in(line: &str) -> Option<&str> {
+    let text = line.strip_prefix(['/', '#'])?.trim_start_matches(['/', '#', '!', ' ']);
+    let (word, name) = text.split_once(':')?;
+    word.trim().eq_ignore_ascii_case("promise").then(|| name.trim())
+}
+
+/// The markers of a source file, whose comments begin with `//`, or of a script, where they begin with `#`.
+fn markers<'a>(text: &'a str, sign: &str) -> Vec<Marker<'a>> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut markers = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = name_in(line) else { continue };
+        let fault = if *line != format!("{sign} promise: {name}") {
+            Some("is not spelled as git grep searches for it")
+        } else if sign == "//" {
+            fault_of_place(&lines[..at], &lines[at + 1..])
+        } else {
+            None
+        };
+        markers.push(Marker { line: at + 1, name, fault });
     }
+    markers
+}
+
+/// What is wrong with a marker between these lines of a source file.
+fn fault_of_place(above: &[&str], below: &[&str]) -> Option<&'static str> {
+    let mut below = below.iter().skip_while(|line| name_in(line).is_some());
+    let first = below.next().copied().unwrap_or_default();
+    if first.contains("fuzz_target!(") {
+        return None;
+    }
+    if first != "#[test]" {
+        return Some("is not directly above #[test] or fuzz_target!");
+    }
+    let attributes_above = above.iter().rev().take_while(|line| line.starts_with('#') || line.starts_with("//"));
+    let attributes_below = below.take_while(|line| !line.starts_with("fn "));
+    let mut attributes = attributes_above.chain(attributes_below);
+    attributes.any(|line| line.starts_with("#[ignore")).then_some("is above a test that is ignored")
+}
+
+/// The sources and scripts that can have markers.
+fn files_with_markers() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders =
+        ["adapters", "ci", "crates", "fixtures", "fuzz", "src", "tests"].map(|name| root().join(name)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let is_source = path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.is_file() && (is_source || folder.ends_with("ci")) {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// A promise with fewer tests was hardly tried.
+const MIN_MARKERS: usize = 3;
+
+#[test]
+fn every_promise_has_tests_with_its_marker_and_every_marker_a_promise() {
+    let promises = promises();
+    assert!(promises.len() >= 8, "{promises:?}");
+    let mut counts = vec![0; promises.len()];
+    for path in files_with_markers() {
+        let text = fs::read_to_string(&path).unwrap();
+        let sign = if path.extension().is_some_and(|extension| extension == "rs") { "//" } else { "#" };
+        for Marker { line, name, fault } in markers(&text, sign) {
+            let at = format!("{}:{line}: the marker {name:?}", path.strip_prefix(root()).unwrap().display());
+            assert_eq!(fault, None, "{at} proves nothing");
+            let promise = promises.iter().position(|promise| promise.marker == name);
+            counts[promise.unwrap_or_else(|| panic!("{at} is not in PROMISES.md"))] += 1;
+        }
+    }
+    for (Promise { title, marker }, count) in promises.iter().zip(counts) {
+        println!("{count:>4}  {marker}");
+        assert!(count >= MIN_MARKERS, "{count} tests have the marker {marker:?} of {title:?}, expected {MIN_MARKERS}");
+    }
+}
+
+/// Otherwise the search for one would find the tests of the other, too.
+#[test]
+fn no_marker_begins_with_another() {
+    let mut markers: Vec<String> = promises().into_iter().map(|promise| promise.marker).collect();
+    markers.sort();
+    assert!(markers.windows(2).all(|pair| !pair[1].starts_with(&pair[0])), "{markers:?}");
+}
+
+#[test]
+fn the_command_of_the_page_finds_the_tests_of_its_first_promise() {
+    let command = format!("git grep -n 'promise: {}'", promises()[0].marker);
+    assert!(page("PROMISES.md").contains(&command), "{command}");
+}
+
+#[test]
+fn a_marker_proves_something_only_above_a_test_that_runs() {
+    let is_faulty = |text: &str, sign: &str| {
+        let markers = markers(text, sign);
+        assert!(!markers.is_empty() && markers.iter().all(|marker| marker.name == "damage"), "{text}");
+        markers.iter().any(|marker| marker.fault.is_some())
+    };
+    let marker = "/// Why.\n    // promise: damage\n";
+    let sound = [
+        "#[test]\nfn f() {}",
+        "    #[test]\n    #[cfg(unix)]\n    fn f(a in any()) {}",
+        "fuzz_target!(|bytes| f(bytes));",
+    ];
+    for below in sound.iter().copied().chain(["// promise: damage\n#[test]\nfn f() {}"]) {
+        assert!(!is_faulty(&format!("{marker}{below}"), "//"), "{below}");
+    }
+    for below in
+        ["", "fn f() {}", "\n#[test]\nfn f() {}", "#[cfg(test)]\nmod t {}", "#[test]\n#[ignore = \"slow\"]\nfn f() {}"]
+    {
+        assert!(is_faulty(&format!("{marker}{below}"), "//"), "{below}");
+    }
+    assert!(is_faulty(&format!("#[ignore]\n{marker}{}", sound[0]), "//"));
+    for misspelled in
+        ["//promise: damage", "/// promise: damage", "// Promise: damage", "// promise:damage", "# promise: damage"]
+    {
+        assert!(is_faulty(&format!("{misspelled}\n{}", sound[0]), "//"), "{misspelled}");
+    }
+    assert!(!is_faulty("#!/bin/sh\n# promise: damage\nset -e\n", "#") && is_faulty("#promise: damage\n", "#"));
 }
 
 #[test]

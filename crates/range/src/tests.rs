@@ -137,6 +137,7 @@ fn integers(bits: u32, bytes: usize) -> Vec<Key> {
     (0..1_u64 << bits).map(|number| big_endian(number)[8 - bytes..].to_vec()).collect()
 }
 
+// promise: range-filters
 #[test]
 fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
     let universes = [
@@ -161,6 +162,7 @@ fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn many_segments_however_they_are_spread_lose_no_key() {
     // Where heads should be is guessed first: evenly spread ones, ones that crowd at either end or in the middle, and
@@ -186,6 +188,7 @@ fn many_segments_however_they_are_spread_lose_no_key() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn hashed_codes_lose_no_key_on_all_ranges_of_small_universes() {
     let whole = |bytes: u32, low_bits: u32| RangeUnits::integer(bytes).unwrap().of_low_bits(low_bits).unwrap();
@@ -212,6 +215,7 @@ fn hashed_codes_lose_no_key_on_all_ranges_of_small_universes() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn hashed_codes_inside_prefixes_lose_no_key() {
     let fixed = |bytes| Arc::new(FixedPrefix::new(bytes)) as Arc<dyn KeyExtractor>;
@@ -304,6 +308,7 @@ fn no_keys_and_one_key_have_filters_too() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn long_keys_and_long_common_prefixes_lose_no_key() {
     // Prefixes around the limits of the fields: the head, the window, and the 16 bits of shared bytes.
@@ -355,6 +360,7 @@ impl KeyExtractor for Wrong {
     }
 }
 
+// promise: range-filters
 #[test]
 fn a_file_whose_filter_could_be_wrong_gets_none() {
     let context = BuildContext::new(&KeyHasher::default());
@@ -386,6 +392,7 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
     let keys: BTreeSet<Key> = strings(b"ab", 2, 4).into_iter().collect();

@@ -522,6 +522,7 @@ mod tests {
         }
     }
 
+    // promise: safe-to-open
     #[test]
     fn a_key_that_sharing_makes_longer_than_keys_are_is_refused() {
         let half = usize::try_from(MAX_KEY_BYTES / 2).unwrap();

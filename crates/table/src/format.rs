@@ -282,6 +282,7 @@ mod tests {
         }
     }
 
+    // promise: stays-readable
     #[test]
     fn each_kind_of_damage_has_its_name() {
         for version in [0, 2, 9] {

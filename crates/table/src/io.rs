@@ -502,6 +502,7 @@ mod tests {
 
     /// As between the first look at a file and its opening.
     #[cfg(unix)]
+    // promise: safe-to-open
     #[test]
     fn a_pipe_that_takes_the_place_of_a_file_while_it_is_opened_is_refused_and_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();

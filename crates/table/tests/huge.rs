@@ -101,6 +101,7 @@ fn assert_policy_is_right(name: &str, policy: &dyn FilterPolicy, planned: u64, k
     report_memory(name, started);
 }
 
+// promise: no-false-negatives
 #[test]
 fn blocked_bloom_is_right_beyond_four_gib() {
     if !is_wanted("blocked Bloom of more than 4 GiB") {
@@ -113,6 +114,7 @@ fn blocked_bloom_is_right_beyond_four_gib() {
     assert_policy_is_right("blocked bloom, 16 probes", &sixteen_probes, 400_000_000, 20_000_000);
 }
 
+// promise: no-false-negatives
 #[test]
 fn standard_bloom_is_right_beyond_four_gib() {
     if !is_wanted("standard Bloom of more than 4 GiB") {
@@ -141,6 +143,7 @@ fn standard_bloom_is_right_beyond_four_gib() {
     report_memory(name, started);
 }
 
+// promise: no-false-negatives
 #[test]
 fn counting_bloom_is_right_beyond_four_gib() {
     if !is_wanted("counting Bloom of more than 4 GiB") {
@@ -164,6 +167,7 @@ fn counting_bloom_is_right_beyond_four_gib() {
     report_memory(name, started);
 }
 
+// promise: no-false-negatives
 #[test]
 fn cuckoo_is_right_beyond_four_gib() {
     if !is_wanted("cuckoo of more than 4 GiB") {
@@ -190,6 +194,7 @@ fn cuckoo_is_right_beyond_four_gib() {
 }
 
 /// The filter's section, its place in the file and the properties that tell of it, in a real file.
+// promise: no-false-negatives
 #[test]
 fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
     if !is_wanted("a table whose filter has more than 4 GiB") {

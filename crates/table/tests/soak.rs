@@ -491,6 +491,7 @@ impl Drop for EndsTheRun<'_> {
     }
 }
 
+// promise: bounded-memory
 #[test]
 fn readers_get_the_answers_of_their_version_while_tables_are_replaced_and_nothing_grows() {
     let before = resources();

@@ -28,8 +28,8 @@
 //!
 //! Up to 100,000 keys, binary fuse with three cells is built in two thirds of the time that Ribbon takes for the same
 //! rate, and probed in 0.4 of it singly and 0.55 in batches. With a million keys, these shares are 0.9, 0.4 and 0.9;
-//! with ten million, where neither is in the nearer caches, 1.0, 0.6 and 1.2. `benches/RESULTS.md` has the figures,
-//! also of the crate `xorf`.
+//! with ten million, where neither is in the nearer caches, 1.0, 0.6 and 1.2. `benches/results/tables.md` has the
+//! figures, also of the crate `xorf`.
 //!
 //! Choose binary fuse for filters that are probed often, stay in memory, and have to be smaller than Bloom's; widths of
 //! 8 and 16 bits are fastest, and any from 4 to 32 serves. Below about 400 keys (with three cells: 1,700), Bloom is

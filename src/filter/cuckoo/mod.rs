@@ -37,7 +37,7 @@
 //! places than keys at 1,000 keys, a quarter at 100. The computed rate is exact for a number of keys, wherever the tags
 //! lie.
 //!
-//! Times beside other implementations: `benches/RESULTS.md`.
+//! Times next to other implementations: `benches/results/tables.md`.
 //!
 //! # When to choose it
 //!

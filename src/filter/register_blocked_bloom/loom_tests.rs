@@ -39,6 +39,7 @@ fn race(probes: u8, keys: [u64; 2]) {
     });
 }
 
+// promise: threads
 #[test]
 fn inserts_into_one_word_at_the_same_moment_lose_no_bit() {
     for probes in PROBES {
@@ -47,11 +48,13 @@ fn inserts_into_one_word_at_the_same_moment_lose_no_bit() {
     }
 }
 
+// promise: threads
 #[test]
 fn the_same_key_from_two_threads_is_new_to_at_least_one() {
     race(2, [ONE, ONE]);
 }
 
+// promise: threads
 #[test]
 fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
     loom::model(|| {
@@ -67,6 +70,7 @@ fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
 }
 
 /// Whether the key was there already or not: whoever was told of the insert sees it.
+// promise: threads
 #[test]
 fn a_reader_that_was_told_of_an_insert_sees_the_key() {
     loom::model(|| {

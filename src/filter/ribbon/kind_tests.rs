@@ -82,6 +82,7 @@ fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
     }
 }
 
+// promise: never-fails-a-write
 #[test]
 fn more_keys_than_the_maximum_get_bloom() {
     let policy = one_percent().with_max_keys(2_000);
@@ -91,6 +92,7 @@ fn more_keys_than_the_maximum_get_bloom() {
     assert_eq!(one_percent().plan(u64::MAX, None), Err(FallbackReason::TooManyKeys));
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_memory_budget_that_building_would_exceed_gives_bloom() {
     let needed = one_percent().plan(10_000, None).unwrap().build_bytes;
@@ -99,6 +101,7 @@ fn a_memory_budget_that_building_would_exceed_gives_bloom() {
     assert_eq!(outcome(&with_budget(needed - 1)), (BLOOM, FallbackReason::MemoryBudget));
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_construction_that_fails_gives_bloom() {
     let kind = RibbonKind::configure(rate(0.01)).unwrap();
@@ -187,6 +190,7 @@ fn crowded(keys: u64) -> impl Iterator<Item = (&'static str, Vec<KeyHash>)> {
     })
 }
 
+// promise: bounded-memory
 #[test]
 fn no_block_is_larger_than_blooms_of_the_same_rate_however_hashes_crowd() {
     let rates = [0.5, 0.01, 1e-6].map(|rate| RibbonKind::configure(self::rate(rate)).unwrap());

@@ -35,7 +35,7 @@
 //!
 //! Each probe can miss the cache. Four are taken together, which decides most absent keys; a key in the filter takes
 //! all. Probes take about three times as long as in blocked Bloom, and building three to six times
-//! (`benches/RESULTS.md`).
+//! (`benches/results/tables.md`).
 //!
 //! When to choose it: for a filter in memory that keys are added to, or that is to be merged; or where less memory than
 //! blocked Bloom's is wanted (3 % at a rate of 1 %, 8 % at 0.1 %, 13 % at 0.01 %) and [Ribbon](super::ribbon) takes too

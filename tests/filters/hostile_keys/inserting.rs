@@ -60,6 +60,8 @@ fn in_one_place(count: u32) -> Vec<u64> {
     common::key_set(7, count).map(|hash| hash.get() >> 24).collect()
 }
 
+// promise: no-false-negatives
+// promise: never-fails-a-write
 #[test]
 fn keys_that_all_go_to_one_place_leave_the_rate_of_every_kind_within_bounds() {
     for kind in Kind::all().filter(|kind| kind.name() != "cuckoo") {

@@ -1,4 +1,4 @@
-//! The charts of RESULTS.md: what a filter costs, at a glance.
+//! The charts: what a filter costs, at a glance.
 
 use std::io;
 

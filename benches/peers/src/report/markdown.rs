@@ -1,4 +1,4 @@
-//! RESULTS.md.
+//! tables.md.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,57 +9,62 @@ use super::{Material, ahead, engines, ranges};
 use crate::record::{Measurements, Record};
 use crate::tables;
 
+/// Where the page comes from.
+const ORIGIN: &str = "\
+Made by `sstfilter-peers report` from the JSON files in this folder; changes by hand are lost. The conclusions are in\n\
+[RESULTS.md](../RESULTS.md).\n";
+
 /// How every time was taken, and what the columns mean.
 const METHOD: &str = "\
-One thread; everybody in turn, several turns, the best of them. All get the same 64-bit hashes where they take\n\
-hashes or `u64` keys (\"given\"; some mix them once more), and hash the number otherwise (\"included\"). *single miss* and\n\
-*single hit* are loops over 131,072 absent keys (1,048,576 from ten million keys on) and as many draws from the present\n\
-ones, one call per key; *batch miss* is the crate's own batch call, 4,096 absent keys at a time, answers counted.\n\
-*bits/key* is the whole filter, as it is stored. *rate* is the share of 4,194,304 absent keys that may be present. *build* is\n\
-everything from a slice of hashes to a filter that can be probed; *peak* is the most memory allocated meanwhile, beyond that\n\
-slice. *vs ours* is how many times as long as ours it takes: above 1 we are faster. Single probes are compared with our single probe, and batches with\n\
-our batch; a crate without a batch call has its single probe beside our batch in a column of its own. Bloom filters are\n\
-compared with our blocked Bloom filter of 10 bits per key, Ribbon filters with our Ribbon filter of as many fingerprint\n\
-bits, the others with our filter of their kind. sbbf-rs-safe appears at our size (10 bits per key) and at our false positive\n\
-rate (10.6 bits per key).\n";
+One thread. Candidates take turns, and the best of several rounds counts. All get the same 64-bit hashes if they\n\
+take hashes or `u64` keys (\"given\"; some mix them once more), and hash the number otherwise (\"included\").\n\
+*single miss* and *single hit* are loops over 131,072 absent keys (1,048,576 from ten million keys on) and as\n\
+many random present ones, one call per key. *batch miss* is the crate's own batch call, 4,096 absent keys at a\n\
+time, with the answers counted. *bits/key* is the whole stored filter. *rate* is the share of 4,194,304 absent\n\
+keys that may be present. *build* starts from a slice of hashes and ends with a filter that can be probed;\n\
+*peak* is the most memory allocated meanwhile, beyond that slice. *vs ours* is the crate's time divided by ours:\n\
+above 1 we are faster. Single probes are compared with our single probes, and batches with our batches; if a\n\
+crate has no batch call, a column of its own compares its single probe with our batch. Bloom filters are\n\
+compared with our blocked Bloom filter of 10 bits per key, Ribbon filters with our Ribbon filter of as many\n\
+fingerprint bits, the others with our filter of their kind. sbbf-rs-safe appears at our size (10 bits per key)\n\
+and at our false positive rate (10.6 bits per key).\n";
 
-/// What the tables of uses are of.
+/// What the tables of uses show.
 const KEY_BYTES: &str = "\
-Keys of some length lie one behind the other in the nearest caches. Hashing is the sum of all hashes; `KeyHasher::hash`\n\
-calls `xxh3_64_with_seed`, which stands beside it.\n";
+Keys of one length lie one after the other in the nearest caches. Hashing is the sum of all hashes.\n\
+`KeyHasher::hash` calls `xxh3_64_with_seed`, which is also measured alone.\n";
 const BYTES_TO_ANSWER: &str = "\
-The same, each key hashed and then probed by itself. All keys are absent. Filters that take hashes get XXH3 of the key.\n";
+The same keys, each hashed and then probed alone. All are absent. Filters that take hashes get XXH3 of the key.\n";
 const COUNTED: &str = "\
-A `FilterReader` checks its block when it is opened, and counts every answer: beside it the bare probe of the same block.\n\
-With several threads, all probe one and the same reader. *one thread alone* is one such thread; a reader whose threads wrote\n\
-to the same lines would show in *vs alone*.\n";
+A `FilterReader` verifies its block when it is loaded, and counts every answer; *may_contain* is the bare probe\n\
+of the same block. With several threads, all probe one reader. *one thread alone* is one such thread. If the\n\
+threads wrote to the same cache lines, *vs alone* would show it.\n";
 const MANY_FILTERS: &str = "\
-One absent key after the other against filters of equal size. *in a row*: nothing is allocated between their buffers;\n\
-*among others*: buffers of 256 bytes to 64 KiB are allocated and freed between them, as in a store. Sets and counted calls count\n\
-each answer. sbbf-rs-safe has no call for many filters.\n";
+Absent keys, one after the other, against filters of equal size. *in a row*: nothing is allocated between their\n\
+buffers. *among others*: buffers of 256 bytes to 64 KiB are allocated and freed between them, as in a store.\n\
+Sets and counted calls count each answer. sbbf-rs-safe has no call for many filters.\n";
 const COMPILED_FOR_CPU: &str = "\
-Measured by a program compiled with `-C target-cpu`, ours and the other crates alike. *as usual* are the times of the other\n\
-tables: compiled for any CPU of the target, our kernels selected at run time.\n";
+Measured by a program compiled with `-C target-cpu`, our code and the other crates alike. *as usual* repeats the\n\
+times of the other tables: compiled for any CPU of the target, with our kernels selected at run time.\n";
 
 /// What the engines' figures include, and ours do not.
 const ENGINES: &str = "\
-Our side is a `TableSet`: immutable tables, a block cache, and what is needed to read a key from them. It has no memtable, no\n\
-sequence numbers, snapshots or versions, and no merge operators. RocksDB has all of that, and its figures include it; the\n\
-other engines have most of it. The ratios are those of whole reads, then, and not of filters. *get* and *multi_get_32* are\n\
-of all absent keys, one by one and 32 in a call, false positives included; *get_negative* and *multi_get_32_negative* of those\n\
-for which all our filters are negative; *get_present* is of present keys. RocksDB is compiled for the machine\n\
-(`-march=native`), the other engines for any x86-64; our kernels choose AVX2 or AVX-512 at run time.\n\
-[engines/README.md](engines/README.md) says how the engines are set up.\n";
+Our side is a `TableSet`: immutable tables, a block cache, and what is needed to read a key from them. It has no\n\
+memtable, sequence numbers, snapshots, versions or merge operators. RocksDB has all of these, and its figures\n\
+include them; the other engines have most of them. The ratios are therefore those of whole reads, not of\n\
+filters. *get* and *multi_get_32* read all absent keys, one by one and 32 in a call, false positives included.\n\
+*get_negative* and *multi_get_32_negative* read those for which all our filters are negative. *get_present*\n\
+reads present keys. RocksDB is compiled for the machine (`-march=native`), the other engines for any x86-64; our\n\
+kernels choose AVX2 or AVX-512 at run time. [engines/README.md](../engines/README.md) says how the engines are\n\
+set up.\n";
 
 /// The whole file.
 pub fn text(material: &Material) -> String {
     let Measurements { date, machine, records, .. } = &material.peers;
-    let mut text = format!("# Benchmark results\n\nMeasured on {date} (UTC). {}\n\n{METHOD}\n", describe(machine));
-    push(&mut text, "To get them again", &commands(material));
-    if !material.notes.trim().is_empty() {
-        push(&mut text, "Notes", &material.notes);
-    }
-    let images = material.charts.iter().map(|chart| format!("![{}](results/{})\n", chart.title, chart.file));
+    let mut text =
+        format!("# Benchmark tables\n\n{ORIGIN}\nMeasured on {date} (UTC). {}\n\n{METHOD}\n", describe(machine));
+    push(&mut text, "To reproduce", &commands(material));
+    let images = material.charts.iter().map(|chart| format!("![{}]({})\n", chart.title, chart.file));
     push(&mut text, "At a glance", &images.collect::<Vec<_>>().join("\n"));
     push(&mut text, "Where others are ahead of us", &others_ahead(&material.peers));
     for n in tables::sizes(records) {
@@ -74,7 +79,7 @@ pub fn text(material: &Material) -> String {
         push(&mut text, "Storage engines", &format!("{ENGINES}\n{}", engines::table(&material.engines).markdown()));
     }
     if let Some(run) = &material.ranges {
-        push(&mut text, "Range filters", &ranges::text(run, &material.range_notes));
+        push(&mut text, "Range filters", &ranges::text(run));
     }
     push(&mut text, "Versions", &versions(records.iter().map(|record| (&record.implementation, &record.version))));
     text.trim_end().to_owned() + "\n"
@@ -144,7 +149,6 @@ fn commands(material: &Material) -> String {
         lines.push(format!("{run} -- ranges {arguments}--json benches/results/ranges.json"));
     }
     lines.push(format!("{run} -- report"));
-    lines.push(format!("{run} -- --isa all    # prints the portable figures of the notes, too"));
     format!("```sh\n{}\n```\n", lines.join("\n"))
 }
 

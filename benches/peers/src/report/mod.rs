@@ -1,4 +1,5 @@
-//! RESULTS.md and its charts, from measurements that were written down.
+//! The tables and charts of `benches/results`, from measurements that were written down. The conclusions, in
+//! `benches/RESULTS.md`, are written by hand.
 
 pub mod advice;
 mod ahead;
@@ -33,24 +34,22 @@ pub struct ReportArgs {
     /// Measurements of range filters; `results/ranges.json` below the output directory by default, if it is there.
     #[arg(long, value_name = "FILE")]
     ranges: Option<PathBuf>,
-    /// Where RESULTS.md goes, with the charts in `results` beside it.
+    /// The directory of `results`, where tables.md and the charts go.
     #[arg(long, value_name = "DIR", default_value = "benches")]
     out: PathBuf,
 }
 
-/// Everything that the report tells of.
+/// Everything that the tables are made from.
 #[derive(Debug)]
 struct Material {
     peers: Measurements,
     native: Option<Measurements>,
     engines: Vec<EngineRecord>,
     ranges: Option<RangeMeasurements>,
-    notes: String,
-    range_notes: String,
     charts: Vec<charts::Image>,
 }
 
-/// Writes RESULTS.md and the charts.
+/// Writes tables.md and the charts.
 ///
 /// # Errors
 ///
@@ -66,9 +65,8 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     for chart in &charts {
         fs::write(results.join(chart.file), &chart.svg)?;
     }
-    let [notes, range_notes] = [read_notes(&results.join("notes.md"))?, read_notes(&results.join("range-notes.md"))?];
-    let material = Material { peers, native, engines, ranges, notes, range_notes, charts };
-    fs::write(args.out.join("RESULTS.md"), markdown::text(&material))
+    let material = Material { peers, native, engines, ranges, charts };
+    fs::write(results.join("tables.md"), markdown::text(&material))
 }
 
 /// Records: those asked for must be there, those at the usual place may.
@@ -77,14 +75,6 @@ fn read_if_there<T: DeserializeOwned>(asked_for: Option<&Path>, usual: &Path) ->
         Some(path) => read_json(path).map(Some),
         None if usual.exists() => read_json(usual).map(Some),
         None => Ok(None),
-    }
-}
-
-/// The notes that people write, which no run overwrites.
-fn read_notes(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read,
     }
 }
 
@@ -97,11 +87,11 @@ mod tests {
     use crate::record::write_json;
 
     #[test]
-    fn a_new_report_keeps_the_notes_as_they_were_written() {
+    fn a_new_report_keeps_the_pages_that_were_written_by_hand() {
         let out = std::env::temp_dir().join(format!("sstfilter-peers-report-{}", std::process::id()));
         fs::create_dir_all(out.join("results")).unwrap();
-        let notes = "Written by hand,\n\n* to the letter.\n";
-        fs::write(out.join("results/notes.md"), notes).unwrap();
+        let (pages, by_hand) = (["RESULTS.md", "results/notes.md"].map(|page| out.join(page)), "Written by hand.\n");
+        pages.iter().for_each(|page| fs::write(page, by_hand).unwrap());
         let peers = Measurements {
             date: "2026-01-02".to_owned(),
             arguments: vec!["--quick".to_owned()],
@@ -116,12 +106,12 @@ mod tests {
         let args = ReportArgs { peers: None, native: None, engines: None, ranges: None, out: out.clone() };
         for _ in 0..2 {
             run(&args).unwrap();
-            let text = fs::read_to_string(out.join("RESULTS.md")).unwrap();
-            assert!(text.contains(notes) && text.contains("2026-01-02") && text.contains("Xor8"), "{text}");
+            let text = fs::read_to_string(out.join("results/tables.md")).unwrap();
+            assert!(text.contains("2026-01-02") && text.contains("Xor8"), "{text}");
             assert!(text.contains("## Compiled for the CPU") && text.contains("| 0.50x |"), "{text}");
             assert!(!text.contains("## Counted single probes"), "{text}");
         }
-        assert_eq!(fs::read_to_string(out.join("results/notes.md")).unwrap(), notes);
+        pages.iter().for_each(|page| assert_eq!(fs::read_to_string(page).unwrap(), by_hand));
         fs::remove_dir_all(out).unwrap();
     }
 }

@@ -8,37 +8,39 @@ use crate::ranges::tables;
 
 /// How it was measured, and what the columns mean.
 const METHOD: &str = "\
-One thread; everybody in turn, several turns, the best of them. Both ends of every range are included. *range* is the number of\n\
-points in it; for names, the last bytes count as a number. *rate* is the share of 1,048,576 empty ranges (of names: one for\n\
-each absent name) that may hold a key; an error counts as such, because a caller cannot skip anything for it. *empty* is the time for\n\
-one of 16,384 of these ranges, one call for each; *batch* the same by the crate's batch call; *half empty* one call for each range when\n\
-every second one, at random, holds a key. *build* is everything from sorted keys to a filter that can be probed, per key.\n\
-*bits/key* is the whole filter as it is stored; (a) marks filters that cannot be stored, of which the allocated memory counts. *vs ours* is\n\
-how many times as long as ours it takes: above 1 we are faster. Filters for a longest range are compared with our hashed\n\
-codes for that range, the others with our ordered codes. A filter that takes more than 20 microseconds for a range was timed once, with 256\n\
-ranges of each kind. Times are in nanoseconds.\n\n\
-Ranges start independently of the keys, except at names that Debian 12 does not have, which resemble those that it has, and\n\
-in \"Ranges close above a key\". Normally distributed keys have a standard deviation of 2^64 / 100.\n";
+One thread. Candidates take turns, and the best of several rounds counts. Both ends of every range are included.\n\
+*range* is the number of points in it; for names, the last bytes count as a number. *rate* is the share of\n\
+1,048,576 empty ranges (of names: one for each absent name) that may hold a key. An error counts as \"may hold a\n\
+key\", because a caller cannot skip anything for it. *empty* is the time for one of 16,384 of these ranges, one\n\
+call for each, and *batch* the same by the crate's batch call. *half empty* is one call for each range when a\n\
+random half of them hold a key. *build* starts from sorted keys and ends with a filter that can be probed, per\n\
+key. *bits/key* is the whole stored filter; (a) marks filters that cannot be stored, whose allocated memory\n\
+counts. *vs ours* is the crate's time divided by ours: above 1 we are faster. Filters that are built for a\n\
+longest range are compared with our hashed codes for that range, the others with our ordered codes. A filter\n\
+that takes more than 20 microseconds for a range was timed once, with 256 ranges of each kind. Times are in\n\
+nanoseconds.\n\n\
+Ranges start independently of the keys, with two exceptions: at names that Debian 12 does not have, which\n\
+resemble those that it has, and in \"Ranges close above a key\". Normally distributed keys have a standard\n\
+deviation of 2^64 / 100.\n";
 
 const AT_EQUAL_RATES: &str = "\
-Each crate with the smallest filter of its settings that keeps 1 % (within a tenth), uniform keys. Diva's rate can only be halved: its\n\
-setting is a number of bits.\n";
+Each crate with the smallest filter of its settings that keeps 1 % (within a tenth), uniform keys. Diva's\n\
+setting is a number of bits, so its rate can only be halved.\n";
 
 const CORRELATED: &str = "\
-The rate for empty ranges that start up to 2^round(30 (1 - D)) above one of the uniform keys, the test of the Grafite paper. Our hashed codes keep their\n\
-rate there; ordered codes do not, as every filter that cuts keys off does not.\n";
+The rate for empty ranges that start up to 2^round(30 (1 - D)) above one of the uniform keys, the test of the\n\
+Grafite paper. Our hashed codes keep their rate there. Ordered codes do not, like every filter that cuts keys\n\
+off.\n";
 
 const FALSE_NEGATIVES: &str = "\
-Ranges that hold a key, of all keys and lengths together. Filters change their map at certain multiples, hashed ones at those of\n\
-their chunk (ours) or reduced universe (Grafite): there the ranges lie across a multiple, with their key on either side. With 16 keys a filter,\n\
-10,000 filters were built for each length. A false negative is a lost key.\n";
+Ranges that hold a key, of all keys and lengths together. Filters change their map at certain multiples: hashed\n\
+ones at those of their chunk (ours) or reduced universe (Grafite). There the ranges lie across a multiple, with\n\
+their key on either side. With 16 keys per filter, 10,000 filters were built for each length. A false negative\n\
+is a lost key.\n";
 
-/// The whole section, without its title; `notes` are written by people.
-pub fn text(run: &RangeMeasurements, notes: &str) -> String {
+/// The whole section, without its title.
+pub fn text(run: &RangeMeasurements) -> String {
     let mut text = format!("Measured on {} (UTC). {}\n\n{METHOD}\n", run.date, describe(&run.machine));
-    if !notes.trim().is_empty() {
-        let _ = writeln!(text, "{notes}");
-    }
     for (title, table) in tables::by_keys(&run.records) {
         push(&mut text, &title, "", &table.markdown());
     }
@@ -124,10 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_the_losses_the_targets_that_are_missed_and_the_notes() {
-        let text = text(&run(), "Written by hand.\n");
+    fn a_report_has_the_losses_and_the_targets_that_are_missed() {
+        let text = text(&run());
         for part in [
-            "Written by hand.",
             "### 1,000,000 keys: u64, uniform",
             "| 0.75x |",
             "| empty range, single | hashed, 1 % at 2^10 | u64, uniform | 30.0 | 40.00 | missed |",

@@ -278,6 +278,7 @@ fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
 
 /// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which
 /// data block a key is.
+// promise: other-engines
 #[test]
 fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     /// LevelDB's own comparator, and table 7 on level 2.

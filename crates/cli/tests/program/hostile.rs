@@ -58,6 +58,7 @@ fn commands_on_tables<'a>(directory: &'a str, table: &'a str, keys: &'a str, new
     ]
 }
 
+// promise: safe-to-open
 #[test]
 fn no_command_waits_for_a_pipe_beside_a_table() {
     for name in ["000001.sst.filter", "000002.sst.filter", "000002.filter", "CURRENT", "notes"] {
@@ -97,6 +98,7 @@ fn hollow(place: &Place, name: &str, path: &str) -> String {
     place.text(name)
 }
 
+// promise: safe-to-open
 #[test]
 fn hollow_filters_take_no_memory() {
     let place = Place::new();
@@ -126,6 +128,7 @@ fn hollow_filters_take_no_memory() {
 }
 
 /// Every command with every format in the long form, otherwise with one of them, in turn.
+// promise: safe-to-open
 #[test]
 fn keys_without_an_end_are_refused_before_they_take_the_memory() {
     let place = Place::new();
@@ -175,6 +178,7 @@ fn printed(arguments: &[&OsStr]) -> String {
     text
 }
 
+// promise: safe-to-open
 #[test]
 fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
     let place = Place::new();
@@ -222,6 +226,7 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn what_is_no_file_is_refused_by_every_command() {
     let place = Place::new();

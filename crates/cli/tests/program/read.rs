@@ -274,6 +274,7 @@ fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
 
 /// A wrong path must not be read to its end, which may be far away, or never come.
 #[cfg(target_os = "linux")]
+// promise: safe-to-open
 #[test]
 fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expected() {
     let place = Place::new();

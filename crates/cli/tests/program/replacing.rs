@@ -27,6 +27,7 @@ fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
+// promise: whole-tables
 #[test]
 fn tables_of_other_programs_are_never_replaced() {
     let place = Place::new();
@@ -49,6 +50,7 @@ fn tables_of_other_programs_are_never_replaced() {
     run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_code(0);
 }
 
+// promise: whole-tables
 #[test]
 fn nothing_is_built_in_the_directory_of_a_database() {
     for sign in ["CURRENT", "MANIFEST-000005"] {
@@ -115,6 +117,7 @@ fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
     assert!(place.path("tables/.sstfilter-000new.tmp/notes.txt").exists());
 }
 
+// promise: whole-tables
 #[test]
 fn what_only_looks_like_a_temporary_file_is_not_removed() {
     let place = Place::new();
@@ -156,6 +159,7 @@ fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
     found
 }
 
+// promise: whole-tables
 #[test]
 fn what_is_no_regular_file_is_not_overwritten() {
     let place = Place::new();
@@ -218,6 +222,7 @@ fn manual_pages_replace_manual_pages_and_nothing_else() {
 }
 
 /// A limit on the length of files stands for a full disk.
+// promise: whole-tables
 #[test]
 fn a_build_that_cannot_be_completed_leaves_the_old_tables_as_they_were() {
     let place = Place::new();

@@ -190,6 +190,7 @@ mod tests {
         flipped
     }
 
+    // promise: other-engines
     #[test]
     fn every_flipped_bit_of_what_decides_an_answer_fails_its_checksum() {
         let tables = fixtures();

@@ -23,11 +23,13 @@ fn is_pebbles_own(fixture: &Fixture) -> bool {
     fixture.file.starts_with("pebble/v")
 }
 
+// promise: other-engines
 #[test]
 fn no_key_that_pebble_stored_is_absent() {
     agreement::no_stored_key_is_absent("pebble");
 }
 
+// promise: other-engines
 #[test]
 fn absent_keys_get_the_answers_of_pebble() {
     agreement::absent_keys_get_the_engines_answers("pebble");

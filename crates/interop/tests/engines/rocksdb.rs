@@ -7,6 +7,7 @@ fn no_key_that_rocksdb_stored_is_absent() {
     agreement::no_stored_key_is_absent("rocksdb");
 }
 
+// promise: other-engines
 #[test]
 fn absent_keys_get_the_answers_of_rocksdb() {
     agreement::absent_keys_get_the_engines_answers("rocksdb");

@@ -97,6 +97,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
 
 /// All bits in the long form. Otherwise those of the version, and of the others one in seven, which ones depends on the
 /// table.
+// promise: other-engines
 #[test]
 fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
     let (mut same, step) = (BTreeSet::new(), effort::sample(7) as u64);
@@ -116,6 +117,7 @@ fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
     assert_eq!(same, BTreeSet::from([(2, 3), (4, 5), (5, 4)]));
 }
 
+// promise: other-engines
 #[test]
 fn flipped_bits_of_filter_metaindex_and_properties_are_found() {
     flip_bits_of_all_parts(if effort::is_long() { SAMPLED_BITS } else { SAMPLED_BITS / 12 });

@@ -28,6 +28,7 @@ fn the_forged_table_is_read_if_nothing_is_wrong_with_it() {
     assert_eq!(table.filter_info().expect("a filter").bits_per_key(), Some(69.0 * 8.0 / 7.0));
 }
 
+// promise: other-engines
 #[test]
 fn options_that_are_not_known_make_a_filter_unusable() {
     let sound = Forged::with_filter(empty_filter());
@@ -463,6 +464,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
 }
 
 /// LevelDB's tables say nothing of their order. In another one, a key may be in another data block than its bytes say.
+// promise: other-engines
 #[test]
 fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
     let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));

@@ -43,6 +43,7 @@ impl RandomAccess for &Watched {
     }
 }
 
+// promise: other-engines
 #[test]
 fn opening_reads_footer_metaindex_and_properties_and_nothing_else() {
     for fixture in fixtures::all() {
@@ -74,6 +75,7 @@ fn a_full_filter_is_read_once() {
     }
 }
 
+// promise: other-engines
 #[test]
 fn a_partition_is_read_when_a_key_falls_into_it_and_then_kept() {
     let is_partitioned = |layout: &str| ["partitioned", "decoupled"].contains(&layout);

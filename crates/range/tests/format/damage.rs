@@ -24,6 +24,7 @@ fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
     assert_eq!(reader.first_at_least(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
 }
 
+// promise: range-filters
 #[test]
 fn every_flipped_bit_of_every_range_filter_is_caught_and_makes_it_unusable() {
     for case in RANGES {
@@ -55,6 +56,7 @@ fn every_range_filter_cut_short_or_prolonged_is_refused() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
     for case in BLOCKS.iter().filter(|case| case.file_number.is_none()) {
@@ -176,6 +178,7 @@ fn edgy(number: u64) -> u32 {
 }
 
 /// A quarter of the forged blocks, and all of them in the long form.
+// promise: range-filters
 #[test]
 fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {

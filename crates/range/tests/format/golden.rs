@@ -47,6 +47,7 @@ fn entry(case: &RangeCase, bytes: &[u8]) -> String {
     )
 }
 
+// promise: range-filters
 #[test]
 fn every_range_filter_is_built_as_it_was_byte_for_byte() {
     RANGES.iter().for_each(|case| check_file(&case.path(), &case.build()));
@@ -105,6 +106,7 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
 /// Three readings of FORMAT.md that are easy to have: codes beyond the end of the space are not looked for at its
 /// start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end of more
 /// than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
+// promise: range-filters
 #[test]
 fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {
     let zeros = |last: u8| [&[1][..], &[0; 15], &[last]].concat();

@@ -73,6 +73,7 @@ fn empty_ranges(keys: &[u64], units: u64, starts_beside_key: Option<u64>, count:
     ranges.filter(|range| is_empty(keys, range)).take(count).collect()
 }
 
+// promise: range-filters
 #[test]
 fn hashed_codes_of_integers_have_the_rate_of_the_formula_wherever_ranges_start() {
     let keys = numbers(1, KEYS);
@@ -91,6 +92,7 @@ fn hashed_codes_of_integers_have_the_rate_of_the_formula_wherever_ranges_start()
     }
 }
 
+// promise: range-filters
 #[test]
 fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
     // A sensor's number, then a time: some twenty rows each, read from just after one of its rows.
@@ -147,6 +149,7 @@ fn hashed_codes_of_keys_that_lie_close_have_at_most_the_rate_of_the_formula() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn ordered_codes_have_at_most_the_rate_of_the_bound_for_evenly_spread_ends() {
     let keys = numbers(3, KEYS);
@@ -195,6 +198,7 @@ fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn a_million_keys_take_the_bits_that_the_policies_promise() {
     let keys: Vec<_> = numbers(5, 1_000_000).into_iter().map(bytes).collect();

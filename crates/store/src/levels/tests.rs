@@ -140,6 +140,7 @@ fn least_of_all_combinations(spread: &Spread<'_>) -> f64 {
     least
 }
 
+// promise: limited-memory
 #[test]
 fn no_plan_takes_more_than_its_memory_or_is_worse_than_equal_bits() {
     for entry in kind::all() {

@@ -245,6 +245,7 @@ fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no
     }
 }
 
+// promise: documented-use
 #[test]
 fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
     let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
@@ -454,6 +455,7 @@ fn custom(multiplier: u64) -> KeyHasher {
     })
 }
 
+// promise: documented-use
 #[test]
 fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
     let (before, after) = (custom(0x9e37_79b9), custom(0x1234_5679));
@@ -483,6 +485,7 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
 }
 
 /// Whatever it would show, of an extractor that changed for some keys for instance, no other may.
+// promise: documented-use
 #[test]
 fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
     let hasher = KeyHasher::default();
@@ -504,6 +507,7 @@ fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
 }
 
 /// Whole keys tell nothing of an extractor that changed under its name: its parts are in partitions of their own.
+// promise: documented-use
 #[test]
 fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read() {
     let hasher = KeyHasher::default();

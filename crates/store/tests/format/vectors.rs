@@ -33,6 +33,7 @@ fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
     assert!(FRUIT.iter().all(|key| !file.probe(key).is_absent()) && file.probe(b"bread").is_absent());
 }
 
+// promise: limited-memory
 #[test]
 fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b'n')));

@@ -67,6 +67,7 @@ fn look_up(files: &[FileFilters], seed: u64) {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn memory_exceeds_a_budget_by_one_filter_at_most() {
     let _alone = alone();

@@ -36,6 +36,7 @@ fn forged(lengths: impl Iterator<Item = u8>) -> Vec<u8> {
     [container, index, trailer].concat()
 }
 
+// promise: limited-memory
 #[test]
 fn a_forged_container_takes_at_most_eleven_times_its_bytes() {
     let _alone = alone();

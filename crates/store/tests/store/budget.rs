@@ -269,6 +269,7 @@ fn the_same_calls_give_the_same_state() {
     assert!(plans > Some(5) && runs[0] == runs[1]);
 }
 
+// promise: limited-memory
 #[test]
 fn many_threads_load_a_filter_once_and_none_waits() {
     let budget = FilterBudget::unlimited();
@@ -347,6 +348,7 @@ fn a_panic_of_a_source_reaches_its_caller_and_breaks_nothing() {
     assert_eq!(filter.residency().reason, ResidencyReason::Fits);
 }
 
+// promise: limited-memory
 #[test]
 fn bytes_of_another_length_than_wanted_are_unusable() {
     let budget = FilterBudget::unlimited();
@@ -402,6 +404,7 @@ fn a_budget_can_become_smaller_and_larger() {
     assert_eq!(budget.stats().used_bytes, whole);
 }
 
+// promise: limited-memory
 #[test]
 fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
     let disks = [1, 2].map(|set| disk(&ribbon(0.01), set, 1_000));
@@ -418,6 +421,7 @@ fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
     assert_no_key_lost(&next, 2, 1_000);
 }
 
+// promise: limited-memory
 #[test]
 fn a_filter_that_is_being_loaded_while_the_budget_becomes_smaller_obeys_it() {
     for share in [0, 2, 3] {
@@ -437,6 +441,7 @@ fn a_filter_that_is_being_loaded_while_the_budget_becomes_smaller_obeys_it() {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn no_key_is_lost_while_threads_probe_plan_resize_and_drop_files() {
     const LIMIT: u64 = 12_000;

@@ -203,6 +203,7 @@ fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn a_source_that_mixes_partitions_up_loses_no_key() {
     for parts in [KeyParts::whole_keys(), parts()] {

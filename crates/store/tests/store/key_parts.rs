@@ -112,6 +112,8 @@ fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
     cuts.into_iter().flat_map(of_cut).collect()
 }
 
+// promise: no-false-negatives
+// promise: documented-use
 #[test]
 fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
     let read = whole_and(4);
@@ -141,6 +143,7 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
 
 /// Known keys are checked by the parts that the reader names. An extractor that changed under its name would go unseen
 /// where the reader does not name it, and be probed for all the same.
+// promise: documented-use
 #[test]
 fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_of_another_hash() {
     let (hasher, parts) = (KeyHasher::default(), whole_and(4).with_extractor(Arc::new(FixedPrefix::new(3))));
@@ -158,6 +161,7 @@ fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_
 }
 
 /// A reader of prefixes alone is given the filter of another file, which has keys of the same tenants.
+// promise: documented-use
 #[test]
 fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     let hasher = KeyHasher::default();
@@ -176,6 +180,7 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
 
 /// What nothing has confirmed is not answered: of an extractor that changed under its name, a file whose known keys are
 /// outside its domain would lose nearly all prefixes.
+// promise: documented-use
 #[test]
 fn a_part_that_no_known_key_has_is_not_answered() {
     let hasher = KeyHasher::default();
@@ -233,6 +238,7 @@ fn a_filter_without_the_part_says_so_and_is_counted() {
     assert!(!reader.probe(&keys().next().unwrap()).is_absent());
 }
 
+// promise: no-false-negatives
 #[test]
 fn a_block_of_parts_alone_is_absent_for_no_key() {
     let hasher = KeyHasher::default();
@@ -300,6 +306,7 @@ fn a_container_is_verified_whatever_is_known_of_its_keys() {
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn every_builder_adds_the_parts_of_every_key() {
     let hasher = KeyHasher::default();
@@ -366,6 +373,7 @@ impl BlockBuilder for WholeKeys {
     }
 }
 
+// promise: documented-use
 #[test]
 fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
     let (parts, file) = (whole_and(4), FileId::from([7; 16]));
@@ -414,6 +422,7 @@ impl KeyExtractor for PanicsAt {
     }
 }
 
+// promise: documented-use
 #[test]
 fn an_extractor_that_panics_leaves_no_filter_behind() {
     let context = BuildContext::new(&KeyHasher::default())
@@ -439,6 +448,7 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
     }
 }
 
+// promise: documented-use
 #[test]
 fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
     let hasher = KeyHasher::default();
@@ -464,6 +474,7 @@ fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
     assert_eq!(builder.finish().block, None, "neither the whole keys nor the parts of all are there");
 }
 
+// promise: documented-use
 #[test]
 fn what_follows_a_block_around_keeps_its_parts() {
     let hasher = KeyHasher::default();
@@ -480,6 +491,7 @@ fn what_follows_a_block_around_keeps_its_parts() {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts_and_from_no_other() {
     let hasher = KeyHasher::default();
@@ -505,6 +517,7 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
 }
 
 /// Nobody has to give the known keys: the description has them.
+// promise: documented-use
 #[test]
 fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
     let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));

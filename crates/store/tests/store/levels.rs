@@ -33,6 +33,7 @@ fn built(plan: &LevelPlan) -> (u64, f64) {
     (bytes, reads as f64 / f64::from(LOOKUPS))
 }
 
+// promise: limited-memory
 #[test]
 fn five_levels_of_ratio_ten_have_the_useless_reads_that_their_plan_expects() {
     let memory = levels().iter().map(|level| level.keys).sum::<u64>() * 10 / 8;

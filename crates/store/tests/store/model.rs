@@ -736,6 +736,7 @@ fn run(seed: u64, operations: usize, universe: &Arc<Vec<Key>>) {
     world.finish();
 }
 
+// promise: no-false-negatives
 #[test]
 fn no_lookup_misses_a_file_that_has_what_it_looks_for() {
     let universes = [universe(b""), universe(b"all begin with this")].map(Arc::new);
@@ -755,6 +756,7 @@ impl Drop for Done<'_> {
 }
 
 /// One thread edits and reads, the others look up in whatever is the newest view, or in one that they keep.
+// promise: no-false-negatives
 #[test]
 fn no_lookup_misses_a_file_while_others_edit_load_and_plan() {
     let universes = [universe(b""), universe(b"all begin with this")].map(Arc::new);

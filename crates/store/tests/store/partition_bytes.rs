@@ -250,6 +250,7 @@ fn in_threads(threads: usize) -> BuildContext {
     BuildContext::new(&KeyHasher::default()).with_threads(threads)
 }
 
+// promise: same-bytes
 #[test]
 fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
     let policies: [Arc<dyn FilterPolicy>; 2] =
@@ -311,6 +312,7 @@ impl FilterPolicy for Watched {
     }
 }
 
+// promise: same-bytes
 #[test]
 fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
     let even: Vec<KeyHash> = common::key_set(1, 600_000).collect();

@@ -73,6 +73,7 @@ impl Sound {
 }
 
 /// All bits in the long form. Otherwise one in five.
+// promise: limited-memory
 #[test]
 fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_present() {
     for sound in Sound::all() {
@@ -184,6 +185,7 @@ fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_cut() {
     for case in CONTAINERS.into_iter().filter(|case| case.keys > 0) {

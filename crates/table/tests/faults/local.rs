@@ -98,6 +98,7 @@ fn a_table_cut_short_at_any_length_while_open_gives_errors_and_no_other_answers(
     }
 }
 
+// promise: damage
 #[test]
 fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     let place = Place::new();
@@ -127,6 +128,7 @@ fn flipped(mut value: Vec<u8>) -> Vec<u8> {
     value
 }
 
+// promise: safe-to-open
 #[test]
 fn what_is_no_file_is_refused_at_once_and_by_name() {
     let place = Place::new();
@@ -144,6 +146,7 @@ fn what_is_no_file_is_refused_at_once_and_by_name() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn a_file_that_is_empty_or_vast_and_hollow_is_refused_and_takes_no_memory() {
     let place = Place::new();
@@ -230,6 +233,7 @@ fn expect_no_table(path: &Path, entries: &Entries, code: i32) {
     assert_eq!(temporary_files(path.parent().unwrap()), 0);
 }
 
+// promise: whole-tables
 #[test]
 fn a_read_only_file_system_is_an_error_and_changes_nothing() {
     let place = Place::new();
@@ -239,6 +243,7 @@ fn a_read_only_file_system_is_an_error_and_changes_nothing() {
     }
 }
 
+// promise: whole-tables
 #[test]
 fn a_full_file_system_is_an_error_and_changes_nothing() {
     let place = Place::new();
@@ -263,6 +268,7 @@ fn a_file_larger_than_the_process_may_write_is_an_error_and_changes_nothing() {
     }
 }
 
+// promise: whole-tables
 #[test]
 fn a_process_out_of_descriptors_gets_errors_and_no_half_table() {
     let place = Place::new();

@@ -25,6 +25,7 @@ fn check(disk: &Disk, allowed: &[Option<&Entries>], story: &str) {
     assert!(others.iter().all(|name| name.extension().is_some_and(|extension| extension == "tmp")), "{others:?}");
 }
 
+// promise: whole-tables
 #[test]
 fn after_a_power_cut_at_any_operation_there_is_the_whole_old_table_or_the_whole_new_one() {
     let (mut cuts, mut states) = (0, 0);

@@ -73,6 +73,7 @@ fn check_counts(table: &Table) {
     assert!(stats.true_positives + stats.false_positives <= stats.positives, "{stats:?}");
 }
 
+// promise: whole-tables
 #[test]
 fn whichever_read_of_a_table_fails_the_error_names_the_file_and_the_next_read_is_right() {
     let expected = entries(0, 60, 20);
@@ -142,6 +143,7 @@ fn a_length_that_is_not_the_files_own_is_refused_when_the_table_is_opened() {
     }
 }
 
+// promise: damage
 #[test]
 fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
     let expected = entries(0, 60, 20);
@@ -249,6 +251,7 @@ fn ask_set(store: &Store, options: &TableOptions, fault: Fault) {
     assert!(stats.searched >= stats.filter.true_positives && considered <= 3 * lookups, "{stats:?}");
 }
 
+// promise: whole-tables
 #[test]
 fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
     let store = Store::new();

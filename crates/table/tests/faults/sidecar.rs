@@ -92,6 +92,7 @@ fn whichever_operation_of_a_rebuild_fails_there_is_the_old_sidecar_or_the_new_on
     assert!(points >= 100, "{points}");
 }
 
+// promise: limited-memory
 #[test]
 fn after_a_power_cut_at_any_operation_of_a_rebuild_there_is_the_whole_old_sidecar_or_the_whole_new_one() {
     let sizes = [OLD_BITS, NEW_BITS].map(sidecar_bytes);

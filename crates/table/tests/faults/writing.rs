@@ -84,6 +84,7 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
     points
 }
 
+// promise: whole-tables
 #[test]
 fn whichever_operation_of_a_writer_fails_there_is_the_old_table_or_the_new_one_and_no_other_file() {
     let faults = [

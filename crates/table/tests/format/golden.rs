@@ -155,6 +155,7 @@ fn manifest() -> String {
     )
 }
 
+// promise: same-bytes
 #[test]
 fn every_table_is_written_as_it_was_byte_for_byte() {
     for_each_set(|_| {
@@ -191,6 +192,7 @@ fn the_manifest_says_what_the_files_are_down_to_the_number_of_false_positives() 
     check_file(&cases::directory().join("manifest.json"), manifest().as_bytes());
 }
 
+// promise: stays-readable
 #[test]
 fn every_entry_of_a_stored_table_is_read() {
     if is_regenerating() {

@@ -5,6 +5,7 @@ use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions};
 
 use crate::common::documented::{dump_below, hex};
 
+// promise: stays-readable
 #[test]
 fn three_entries_make_the_documented_table() {
     let options = TableOptions::default().with_table_id(*b"store 7, file 42");

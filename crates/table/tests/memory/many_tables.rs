@@ -66,6 +66,7 @@ fn bytes_each(write: &TableOptions, read: &TableOptions, absent: &[u8]) -> usize
     (held() - before) / opened.len()
 }
 
+// promise: limited-memory
 #[test]
 fn a_hundred_thousand_open_tables_take_a_kibibyte_and_a_half_each_beyond_their_filters() {
     let _alone = alone();

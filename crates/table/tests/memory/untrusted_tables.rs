@@ -208,6 +208,7 @@ fn refused_at_little_cost<T>(what: &str, step: impl FnOnce() -> Result<T, TableE
     message
 }
 
+// promise: safe-to-open
 #[test]
 fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making_room() {
     let _alone = alone();
@@ -238,6 +239,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn a_hollow_filter_of_three_gib_is_not_used_and_takes_no_memory() {
     let _alone = alone();
@@ -258,6 +260,7 @@ fn a_hollow_filter_of_three_gib_is_not_used_and_takes_no_memory() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
     let _alone = alone();
@@ -302,6 +305,7 @@ fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn a_thousand_property_names_of_100_kb_that_share_their_bytes_are_not_copied() {
     let _alone = alone();
@@ -317,6 +321,7 @@ fn a_thousand_property_names_of_100_kb_that_share_their_bytes_are_not_copied() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn half_a_million_short_property_names_take_no_more_than_the_block() {
     let _alone = alone();
@@ -390,6 +395,7 @@ fn sizes() -> &'static [usize] {
     if common::is_long() { &[10_000_000, 20_000_000] } else { &[3_000_000] }
 }
 
+// promise: safe-to-open
 #[test]
 fn keys_that_repeat_each_other_make_a_walk_at_most_1024_times_as_long_as_the_file() {
     let _alone = alone();
@@ -417,6 +423,7 @@ fn keys_that_repeat_each_other_make_a_walk_at_most_1024_times_as_long_as_the_fil
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_every_reader() {
     let _alone = alone();

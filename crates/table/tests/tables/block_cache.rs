@@ -123,6 +123,7 @@ fn a_block_is_read_once_and_hits_are_counted() {
     assert_eq!(stats.block_cache_hits + stats.data_block_reads, 2 * 1_999);
 }
 
+// promise: bounded-memory
 #[test]
 fn without_the_option_no_block_is_kept() {
     let table = Table::open_source(build(&even_entries(), &options(512, 16)), &unfiltered()).unwrap();

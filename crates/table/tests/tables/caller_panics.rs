@@ -161,6 +161,8 @@ fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &st
 
 const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate];
 
+// promise: no-false-negatives
+// promise: documented-use
 #[test]
 fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
     for call in ADDING {
@@ -181,6 +183,8 @@ fn files_in(directory: &Path) -> usize {
     std::fs::read_dir(directory).unwrap().count()
 }
 
+// promise: no-false-negatives
+// promise: documented-use
 #[test]
 fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -198,6 +202,7 @@ fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
     let directory = tempfile::tempdir().unwrap();
@@ -233,6 +238,7 @@ impl Write for PanickingSink {
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn a_builder_whose_sink_panicked_finishes_no_table() {
     let options = TableOptions::default().with_block_bytes(256).unwrap();
@@ -295,6 +301,7 @@ fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64,
     (estimate, summary.filter.unwrap(), summary.filter_bytes > 0)
 }
 
+// promise: never-fails-a-write
 #[test]
 fn a_builder_that_claims_all_bytes_and_keys_there_can_be_costs_no_table_and_no_key() {
     let [block_bytes, peak_bytes, keys]: [Field; 3] =

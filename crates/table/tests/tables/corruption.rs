@@ -179,6 +179,7 @@ fn a_block_of_another_table_is_damage_wherever_it_stands() {
     }
 }
 
+// promise: damage
 #[test]
 fn the_filter_of_another_table_hides_no_key() {
     let (one, other) = (build("a", 1), build("b", 2));
@@ -201,6 +202,7 @@ fn the_filter_of_another_table_hides_no_key() {
     assert!((0..ENTRIES).any(|number| !foreign.may_contain(hasher.hash(&key("a", number * 2)))));
 }
 
+// promise: damage
 #[test]
 fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_holds() {
     let (now, earlier) = (build("a", 1), build("b", 1));
@@ -344,6 +346,7 @@ fn lies_in_filters_and_their_descriptions_neither_panic_nor_hang() {
     }
 }
 
+// promise: safe-to-open
 #[test]
 fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     let bytes = build("a", 1);
@@ -367,6 +370,7 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
 
 /// A description that names another extractor than the one whose parts the filter holds, as a faulty writer may write
 /// them.
+// promise: limited-memory
 #[test]
 fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
@@ -477,6 +481,7 @@ fn the_metaindex_of_this_test_is_the_writers_own() {
     assert_eq!(with_metaindex(&bytes, &names), bytes);
 }
 
+// promise: safe-to-open
 #[test]
 fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it() {
     let bytes = build("a", 1);

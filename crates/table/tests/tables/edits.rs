@@ -139,6 +139,7 @@ pub(crate) fn small_set() -> TableSet {
     set
 }
 
+// promise: limited-memory
 #[test]
 fn an_edit_that_fails_changes_nothing() {
     type Change = fn(ViewEdit<Table>, &TableSet) -> ViewEdit<Table>;
@@ -450,6 +451,7 @@ fn check(tables: &TableSnapshot, contents: &Entries) {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn random_edits_leave_every_snapshot_with_the_answers_of_its_time() {
     let sequences = if crate::common::is_long() { 500 } else { 12 };

@@ -84,6 +84,7 @@ fn resealed(from_end: usize, bytes: &[u8]) -> BlockError {
     FilterBlock::open_unverified(block).unwrap_err()
 }
 
+// promise: stays-readable
 #[test]
 fn refused_blocks_say_what_stands_there_instead() {
     let sound = block();

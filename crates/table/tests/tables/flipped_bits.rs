@@ -51,6 +51,7 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
 
 /// All bits in the long form. Otherwise every third, and of tables of more than a hundred entries one bit in every
 /// twenty bytes.
+// promise: damage
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
     for case in &TABLES {
@@ -67,6 +68,7 @@ fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
     }
 }
 
+// promise: damage
 #[test]
 fn every_table_cut_short_or_prolonged_is_refused_when_it_is_opened() {
     for case in &TABLES {
@@ -114,6 +116,7 @@ fn parts_that_come_from_a_table_of_the_same_shape_are_damage() {
     }
 }
 
+// promise: damage
 #[test]
 fn the_filter_of_a_table_of_the_same_keys_is_not_believed_either() {
     for case in TABLES.iter().filter(|case| case.policy.is_some()) {

@@ -262,6 +262,7 @@ fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::common::cases(64, 192)))]
 
+    // promise: limited-memory
     #[test]
     fn sets_of_any_tables_lose_no_key_and_no_prefix_for_any_reader(
         tables in prop::collection::vec((any_model(), any_parts()), 0..6),

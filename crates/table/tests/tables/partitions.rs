@@ -135,6 +135,7 @@ fn prefixes_are_found_in_whichever_partitions_their_keys_are() {
     }
 }
 
+// promise: limited-memory
 #[test]
 fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
     for cut in CUTS {
@@ -202,6 +203,7 @@ fn searched_for_nothing(table: &Table) -> Vec<u32> {
     absent.filter(|&number| table.may_contain_key(&key(number))).collect()
 }
 
+// promise: limited-memory
 #[test]
 fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
     for cut in CUTS {

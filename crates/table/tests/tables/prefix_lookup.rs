@@ -170,6 +170,7 @@ fn filters_skip_tables_for_prefixes_that_have_a_part() {
     }
 }
 
+// promise: no-false-negatives
 #[test]
 fn filters_that_cannot_tell_skip_no_table() {
     let tables = tenants();
@@ -206,6 +207,8 @@ fn any_parts() -> impl Strategy<Value = Parts> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
 
+    // promise: no-false-negatives
+    // promise: documented-use
     #[test]
     fn no_table_that_holds_a_key_with_the_prefix_is_ever_skipped(
         tables in prop::collection::vec((any_keys(), any_parts()), 0..6),

@@ -129,6 +129,7 @@ fn faulty_set(reads: u32, panics: bool) -> (Arc<TableSnapshot>, BTreeMap<String,
     (TableSet::new(vec![newer_table, open(bytes_of(&older))]).snapshot(), expected)
 }
 
+// promise: limited-memory
 #[test]
 fn a_scan_ends_at_its_first_error_and_gives_nothing_older_instead() {
     for reads in 0..6 {

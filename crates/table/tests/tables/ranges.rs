@@ -164,6 +164,7 @@ fn ends() -> Vec<Vec<u8>> {
     near.into_iter().flatten().chain(others.map(<[u8]>::to_vec)).collect()
 }
 
+// promise: range-filters
 #[test]
 fn scans_agree_with_a_map_for_all_bounds_with_either_map_without_and_with_all_of_them_mixed() {
     let held = overlapping();
@@ -368,6 +369,7 @@ fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
 }
 
+// promise: range-filters
 #[test]
 fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
     for policy in [ordered(), bounded()] {
@@ -390,6 +392,7 @@ fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
     }
 }
 
+// promise: range-filters
 #[test]
 fn the_range_filter_of_another_table_is_refused_in_its_place() {
     let id = |number| [number; 16];
@@ -546,6 +549,7 @@ fn any_end() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::common::cases(128, 128)))]
 
+    // promise: range-filters
     #[test]
     fn no_key_of_any_tables_is_lost_to_a_scan_of_any_range(
         tables in proptest::collection::vec((any_entries(), 0..3_u8), 1..5),

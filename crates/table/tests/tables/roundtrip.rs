@@ -130,6 +130,7 @@ fn the_largest_value_and_the_largest_key_fit_and_one_byte_more_is_refused() {
     assert_eq!(table.iter().count(), 2);
 }
 
+// promise: same-bytes
 #[test]
 fn the_same_entries_options_and_id_give_the_same_bytes() {
     let model = numbered(0..1_000);

@@ -130,6 +130,7 @@ fn damage_blocks(bytes: &mut [u8], count: usize, random: &mut Random) -> Vec<Ran
     hit.into_values().collect()
 }
 
+// promise: damage
 #[test]
 fn every_entry_of_a_sound_block_is_given_and_each_damaged_block_is_named() {
     for (shape, entries, options) in shapes() {
@@ -162,6 +163,7 @@ fn every_entry_of_a_sound_block_is_given_and_each_damaged_block_is_named() {
     }
 }
 
+// promise: damage
 #[test]
 fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
     for (shape, entries, options) in shapes() {
@@ -198,6 +200,7 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
 }
 
 /// Blocks of other tables are data of this one no more than noise is.
+// promise: damage
 #[test]
 fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
     let entries = small_entries(700);
@@ -220,6 +223,7 @@ fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
 /// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever. The search
 /// was given up if it did not reach the sound block behind the damaged one. Except in the long form, with a tenth of the
 /// entries.
+// promise: damage
 #[test]
 fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
     let count = 100_000 / effort::sample(10);
@@ -237,6 +241,7 @@ fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
     assert!(salvaged.entries.is_empty(), "{} entries behind were found", salvaged.entries.len());
 }
 
+// promise: damage
 #[test]
 fn all_damage_is_listed_that_of_filters_and_their_partitions_too() {
     let options = options(256, 4).with_partitioned_filter(PartitionOptions::new(PartitionCut::KeyRange, 1024).unwrap());

@@ -127,6 +127,7 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
 }
 
 /// One wrong secret in 2^32 has the fingerprint of the right one.
+// promise: no-false-negatives
 #[test]
 fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     let [built, wrong] = seeds_with_one_fingerprint().map(KeyHasher::with_secret_seed);
@@ -161,6 +162,7 @@ fn function(seed: u64) -> KeyHasher {
     })
 }
 
+// promise: no-false-negatives
 #[test]
 fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     let bytes = table(&function(1));
@@ -171,6 +173,7 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
 }
 
 /// One bound that still has its old hash proves nothing: the table has to look at both.
+// promise: no-false-negatives
 #[test]
 fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
     let bytes = table(&function(1));
@@ -205,6 +208,7 @@ fn assert_denies_its_own(table: &Table, key: &[u8]) {
 }
 
 /// A changed function that hashes the bounds of one table as before is found out by another one of its set.
+// promise: no-false-negatives
 #[test]
 fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
     let options = TableOptions::default().with_context(BuildContext::new(&function(1)));
@@ -268,6 +272,7 @@ impl KeyExtractor for Marked {
 }
 
 /// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
+// promise: documented-use
 #[test]
 fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
@@ -284,6 +289,7 @@ fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     assert!(set.get(b"ax").unwrap().is_some());
 }
 
+// promise: documented-use
 #[test]
 fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extractor_too() {
     let directory = tempfile::tempdir().unwrap();

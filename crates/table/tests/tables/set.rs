@@ -273,6 +273,7 @@ fn empty_tables_among_others_hold_nothing() {
     assert_same(&empty, &all(Filter::Bloom(10), 2), &neighbours(&empty), None);
 }
 
+// promise: threads
 #[test]
 fn threads_that_share_a_set_count_every_lookup() {
     let models: Vec<Model> = (0..70).map(|age| numbered((0..50).map(|key| key * 11 + age), age as usize)).collect();

@@ -186,6 +186,7 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
+// promise: limited-memory
 #[test]
 fn every_flipped_bit_and_every_cut_of_a_sidecar_leaves_the_answers_to_the_tables_own_filter() {
     let bytes = table(1, 30, b"value");
@@ -210,6 +211,7 @@ pub(crate) fn assert_is_found(table: &Table, story: &str) {
     assert!(problem.contains(SIDECAR), "{story}: {problem}");
 }
 
+// promise: limited-memory
 #[test]
 fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() {
     let bytes = table(1, 50, b"value");
@@ -488,6 +490,7 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
     assert!(refused.contains("expected a table that was opened by path"), "{refused}");
 }
 
+// promise: limited-memory
 #[test]
 fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -575,6 +578,7 @@ fn local_files_have_their_sidecars_beside_them() {
 
 /// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
 /// make prefixes absent.
+// promise: limited-memory
 #[test]
 fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let table = table(1, 3_000, b"v");

@@ -34,6 +34,7 @@ fn partitioned() -> [TableOptions; 2] {
 }
 
 /// Keys whose neighbours share parts, as do keys of different partitions.
+// promise: limited-memory
 #[test]
 fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
     let hasher = KeyHasher::default();

@@ -380,6 +380,7 @@ fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tab
 }
 
 /// Every edit moves all keys from one generation to the next, over levels, in one step.
+// promise: limited-memory
 #[test]
 fn no_reader_sees_half_an_edit() {
     const KEYS: usize = 40;

@@ -54,6 +54,7 @@ fn table_bytes() -> Bytes {
     builder.finish().unwrap().0.into()
 }
 
+// promise: threads
 #[test]
 fn a_read_that_takes_long_holds_up_no_other_thread() {
     let bytes = table_bytes();
@@ -87,6 +88,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
     }
 }
 
+// promise: threads
 #[test]
 fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
     fn is_shared<T: Send + Sync>() {}

@@ -73,6 +73,7 @@ impl fmt::Display for Totals {
     }
 }
 
+// promise: damage
 #[test]
 fn damaged_tables_lose_no_key_and_give_no_wrong_value() {
     let totals = tables::try_all(if common::is_long() { 20_000 } else { 230 });
@@ -83,6 +84,8 @@ fn damaged_tables_lose_no_key_and_give_no_wrong_value() {
     assert!(totals.of(Outcome::Unread) > 0, "{totals}");
 }
 
+// promise: damage
+// promise: documented-use
 #[test]
 fn damaged_filter_blocks_deny_no_key() {
     let totals = blocks::try_all(if common::is_long() { 7_500 } else { 250 });
