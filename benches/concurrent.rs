@@ -52,14 +52,14 @@ fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, bits: u8, present: &[KeyHas
     group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_all(black_box(present))));
     group.bench_function("insert, exclusive", |bencher| {
         let exclusive =
-            |filter: &mut RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
+            |filter: &mut RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert_exclusive(hash)).count();
         bencher.iter_batched_ref(|| empty(bits), exclusive, BatchSize::LargeInput);
     });
 }
 
 fn probes(group: &mut BenchmarkGroup<'_, WallTime>, bits: u8, present: &[KeyHash], absent: &[KeyHash]) {
     let filter = filled(bits, present);
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for (name, hashes) in [("hit", present), ("miss", absent)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| black_box(hashes).iter().filter(|&&hash| filter.contains(hash)).count());
@@ -67,8 +67,8 @@ fn probes(group: &mut BenchmarkGroup<'_, WallTime>, bits: u8, present: &[KeyHash
         group.bench_function(format!("batch {name}"), |bencher| {
             bencher.iter(|| {
                 for batch in black_box(hashes).chunks(4_096) {
-                    filter.contains_batch(batch, &mut hits);
-                    black_box(&mut hits);
+                    filter.contains_batch(batch, &mut matches);
+                    black_box(&mut matches);
                 }
             });
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
-    BuildContext, FilterBlock, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
+    BuildContext, FilterBlock, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, MatchMatrix,
 };
 use sstfilter_table::{BoundedBlockCache, Table, TableBuilder, TableOptions, TableSet};
 
@@ -16,7 +16,7 @@ const BATCH: usize = 32;
 /// A filter of `keys` keys that no other file has.
 fn filter(file: u64, keys: u64) -> Option<FilterBlock<Bytes>> {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
-    let mut builder = KindPolicy::default().builder(&context);
+    let mut builder = FixedPolicy::default().builder(&context);
     (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(file << 40 | key)));
     FilterBlock::load(builder.finish().block?, &KeyHasher::default()).ok()
 }
@@ -36,14 +36,14 @@ fn filters(criterion: &mut Criterion) {
         group.bench_function("one by one", |bencher| {
             bencher.iter(|| black_box(&absent).iter().map(|&hash| one_by_one(hash)).sum::<usize>());
         });
-        let mut hits = MatchBitmap::default();
+        let mut matches = MatchBitmap::default();
         group.bench_function("one key", |bencher| {
-            bencher.iter(|| black_box(&absent).iter().for_each(|&hash| set.matches_hash(hash, &mut hits)));
+            bencher.iter(|| black_box(&absent).iter().for_each(|&hash| set.matches_hash(hash, &mut matches)));
         });
-        let mut hits = MatchMatrix::default();
+        let mut matches = MatchMatrix::default();
         group.bench_function("batches", |bencher| {
             bencher.iter(|| {
-                black_box(&absent).chunks(BATCH).for_each(|hashes| set.matches_batch(hashes, &mut hits));
+                black_box(&absent).chunks(BATCH).for_each(|hashes| set.matches_batch(hashes, &mut matches));
             });
         });
     }

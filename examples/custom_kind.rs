@@ -10,9 +10,7 @@
 use std::error::Error;
 
 use sstfilter::kind::{EncodedShape, UserKind};
-use sstfilter::{
-    BlockError, FallbackReason, FileId, FilterBlock, FilterKind, Filters, KeyHash, KindPolicy, KindRegistry,
-};
+use sstfilter::{BlockError, FallbackReason, FileId, FilterBlock, Filters, FixedPolicy, KeyHash, KindId, KindRegistry};
 
 /// The configured kind: there is nothing to configure. A block records one parameter, the number of fingerprints.
 #[derive(Debug)]
@@ -35,8 +33,8 @@ fn payload_bytes(fingerprints: u32) -> u64 {
 
 impl UserKind for SortedList {
     /// A number from the range reserved for user-defined kinds.
-    fn id(&self) -> FilterKind {
-        FilterKind::from_code(200)
+    fn id(&self) -> KindId {
+        KindId::from_code(200)
     }
 
     fn name(&self) -> &'static str {
@@ -84,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Built by a policy, and stored.
     let kinds = KindRegistry::default().with_kind(SortedList)?;
-    let filters = Filters::new(KindPolicy::user_defined(SortedList)?).with_kinds(kinds.clone());
+    let filters = Filters::new(FixedPolicy::user_defined(SortedList)?).with_kinds(kinds.clone());
     let mut builder = filters.builder(file);
     (0..100_000).for_each(|number| builder.add_key(&key(number)));
     let built = builder.finish();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
-use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
+use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHasher};
 
 const DICTIONARY: &str = include_str!("../FORMAT.md");
 const TEXT: &str = "A reader with a damagd trailer must not deny a kee: every cheksum of the payload is compared \
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let hasher = KeyHasher::default();
     let known: BTreeSet<String> = words(&dictionary).collect();
-    let policy = KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?;
+    let policy = FixedPolicy::ribbon(FalsePositiveRate::new(0.001)?)?;
     let mut builder = policy.builder(&BuildContext::new(&hasher));
     known.iter().for_each(|word| builder.add_key(word.as_bytes()));
     let built = builder.finish();

@@ -16,7 +16,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 BINARIES = HERE / "target" / "x86_64-unknown-linux-gnu" / "release"
-FUNCTION = re.compile(r"^(?:UN)?COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) (.+) (\S+):\d+$")
+FUNCTION = re.compile(r"^(?:UN)?COVERED_FUNC: matches: \d+ edges: (\d+)/(\d+) (.+) (\S+):\d+$")
 
 
 def functions(target, corpus):

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::hash::{HashId, HashIdentity};
-use crate::ids::{FileId, FilterKind};
+use crate::ids::{FileId, KindId};
 use crate::simd::InstructionSet;
 
 /// The message of each variant. A variant with several messages has a line for each case.
@@ -40,20 +40,20 @@ pub enum ConfigError {
     /// A rate that no filter of the kind has.
     RateOutOfRange {
         /// The kind.
-        kind: FilterKind,
+        kind: KindId,
         /// The lowest rate that the kind offers.
-        least: f64,
+        min: f64,
         /// The highest.
-        most: f64,
+        max: f64,
         /// The rate asked for.
         got: f64,
     },
     /// A size below that of any filter of the kind.
     SizeOutOfRange {
         /// The kind.
-        kind: FilterKind,
+        kind: KindId,
         /// The smallest size that the kind offers, in bits per key.
-        least: f64,
+        min: f64,
         /// The size asked for, in bits per key.
         got: f64,
     },
@@ -77,10 +77,10 @@ messages! { ConfigError {
     Self::BitsPerKey { got } => "bits per key: expected a number from 1 to 100, got {got}";
     Self::FalsePositiveRate { got } =>
         "false positive rate: expected a number between 0 and 1, both excluded, got {got}";
-    Self::RateOutOfRange { kind, least, most, got } =>
-        "false positive rate of {kind} filters: expected {least:.3e} to {most}, got {got:e}; take another kind";
-    Self::SizeOutOfRange { kind, least, got } =>
-        "size of {kind} filters: expected at least {least} bits per key, got {got}";
+    Self::RateOutOfRange { kind, min, max, got } =>
+        "false positive rate of {kind} filters: expected {min:.3e} to {max}, got {got:e}; take another kind";
+    Self::SizeOutOfRange { kind, min, got } =>
+        "size of {kind} filters: expected at least {min} bits per key, got {got}";
     Self::InstructionSet { got } =>
         "instruction set: expected one that this CPU and this build have ({}), got {got}", instruction_sets();
     Self::OutOfRange { option, expected, got } => "{option}: expected {expected}, got {got}";
@@ -145,9 +145,9 @@ pub enum BlockError {
     /// A block of a known kind, but not of the one to restore.
     Kind {
         /// The kind to restore.
-        expected: FilterKind,
+        expected: KindId,
         /// The block's kind.
-        got: FilterKind,
+        got: KindId,
     },
     /// A hash function that this reader does not know: a newer one.
     UnknownHash {
@@ -221,7 +221,7 @@ messages! { BlockError {
         "filter block payload is damaged: expected checksum {expected:#010x}, got {got:#010x}";
     Self::Length { expected, got } => "filter block length: expected {expected} bytes by its trailer, got {got}";
     Self::UnknownKind { got } =>
-        "filter kind: expected one that this build knows, got {got} ({})", FilterKind::from_code(*got);
+        "filter kind: expected one that this build knows, got {got} ({})", KindId::from_code(*got);
     Self::Kind { expected, got } => "filter kind: expected {expected}, got {got}";
     Self::UnknownHash { got } =>
         "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release";
@@ -296,7 +296,7 @@ pub enum ShrinkError {
     /// [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its sizes.
     TooSmall {
         /// The kind of the block.
-        kind: FilterKind,
+        kind: KindId,
         /// The bytes that the block has.
         block_bytes: u64,
         /// The most bytes that it should have.

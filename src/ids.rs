@@ -11,15 +11,15 @@ use crate::error::ConfigError;
 /// 0 is never written; 1 to 127 belong to this project; 128 to 255 to its users.
 ///
 /// ```
-/// use sstfilter::FilterKind;
+/// use sstfilter::KindId;
 ///
-/// assert_eq!(FilterKind::RIBBON.name(), "ribbon");
-/// assert!(FilterKind::from_code(200).is_user_defined());
+/// assert_eq!(KindId::RIBBON.name(), "ribbon");
+/// assert!(KindId::from_code(200).is_user_defined());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FilterKind(u8);
+pub struct KindId(u8);
 
-impl FilterKind {
+impl KindId {
     /// Blocked Bloom, one 64-byte line per key: the default.
     pub const BLOCKED_BLOOM: Self = Self(1);
     /// Bumped Ribbon.
@@ -80,13 +80,13 @@ impl FilterKind {
     }
 }
 
-impl fmt::Debug for FilterKind {
+impl fmt::Debug for KindId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FilterKind({}, {})", self.0, self.name())
+        write!(f, "KindId({}, {})", self.0, self.name())
     }
 }
 
-impl fmt::Display for FilterKind {
+impl fmt::Display for KindId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

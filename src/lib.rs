@@ -53,7 +53,7 @@
 //!
 //! `sstfilter advise`, a command of the program, ranks them for a workload.
 //!
-//! [`KindPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
+//! [`FixedPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
 //! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and
 //! Ribbon for large files. [`kind`] lists all kinds.
 //!
@@ -63,7 +63,7 @@
 //! |---|---|
 //! | configure a store once | [`Filters`] |
 //! | choose how keys are hashed | [`KeyHasher`]; [`SecretSeed`] if strangers choose keys; [`KeyParts`] for prefixes |
-//! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
+//! | choose filters | [`AutoPolicy`], [`FixedPolicy`], or a [`FilterPolicy`] of your own |
 //! | build one per file | [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
@@ -218,11 +218,11 @@ pub use error::{BlockError, ConfigError, ShrinkError};
 pub use filters::{FilterBuilder, FilterReader, FilterSet, Filters, LookupOutcome};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
+    KeyParts, PrefixMismatch, PrefixWatch, PreparedPrefix, SecretSeed, check_prefix_stability,
 };
-pub use ids::FilterKind;
+pub use ids::KindId;
 pub use policy::{
-    AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, KindPolicy,
+    AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, FixedPolicy,
 };
 pub use stats::FilterStats;
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

@@ -164,11 +164,11 @@ impl fmt::Display for FalsePositiveRate {
 /// an error.
 ///
 /// ```
-/// use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
+/// use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
 ///
-/// let by_rate = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
-/// let by_size = KindPolicy::ribbon(BitsPerKey::TEN)?;
-/// let by_fingerprint = KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
+/// let by_rate = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
+/// let by_size = FixedPolicy::ribbon(BitsPerKey::TEN)?;
+/// let by_fingerprint = FixedPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
 /// # let _ = (by_rate, by_size, by_fingerprint);
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```

@@ -3,11 +3,11 @@
 #![expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a benchmark may stop")]
 
 use sstfilter::kind::{self, KindEntry, Updates};
-use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
 
 /// The policies measured, by name: about 1 % false positives, or 0.4 % of those with fingerprints.
 #[must_use]
-pub fn policies() -> Vec<(&'static str, KindPolicy)> {
+pub fn policies() -> Vec<(&'static str, FixedPolicy)> {
     let for_files = kind::all().iter().filter(|entry| entry.updates < Updates::InsertAndRemove);
     let policy = |entry: &'static KindEntry| {
         let sizing = match entry.name {

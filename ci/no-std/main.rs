@@ -14,7 +14,7 @@ use core::ffi::{c_int, c_void};
 
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
-    FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
+    FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, Sizing,
 };
 
 #[link(name = "c")]
@@ -75,13 +75,13 @@ fn check_golden_blocks() {
     let size = BitsPerKey::TEN;
     let (one_percent, one_in_a_thousand) = (FalsePositiveRate::ONE_PERCENT, FalsePositiveRate::new(0.001).unwrap());
     let cases = [
-        (KindPolicy::bloom(size), 1_000, golden!("bloom-1000-keys-10-bits")),
-        (KindPolicy::ribbon(one_percent), 1_024, golden!("ribbon-1024-keys-1-percent")),
-        (KindPolicy::ribbon(one_in_a_thousand), 20_000, golden!("ribbon-20000-keys-01-percent")),
-        (KindPolicy::ribbon(one_percent), 200, golden!("ribbon-fallen-back-to-bloom")),
-        (KindPolicy::binary_fuse(Sizing::FingerprintBits(8)), 1_000, golden!("fuse-1000-keys-3-cells-8-bits")),
-        (KindPolicy::xor(Sizing::FingerprintBits(8)), 500, golden!("xor-500-keys")),
-        (KindPolicy::xor_plus(Sizing::FingerprintBits(8)), 1_200, golden!("xor-plus-1200-keys")),
+        (FixedPolicy::bloom(size), 1_000, golden!("bloom-1000-keys-10-bits")),
+        (FixedPolicy::ribbon(one_percent), 1_024, golden!("ribbon-1024-keys-1-percent")),
+        (FixedPolicy::ribbon(one_in_a_thousand), 20_000, golden!("ribbon-20000-keys-01-percent")),
+        (FixedPolicy::ribbon(one_percent), 200, golden!("ribbon-fallen-back-to-bloom")),
+        (FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)), 1_000, golden!("fuse-1000-keys-3-cells-8-bits")),
+        (FixedPolicy::xor(Sizing::FingerprintBits(8)), 500, golden!("xor-500-keys")),
+        (FixedPolicy::xor_plus(Sizing::FingerprintBits(8)), 1_200, golden!("xor-plus-1200-keys")),
     ];
     let hasher = KeyHasher::default();
     for (policy, keys, golden) in cases {

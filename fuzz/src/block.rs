@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BlockError, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FileId, FilterBlock, FilterError,
-    FilterKind, FilterSet, Filters, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts,
+    FilterSet, Filters, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId,
     LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
 };
 
@@ -57,7 +57,7 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
 }
 
 /// Single, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
-fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
+fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
     let moved = [&[0xa5][..], block.as_bytes()].concat();
     for set in InstructionSet::available() {
@@ -65,13 +65,13 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
         // Opened with this set, which single probes then use.
         for bytes in [block.as_bytes(), &moved[1..]] {
             let block = FilterBlock::open_unverified(bytes).expect("the same bytes");
-            let mut hits = MatchBitmap::default();
-            block.may_contain_batch(hashes, &mut hits);
+            let mut matches = MatchBitmap::default();
+            block.may_contain_batch(hashes, &mut matches);
             for (index, (&hash, &answer)) in hashes.iter().zip(&answers).enumerate() {
-                assert_eq!(hits.may_contain(index), answer, "batch, {set}, {hash:?}");
+                assert_eq!(matches.may_contain(index), answer, "batch, {set}, {hash:?}");
                 assert_eq!(block.may_contain(hash), answer, "single, {set}, {hash:?}");
             }
-            assert_eq!(hits.count(), answers.iter().filter(|&&answer| answer).count() as u64);
+            assert_eq!(matches.count(), answers.iter().filter(|&&answer| answer).count() as u64);
         }
         ask_in_a_set(block, hashes, &answers);
     }
@@ -122,11 +122,11 @@ fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]
     assert!(set.problem(1).is_some() && set.problem(0).is_none() == is_sound);
     let mut matrix = MatchMatrix::default();
     set.matches_batch(hashes, &mut matrix);
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for (index, (&hash, &answer)) in hashes.iter().zip(answers).enumerate() {
         let answer = answer || !is_sound;
-        set.matches_hash(hash, &mut hits);
-        assert_eq!([0, 1, 2].map(|filter| hits.may_contain(filter)), [answer, true, answer], "set, {hash:?}");
+        set.matches_hash(hash, &mut matches);
+        assert_eq!([0, 1, 2].map(|filter| matches.may_contain(filter)), [answer, true, answer], "set, {hash:?}");
         let row = [0, 1, 2].map(|filter| matrix.may_contain(index, filter));
         assert_eq!(row, [answer, true, answer], "matrix, {hash:?}");
     }
@@ -137,17 +137,17 @@ fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_soun
     let filter = filters_of(context.identity().hash).reader(FilterBlock::load(bytes, context));
     let is_usable = filter.block().is_ok();
     assert!(may_be_sound || !is_usable);
-    let mut hits = MatchBitmap::default();
-    filter.probe_batch(hashes, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.probe_batch(hashes, &mut matches);
     for (index, &hash) in hashes.iter().enumerate() {
         let probe = filter.probe_hash(hash);
-        assert_eq!(probe.is_absent(), !hits.may_contain(index));
+        assert_eq!(probe.is_absent(), !matches.may_contain(index));
         assert!(is_usable || !probe.is_absent());
         filter.record_lookup(LookupOutcome::NotFound);
     }
     if let Err(error) = filter.block() {
         shown(error);
-        assert_eq!(hits.count(), hashes.len() as u64);
+        assert_eq!(matches.count(), hashes.len() as u64);
         assert_eq!(filter.stats().unusable, 2 * hashes.len() as u64);
         assert!(!format!("{filter:?}").is_empty());
     }
@@ -159,9 +159,9 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
 
 /// The dynamic kinds restore the block, or refuse it; what was restored contains what the block held, and every key
 /// that it is given.
-fn restore(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[KeyHash]) {
+fn restore(bytes: &[u8], kind: KindId, context: LoadContext<'_>, hashes: &[KeyHash]) {
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
-    let is_refused = |error: &FilterError, wanted: FilterKind| {
+    let is_refused = |error: &FilterError, wanted: KindId| {
         shown(error);
         kind == wanted && block.verify().is_ok() && block.info().whole_keys
     };
@@ -174,7 +174,7 @@ fn restore(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[K
             let _ = filter.estimated_keys();
             reopened(&filter.to_block().expect("it was a block"), hashes);
         }
-        Err(error) => assert!(!is_refused(&error, FilterKind::STANDARD_BLOOM), "{error}"),
+        Err(error) => assert!(!is_refused(&error, KindId::STANDARD_BLOOM), "{error}"),
     }
     match RegisterBlockedBloom::from_block(bytes, context) {
         Ok(filter) => {
@@ -184,11 +184,11 @@ fn restore(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[K
             healthy(&filter.health());
             reopened(&filter.to_block().expect("it was a block"), hashes);
         }
-        Err(error) => assert!(!is_refused(&error, FilterKind::REGISTER_BLOCKED_BLOOM), "{error}"),
+        Err(error) => assert!(!is_refused(&error, KindId::REGISTER_BLOCKED_BLOOM), "{error}"),
     }
     match CountingBloom::from_block(bytes, context) {
         Ok(filter) => counting(filter, &block, hashes),
-        Err(error) => assert!(!is_refused(&error, FilterKind::COUNTING_BLOOM), "{error}"),
+        Err(error) => assert!(!is_refused(&error, KindId::COUNTING_BLOOM), "{error}"),
     }
     match CuckooFilter::from_block(bytes, context) {
         Ok(filter) => cuckoo(filter, &block, hashes),

@@ -59,7 +59,7 @@ const WORDS: &[&str] = &[
     "--lookups-per-key",
     "--false-positive-ns",
     "--quick",
-    "--most-keys",
+    "--max-keys",
     "--absent",
     "--keys-format",
     "lines",

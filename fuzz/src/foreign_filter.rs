@@ -4,9 +4,9 @@ use arbitrary::{Result, Unstructured};
 use sstfilter_interop::{Filter, FilterKind, LevelDbFilterBlock, LevelDbFilterBlockBuilder, build_leveldb_bloom};
 
 /// The most bits per key of a filter that is built.
-const MOST_BITS_PER_KEY: u32 = 2_000;
+const MAX_BITS_PER_KEY: u32 = 2_000;
 /// The most keys of one.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 /// One input in this many computes rates, which take a thousand times as long as the rest.
 const RATES_ONE_IN: u8 = 64;
 
@@ -45,7 +45,7 @@ fn key(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 
 fn keys(input: &mut Unstructured<'_>) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
-    while !input.is_empty() && keys.len() < MOST_KEYS && input.ratio(15, 16)? {
+    while !input.is_empty() && keys.len() < MAX_KEYS && input.ratio(15, 16)? {
         keys.push(key(input)?);
     }
     Ok(keys)
@@ -85,7 +85,7 @@ fn probe<D: AsRef<[u8]>, E>(opened: core::result::Result<Filter<D>, E>, key: &[u
 }
 
 fn built_filter(input: &mut Unstructured<'_>) -> Result<()> {
-    let bits_per_key = input.int_in_range(0..=MOST_BITS_PER_KEY)?;
+    let bits_per_key = input.int_in_range(0..=MAX_BITS_PER_KEY)?;
     let keys = keys(input)?;
     let filter = Filter::leveldb(build_leveldb_bloom(&keys, bits_per_key)).expect("LevelDB's own filter");
     assert!(keys.iter().all(|key| filter.may_contain(key)), "a filter lost a key");
@@ -94,7 +94,7 @@ fn built_filter(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// Data blocks at any distance from each other.
 fn built_block(input: &mut Unstructured<'_>) -> Result<()> {
-    let mut builder = LevelDbFilterBlockBuilder::new(input.int_in_range(0..=MOST_BITS_PER_KEY)?);
+    let mut builder = LevelDbFilterBlockBuilder::new(input.int_in_range(0..=MAX_BITS_PER_KEY)?);
     let mut blocks = Vec::new();
     let mut offset = 0_u64;
     while !input.is_empty() && blocks.len() < 8 {

@@ -7,9 +7,9 @@ use sstfilter_interop::{BatchAnswer, BlockState, Error, KeyBatch, Part, Probe, T
 use crate::random::Random;
 
 /// A compressed block may have a thousand times its bytes; no more keys than this are listed of one input.
-const MOST_KEYS: usize = 4_096;
+const MAX_KEYS: usize = 4_096;
 /// Checksums found wrong one after the other: footer, metaindex, properties, and then all others at once.
-const MOST_SEALS: usize = 6;
+const MAX_SEALS: usize = 6;
 /// The footer of RocksDB, in which the checksum lies behind five bytes.
 const ROCKSDB_FOOTER_BYTES: usize = 53;
 
@@ -22,8 +22,8 @@ pub fn exercise(bytes: &[u8]) {
     for (name, value) in table.properties().readable() {
         let _ = format!("{name} = {value}");
     }
-    let listed: Vec<_> = table.user_keys().take(MOST_KEYS).collect();
-    let is_whole = listed.len() < MOST_KEYS && listed.iter().all(Result::is_ok);
+    let listed: Vec<_> = table.user_keys().take(MAX_KEYS).collect();
+    let is_whole = listed.len() < MAX_KEYS && listed.iter().all(Result::is_ok);
     let keys: Vec<Vec<u8>> = listed.into_iter().flatten().collect();
     if let Ok(info) = table.filter_info() {
         assert!(info.bytes <= bytes.len() as u64);
@@ -100,7 +100,7 @@ fn change_some_bytes(bytes: &mut [u8], random: &mut Random) {
 
 /// Puts in place what the reader says that each checksum should be.
 pub fn seal(bytes: &mut [u8]) {
-    for _ in 0..MOST_SEALS {
+    for _ in 0..MAX_SEALS {
         let wrong = match Table::open(Bytes::copy_from_slice(bytes)) {
             Err(Error::Checksum { part: Part::Footer, found, .. }) => {
                 let start = bytes.len() - ROCKSDB_FOOTER_BYTES + 5;

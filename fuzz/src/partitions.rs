@@ -49,11 +49,11 @@ pub(crate) fn probe(filter: &Container, bytes: &[u8], hasher: &KeyHasher) {
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
     assert!(filter.index.memory_bytes() <= 8 * bytes.len() + 512, "an index larger than its bytes explain");
     for key in bytes.chunks(7).take(50) {
-        let (number, _) = filter.index.place(key, hasher.hash(key));
+        let (number, _) = filter.index.locate(key, hasher.hash(key));
         assert_eq!(number < filter.index.partitions(), filter.index.has_whole_keys());
         let _ = filter.may_contain(key, hasher.hash(key));
         let prefix = parts.prefix(hasher, key);
-        match filter.index.places_with_prefix(&prefix) {
+        match filter.index.partitions_with_prefix(&prefix) {
             Ok(places) => assert!(places.count() <= filter.index.partitions() as usize),
             Err(_) => assert!(filter.may_contain_prefix(&prefix), "absent by a part that it does not hold"),
         }
@@ -72,7 +72,8 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
     let mut builder = PartitionedBuilder::new(policy.shared(), &context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    let built = builder.finish_with_aux(|number, _, _| vec![aux; if number < aux.into() { aux.into() } else { 0 }]);
+    let built =
+        builder.finish_with_user_data(|number, _, _| vec![aux; if number < aux.into() { aux.into() } else { 0 }]);
     let bytes = built.report.block_bytes;
     let Some(mut container) = built.block.map(|container| container.to_vec()) else { return Ok(()) };
     assert_eq!(container.len() as u64, bytes);

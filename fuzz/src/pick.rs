@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use sstfilter::kind::{self, KindEntry, RibbonKind};
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix,
-    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, Sizing,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPolicy,
+    FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, Sizing,
 };
 
 /// A size from 1 to 100 bits per key.
@@ -24,7 +24,7 @@ pub fn rate(input: &mut Unstructured<'_>) -> Result<FalsePositiveRate> {
 #[derive(Debug)]
 pub enum Policy {
     /// Of one kind, and whether its blocks have exactly the bytes of their plan.
-    Kind(KindPolicy, bool),
+    Kind(FixedPolicy, bool),
     /// Chosen for each file.
     Auto(AutoPolicy),
 }
@@ -64,7 +64,7 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
 ///
 /// If the kind has none of them.
 #[must_use]
-pub fn some_policy(entry: &KindEntry) -> KindPolicy {
+pub fn some_policy(entry: &KindEntry) -> FixedPolicy {
     let sizes = [Sizing::FingerprintBits(8), BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into()];
     let policy = sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok());
     policy.unwrap_or_else(|| panic!("{}: no filters of these sizes", entry.name))
@@ -73,7 +73,7 @@ pub fn some_policy(entry: &KindEntry) -> KindPolicy {
 /// Any policy of the library with any options; `None` for those that it refuses.
 pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
     let is_checked = input.arbitrary()?;
-    let checked = |policy: KindPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
+    let checked = |policy: FixedPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
     let (kinds, number) = (kind::all(), input.int_in_range(0..=kind::all().len() + 2)?);
     Ok(match kinds.get(number) {
         Some(entry) => {
@@ -83,15 +83,15 @@ pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
             policy.ok().map(|policy| Policy::Kind(checked(policy), entry.has_exact_size))
         }
         None if number == kinds.len() => AutoPolicy::new(sizing(input)?).ok().map(Policy::Auto),
-        None if number == kinds.len() + 1 => KindPolicy::ribbon(rate(input)?).ok().map(|ribbon| {
+        None if number == kinds.len() + 1 => FixedPolicy::ribbon(rate(input)?).ok().map(|ribbon| {
             let ribbon = checked(ribbon.with_min_keys(0));
-            Policy::Auto(AutoPolicy::from_parts(KindPolicy::default(), ribbon))
+            Policy::Auto(AutoPolicy::from_parts(FixedPolicy::default(), ribbon))
         }),
         None => {
             let ribbon = RibbonKind::same_rate_as_bloom(size(input)?);
             let attempts = input.int_in_range(0..=70)?;
             let ribbon = ribbon.and_then(|ribbon| ribbon.with_max_attempts(attempts));
-            ribbon.ok().map(|ribbon| Policy::Kind(checked(KindPolicy::from(ribbon)), false))
+            ribbon.ok().map(|ribbon| Policy::Kind(checked(FixedPolicy::from(ribbon)), false))
         }
     })
 }

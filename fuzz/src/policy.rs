@@ -12,7 +12,7 @@ use sstfilter::{
 use crate::pick::{self, Policy};
 
 /// The most keys of a filter: enough for ribbons of several layers, and quick to build.
-const MOST_KEYS: usize = 12_000;
+const MAX_KEYS: usize = 12_000;
 
 /// Builds a filter as `bytes` say, and asks it for every key.
 pub fn exercise(bytes: &[u8]) {
@@ -25,7 +25,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     let hasher = pick::hasher(input)?;
     let context = pick::context(input, &hasher)?;
     let in_bulk: bool = input.arbitrary()?;
-    let hashes = pick::hashes(input, MOST_KEYS)?;
+    let hashes = pick::hashes(input, MAX_KEYS)?;
     let built = build(picked.as_dyn(), &context, &hashes, in_bulk);
     let distinct: BTreeSet<KeyHash> = hashes.iter().copied().collect();
     let report = &built.report;
@@ -69,21 +69,21 @@ fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], 
 
 /// Single, batched, guarded and set probes all find every key.
 fn deny_none(filters: &Filters, filter: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
-    let mut hits = MatchBitmap::default();
-    filter.may_contain_batch(hashes, &mut hits);
-    assert_eq!(hits.count(), hashes.len() as u64, "by batch: {filter:?}");
+    let mut matches = MatchBitmap::default();
+    filter.may_contain_batch(hashes, &mut matches);
+    assert_eq!(matches.count(), hashes.len() as u64, "by batch: {filter:?}");
     for &hash in hashes {
         assert!(filter.may_contain(hash), "{hash:?} by {filter:?}");
     }
     let guarded = filters.reader(FilterBlock::load(filter.as_bytes(), filter.hash_identity()));
-    guarded.probe_batch(hashes, &mut hits);
-    assert!(guarded.block().is_ok() && hits.count() == hashes.len() as u64);
+    guarded.probe_batch(hashes, &mut matches);
+    assert!(guarded.block().is_ok() && matches.count() == hashes.len() as u64);
     let set = FilterSet::new(filters, [(); 2].map(|()| filters.reader(Ok(filter.clone()))));
     let mut matrix = MatchMatrix::default();
     set.matches_batch(hashes, &mut matrix);
     assert_eq!(matrix.count(), 2 * hashes.len() as u64, "by set: {filter:?}");
     for &hash in hashes.iter().take(200) {
-        set.matches_hash(hash, &mut hits);
-        assert_eq!(hits.count(), 2);
+        set.matches_hash(hash, &mut matches);
+        assert_eq!(matches.count(), 2);
     }
 }

@@ -41,7 +41,7 @@ fn open(bytes: &[u8], reader: &Reader) {
     let ends: Vec<Key> = bytes.chunks(5).take(12).map(<[u8]>::to_vec).chain([vec![], vec![0xff; 17]]).collect();
     assert_agrees_with_batch(&filter, &ends);
     for end in &ends {
-        if let Some(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.seek_hint(end) {
             assert!(bound >= *end && bound.len() <= bytes.len() + 32, "a bound of {} bytes", bound.len());
         }
     }
@@ -60,9 +60,9 @@ fn all_ranges(ends: &[Key]) -> Vec<KeyRange<'_>> {
 fn assert_agrees_with_batch(filter: &RangeFilter<&[u8]>, ends: &[Key]) {
     let ranges = all_ranges(ends);
     let mut matches = MatchBitmap::default();
-    filter.may_hold_batch(&ranges, &mut matches);
+    filter.may_contain_range_batch(&ranges, &mut matches);
     for (index, range) in ranges.iter().enumerate() {
-        assert_eq!(filter.may_hold(*range), matches.may_contain(index), "{range:?}");
+        assert_eq!(filter.may_contain_range(*range), matches.may_contain(index), "{range:?}");
     }
 }
 
@@ -116,10 +116,10 @@ fn policy(input: &mut Unstructured<'_>) -> Result<Option<RangePolicy>> {
     }
     let bytes = input.int_in_range(1..=8)?;
     let units = RangeUnits::integer(bytes).expect("in range");
-    let units = units.of_low_bits(input.int_in_range(0..=bytes * 8 - 1)?).expect("in range");
-    let units = if input.arbitrary()? { units.within(pick::extractor(input)?) } else { units };
+    let units = units.with_granularity_bits(input.int_in_range(0..=bytes * 8 - 1)?).expect("in range");
+    let units = if input.arbitrary()? { units.with_prefix(pick::extractor(input)?) } else { units };
     let longest = input.arbitrary::<u64>()? >> input.int_in_range(0..=63)?;
-    Ok(RangePolicy::bounded(units, longest, rate).ok())
+    Ok(RangePolicy::hashed(units, longest, rate).ok())
 }
 
 /// A string of few letters, among them both extremes, or of any bytes.
@@ -178,11 +178,11 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
             Bound::Unbounded => false,
         });
         let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
-        assert!(filter.may_hold(range) || !has_key, "{range:?} holds {:?}", sorted[first]);
+        assert!(filter.may_contain_range(range) || !has_key, "{range:?} holds {:?}", sorted[first]);
     }
     for end in ends {
         let next = keys.range(end.clone()..).next();
-        match filter.first_at_least(end) {
+        match filter.seek_hint(end) {
             None => assert_eq!(next, None, "from {end:?}"),
             Some(bound) => {
                 assert!(bound >= *end && next.is_none_or(|next| bound <= *next), "from {end:?}: {bound:?}, {next:?}");
@@ -190,7 +190,7 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
         }
     }
     for key in sorted.iter().step_by(sorted.len() / 200 + 1) {
-        assert!(filter.may_hold(&key[..]..=&key[..]), "{key:?} is lost");
+        assert!(filter.may_contain_range(&key[..]..=&key[..]), "{key:?} is lost");
     }
 }
 

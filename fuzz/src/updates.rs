@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::{
-    CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterError, FilterKind, HashIdentity, KeyHash,
-    MatchBitmap, RegisterBlockedBloom, StandardBloom,
+    CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterError, HashIdentity, KeyHash, KindId, MatchBitmap,
+    RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::pick;
 
 /// The most bytes of a filter.
-const MOST_BYTES: u64 = 1 << 16;
+const MAX_BYTES: u64 = 1 << 16;
 
 /// What is in a filter, and how many times.
 #[derive(Default)]
@@ -77,7 +77,7 @@ type New<F> = Result<core::result::Result<F, FilterError>>;
 
 fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<StandardBloom> {
     Ok(match input.int_in_range(0..=2)? {
-        0 => StandardBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 8)?, input.int_in_range(0..=34)?),
+        0 => StandardBloom::with_shape(identity, input.int_in_range(0..=MAX_BYTES * 8)?, input.int_in_range(0..=34)?),
         1 => StandardBloom::for_size(identity, input.int_in_range(0..=5_000)?, pick::size(input)?),
         _ => StandardBloom::for_rate(identity, input.int_in_range(0..=5_000)?, pick::rate(input)?),
     })
@@ -85,7 +85,7 @@ fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<Standar
 
 fn counting(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<CountingBloom> {
     Ok(match input.int_in_range(0..=2)? {
-        0 => CountingBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 2)?, input.int_in_range(0..=34)?),
+        0 => CountingBloom::with_shape(identity, input.int_in_range(0..=MAX_BYTES * 2)?, input.int_in_range(0..=34)?),
         1 => CountingBloom::for_size(identity, input.int_in_range(0..=2_000)?, pick::size(input)?),
         _ => CountingBloom::for_rate(identity, input.int_in_range(0..=2_000)?, pick::rate(input)?),
     })
@@ -122,7 +122,7 @@ fn steps<F: DynamicFilter>(
     special: impl Fn(&mut F, &mut Multiset, &[KeyHash]),
 ) -> Result<()> {
     let (mut held, mut pool) = (Multiset::default(), Vec::new());
-    let counts_exactly = [FilterKind::COUNTING_BLOOM, FilterKind::CUCKOO].contains(&filter.kind());
+    let counts_exactly = [KindId::COUNTING_BLOOM, KindId::CUCKOO].contains(&filter.kind());
     while !input.is_empty() {
         let (action, keys) = step(input, &mut pool)?;
         match action {
@@ -137,7 +137,7 @@ fn steps<F: DynamicFilter>(
         }
         assert!(!counts_exactly || filter.keys() == held.len());
     }
-    check(&held.keys(), |hash| filter.contains(hash), |keys, hits| filter.contains_batch(keys, hits));
+    check(&held.keys(), |hash| filter.contains(hash), |keys, matches| filter.contains_batch(keys, matches));
     let health = filter.health();
     assert!((0.0..=1.0).contains(&health.expected_fpr) && (0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
     Ok(())
@@ -207,7 +207,7 @@ fn restored<F: DynamicFilter>(filter: &F, keys: &[KeyHash]) -> F {
     assert_eq!(bytes.len() as u64, filter.block_bytes());
     let block = FilterBlock::open_unverified(&bytes).expect("it was just written");
     block.verify().expect("it was just written");
-    check(keys, |hash| block.may_contain(hash), |keys, hits| block.may_contain_batch(keys, hits));
+    check(keys, |hash| block.may_contain(hash), |keys, matches| block.may_contain_batch(keys, matches));
     let restored = F::from_block(&bytes, filter.hash_identity()).expect("it was just written");
     assert_eq!(restored.to_block().expect("it is small"), bytes);
     restored
@@ -215,12 +215,12 @@ fn restored<F: DynamicFilter>(filter: &F, keys: &[KeyHash]) -> F {
 
 fn check_standard(filter: &CountingBloom, keys: &[KeyHash]) {
     let standard = filter.to_standard_bloom().expect("it is small");
-    check(keys, |hash| standard.contains(hash), |keys, hits| standard.contains_batch(keys, hits));
+    check(keys, |hash| standard.contains(hash), |keys, matches| standard.contains_batch(keys, matches));
 }
 
 fn check(keys: &[KeyHash], contains: impl Fn(KeyHash) -> bool, batch: impl Fn(&[KeyHash], &mut MatchBitmap)) {
-    let mut hits = MatchBitmap::default();
-    batch(keys, &mut hits);
-    assert_eq!(hits.count(), keys.len() as u64);
+    let mut matches = MatchBitmap::default();
+    batch(keys, &mut matches);
+    assert_eq!(matches.count(), keys.len() as u64);
     keys.iter().for_each(|&hash| assert!(contains(hash), "{hash:?} is absent"));
 }

@@ -12,7 +12,7 @@ use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
-use crate::filter::{FilterKind, MAX_KEYS, MAX_PAYLOAD_BYTES};
+use crate::filter::{KindId, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
 
 /// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
@@ -49,7 +49,7 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 #[expect(private_bounds, reason = "only this crate implements the trait, so that methods can be added to it")]
 pub trait DynamicFilter: Dynamic {
     /// The kind of its blocks.
-    fn kind(&self) -> FilterKind {
+    fn kind(&self) -> KindId {
         self.contents().kind()
     }
 
@@ -125,7 +125,7 @@ pub trait DynamicFilter: Dynamic {
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
         let trailer = Trailer::new(contents.kind(), contents.hash_identity().into(), shape, &payload);
-        trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
+        trailer.seal(payload).ok_or(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
     /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and it holds whole

@@ -211,7 +211,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     ) -> u64 {
         let hash = key.hash();
         let candidate = move |bloom: &'a Bloom<D>| Candidate { line: bloom.line(hash), ahead: ahead(bloom) };
-        let mut hits = which;
+        let mut matches = which;
         for class in &self.classes {
             let probed = which & class.places;
             // Skipping a filter costs about as much as testing it. So when at least 7 of 8 are wanted, all are tested
@@ -227,12 +227,12 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
             } else {
                 0
             };
-            hits &= !probed | covered;
+            matches &= !probed | covered;
         }
         if which & self.other_places != 0 {
-            hits &= self.probe_others(hash, which);
+            matches &= self.probe_others(hash, which);
         }
-        hits
+        matches
     }
 
     /// All ones, except at places in `which` whose filter is of another kind and answers "absent". Cold and out of
@@ -240,7 +240,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     #[cold]
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
         let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
-        probed.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain_added(hash)) << place))
+        probed.fold(u64::MAX, |matches, (place, block)| matches & !(u64::from(!block.may_contain_added(hash)) << place))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, batch};
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
-use crate::ids::{FileId, FilterKind};
+use crate::ids::{FileId, KindId};
 use crate::kernel::prefetch::prefetch_line;
 use crate::simd;
 
@@ -32,10 +32,10 @@ use crate::simd;
 /// blocks open and probe them many times.
 ///
 /// ```
-/// use sstfilter::{BuildContext, FileId, FilterBlock, KeyHasher, KindPolicy, LoadContext};
+/// use sstfilter::{BuildContext, FileId, FilterBlock, KeyHasher, FixedPolicy, LoadContext};
 ///
 /// let (hasher, file) = (KeyHasher::default(), FileId::random());
-/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file));
+/// let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file));
 /// builder.add_hash(hasher.hash(b"apple"));
 /// let bytes = builder.finish().block.expect("one key fits");
 ///
@@ -311,7 +311,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The kind of the filter.
-    pub const fn kind(&self) -> FilterKind {
+    pub const fn kind(&self) -> KindId {
         self.trailer.kind
     }
 
@@ -346,15 +346,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 /// Every field of a block's trailer, with the values derived from them.
 ///
 /// ```
-/// use sstfilter::{KindPolicy, BuildContext, FallbackReason, FilterBlock, FilterKind, KeyHasher};
+/// use sstfilter::{FixedPolicy, BuildContext, FallbackReason, FilterBlock, KindId, KeyHasher};
 ///
 /// let hasher = KeyHasher::default();
-/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+/// let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
 /// (0..1_000_u32).for_each(|key| builder.add_hash(hasher.hash(&key.to_le_bytes())));
 /// let bytes = builder.finish().block.expect("it fits");
 ///
 /// let info = FilterBlock::load(&bytes, &hasher)?.info();
-/// assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::None));
+/// assert_eq!((info.kind, info.reason), (KindId::BLOCKED_BLOOM, FallbackReason::None));
 /// assert_eq!((info.keys, info.block_bytes), (1_000, bytes.len() as u64));
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
@@ -364,9 +364,9 @@ pub struct BlockInfo {
     /// Version of the format.
     pub format_version: u8,
     /// Kind of the filter.
-    pub kind: FilterKind,
+    pub kind: KindId,
     /// Kind that the policy requested.
-    pub requested: FilterKind,
+    pub requested: KindId,
     /// Why `kind` is not `requested`.
     pub reason: FallbackReason,
     /// The hash it is probed with.

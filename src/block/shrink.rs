@@ -31,16 +31,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// block but its rate, which [`info`](Self::info) tells. The same block and size give the same bytes everywhere.
     ///
     /// ```
-    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
+    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, FixedPolicy};
     ///
     /// let hasher = KeyHasher::default();
-    /// let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
+    /// let policy = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
     /// let mut builder = policy.builder(&BuildContext::new(&hasher));
     /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
     /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
     ///
     /// let half = block.info().block_bytes / 2;
-    /// let smaller = FilterBlock::load(block.shrunk_to(half)?, &hasher)?;
+    /// let smaller = FilterBlock::load(block.shrink_to(half).map(FilterBlock::into_inner)?, &hasher)?;
     /// assert!(smaller.info().block_bytes <= half && smaller.info().expected_fpr < 0.12);
     /// assert!(smaller.may_contain(hasher.hash(&4_711_u32.to_be_bytes())));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,24 +51,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// [`ShrinkError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
     /// damaged lines would hold, and hide that keys were lost. [`ShrinkError::TooSmall`], with the smallest size,
     /// when no block of so few bytes is worth having, [`ShrinkError::NoMemory`] when allocation fails.
-    pub fn shrunk_to(&self, max_bytes: u64) -> Result<Bytes, ShrinkError> {
-        self.shrunk(max_bytes).map(|block| block.data)
-    }
-
-    /// A block as [`shrunk_to`](Self::shrunk_to) gives it, open for the same reader.
-    ///
-    /// # Errors
-    ///
-    /// [`ShrinkError`], if there is no smaller filter of its keys, or no memory.
-    pub fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, ShrinkError> {
+    pub fn shrink_to(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, ShrinkError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
         let failure = |failure| match failure {
-            ShrinkFailure::NoShape { least_bytes } => ShrinkError::TooSmall {
+            ShrinkFailure::NoShape { min_bytes } => ShrinkError::TooSmall {
                 kind: self.trailer.kind,
                 block_bytes,
                 max_bytes,
-                min_bytes: self.tail_bytes() + least_bytes,
+                min_bytes: self.tail_bytes() + min_bytes,
             },
             ShrinkFailure::NoMemory { bytes } => ShrinkError::NoMemory { bytes },
         };
@@ -76,8 +67,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let shape = any.encode(self.trailer.shape.keys);
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
         let data = trailer.seal_with_parts(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
-        let least_bytes = self.trailer.shape.payload_bytes;
-        let data = data.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes }))?;
+        let min_bytes = self.trailer.shape.payload_bytes;
+        let data = data.ok_or_else(|| failure(ShrinkFailure::NoShape { min_bytes }))?;
         let shape = open_shape(&trailer, any);
         Ok(FilterBlock { data, is_verified: true, trailer, shape, answered: self.answered })
     }
@@ -100,17 +91,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.block_bytes() - self.trailer.shape.payload_bytes
     }
 
-    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, in bytes of the whole block and largest first, each
+    /// The sizes that [`shrink_to`](Self::shrink_to) reaches best, in bytes of the whole block and largest first, each
     /// with the expected false positive rate, from 0 to 1: of a blocked
     /// Bloom filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller
-    /// number of columns. They end with the smallest size that `shrunk_to` makes: below it, fewer than one absent key
+    /// number of columns. They end with the smallest size that `shrink_to` makes: below it, fewer than one absent key
     /// in a hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
     ///
     /// ```
-    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
+    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, FixedPolicy};
     ///
     /// let hasher = KeyHasher::default();
-    /// let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?; // seven columns
+    /// let policy = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?; // seven columns
     /// let mut builder = policy.builder(&BuildContext::new(&hasher));
     /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
     /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;

@@ -27,7 +27,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::codec::{AlignedBuffer, Fields, TAIL_CAPACITY, checksum};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
+use crate::filter::{EncodedShape, KindId, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
@@ -53,9 +53,9 @@ const _: () = assert!(MAX_PLAIN_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block mu
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// The kind of the filter.
-    pub kind: FilterKind,
+    pub kind: KindId,
     /// The kind that was requested.
-    pub requested: FilterKind,
+    pub requested: KindId,
     /// Why they differ.
     pub reason: FallbackReason,
     /// The hash and the file.
@@ -75,7 +75,7 @@ pub struct Trailer {
 impl Trailer {
     /// The trailer of an ordinary block: of whole keys, and of the kind that was requested.
     #[must_use]
-    pub fn new(kind: FilterKind, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
+    pub fn new(kind: KindId, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
         Self {
             kind,
             requested: kind,
@@ -191,8 +191,8 @@ impl Trailer {
         let (field, expected) = ("fallback reason", "0 to 6");
         let reason = FallbackReason::from_code(got).ok_or(BlockError::Field { field, expected, got: got.into() })?;
         Ok(Self {
-            kind: FilterKind::from_code(trailer.u8::<21>()),
-            requested: FilterKind::from_code(trailer.u8::<22>()),
+            kind: KindId::from_code(trailer.u8::<21>()),
+            requested: KindId::from_code(trailer.u8::<22>()),
             reason,
             identity: tail.identity(trailer.u8::<23>() >> 4)?,
             shape: EncodedShape {
@@ -358,8 +358,8 @@ mod tests {
 
     fn example(file: Option<FileId>) -> Trailer {
         Trailer {
-            kind: FilterKind::BLOCKED_BLOOM,
-            requested: FilterKind::RIBBON,
+            kind: KindId::BLOCKED_BLOOM,
+            requested: KindId::RIBBON,
             reason: FallbackReason::TooFewKeys,
             identity: BlockIdentity { hash: HashIdentity { id: HashId::Xxh3, seed: 0x0102_0304_0506_0708 }, file },
             shape: EncodedShape {

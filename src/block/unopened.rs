@@ -7,7 +7,7 @@ use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::ribbon::shape::RibbonShape;
-use crate::filter::{FilterKind, MAX_PARAM_WORDS, TRAILER_BYTES};
+use crate::filter::{KindId, MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::hash::{HashIdentity, KeyHash};
 
 impl FilterBlock<&[u8]> {
@@ -19,10 +19,10 @@ impl FilterBlock<&[u8]> {
     /// bytes.
     ///
     /// ```
-    /// use sstfilter::{BuildContext, FilterBlock, KeyHasher, KindPolicy};
+    /// use sstfilter::{BuildContext, FilterBlock, KeyHasher, FixedPolicy};
     ///
     /// let hasher = KeyHasher::default();
-    /// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+    /// let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     /// builder.add_key(b"apple");
     /// let bytes = builder.finish().block.expect("one key fits");
     ///
@@ -67,9 +67,9 @@ fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
     let mut params = [0; MAX_PARAM_WORDS];
     params.iter_mut().zip(tail.as_chunks().0).for_each(|(word, &bytes)| *word = u32::from_le_bytes(bytes));
     let params = params.get(..usize::from(count))?;
-    match FilterKind::from_code(trailer[21]) {
-        FilterKind::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
-        FilterKind::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
+    match KindId::from_code(trailer[21]) {
+        KindId::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
+        KindId::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
         _ => None,
     }
 }
@@ -89,12 +89,12 @@ mod tests {
     use crate::kind;
     use crate::policy::BuildContext;
     use crate::units::Sizing;
-    use crate::{BitsPerKey, KindPolicy};
+    use crate::{BitsPerKey, FixedPolicy};
 
     /// Small and large blocks of every kind, and one that is bound to a file.
     fn blocks() -> Vec<Vec<u8>> {
         let hasher = KeyHasher::default();
-        let build = |policy: &KindPolicy, keys: u64, file: Option<FileId>| {
+        let build = |policy: &FixedPolicy, keys: u64, file: Option<FileId>| {
             let context = BuildContext::new(&hasher);
             let context = if let Some(file) = file { context.with_file_id(file) } else { context };
             let mut builder = policy.builder(&context);
@@ -102,7 +102,7 @@ mod tests {
             builder.finish().block.unwrap().to_vec()
         };
         let sizing = Sizing::BitsPerKey(BitsPerKey::new(20.0).unwrap());
-        let policies: Vec<KindPolicy> = kind::all().iter().filter_map(|kind| kind.configure(sizing).ok()).collect();
+        let policies: Vec<FixedPolicy> = kind::all().iter().filter_map(|kind| kind.configure(sizing).ok()).collect();
         assert!(policies.len() + 1 >= kind::all().len());
         let keys = [1, 1_500, 30_000];
         let unbound = policies.iter().flat_map(|policy| keys.map(|keys| build(policy, keys, None)));

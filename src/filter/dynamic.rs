@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::{BuiltPayload, EncodedShape, FallbackReason, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
+use super::{BuiltPayload, EncodedShape, FallbackReason, FilterShape, KindId, MAX_PAYLOAD_BYTES};
 use crate::codec::AlignedBuffer;
 use crate::error::BlockError;
 use crate::filter::error::FilterError;
@@ -30,7 +30,7 @@ pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
 /// A shape, a payload, and the hash of its keys.
 pub(crate) trait Contents {
     /// The kind of its blocks.
-    fn kind(&self) -> FilterKind;
+    fn kind(&self) -> KindId;
     fn hash_identity(&self) -> HashIdentity;
     fn shape(&self) -> &dyn FilterShape;
     fn keys(&self) -> u64;
@@ -46,7 +46,7 @@ pub(crate) trait Contents {
 
 /// The shape of a filter that one thread at a time changes.
 pub(crate) trait GrowingShape: FilterShape {
-    const KIND: FilterKind;
+    const KIND: KindId;
     fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth;
     /// Checks a stored payload for what inserting and removing rely on. An error for contents that no writer stores;
     /// harmless deviations are corrected.
@@ -56,7 +56,7 @@ pub(crate) trait GrowingShape: FilterShape {
 /// The parts of a block that a filter is restored from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredFilter<'a> {
-    pub(crate) kind: FilterKind,
+    pub(crate) kind: KindId,
     pub(crate) hash: HashIdentity,
     pub(crate) shape: &'a EncodedShape,
     /// Has the shape's length.
@@ -65,7 +65,7 @@ pub(crate) struct StoredFilter<'a> {
 
 impl StoredFilter<'_> {
     /// The shape, if the block is of kind `expected`.
-    pub(crate) fn decode<S: FilterShape>(&self, expected: FilterKind) -> Result<S, BlockError> {
+    pub(crate) fn decode<S: FilterShape>(&self, expected: KindId) -> Result<S, BlockError> {
         if self.kind != expected {
             return Err(BlockError::Kind { expected, got: self.kind });
         }
@@ -88,7 +88,7 @@ impl<S: FilterShape> InMemory<S> {
     pub(crate) fn empty(hash: HashIdentity, shape: S) -> Result<Self, FilterError> {
         let bytes = shape.payload_bytes();
         if bytes > MAX_PAYLOAD_BYTES {
-            return Err(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes });
+            return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
         }
         let payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         Ok(Self { hash, shape, payload, keys: 0 })
@@ -118,7 +118,7 @@ impl<S: GrowingShape> InMemory<S> {
 }
 
 impl<S: GrowingShape> Contents for InMemory<S> {
-    fn kind(&self) -> FilterKind {
+    fn kind(&self) -> KindId {
         S::KIND
     }
 

@@ -18,7 +18,7 @@ pub enum FilterError {
     /// The filter would be larger than a block can be.
     TooLarge {
         /// The most bytes of payload that a block can have.
-        most_bytes: u64,
+        max_bytes: u64,
         /// The bytes that the filter would have.
         got: u64,
     },
@@ -65,8 +65,8 @@ impl From<BlockError> for FilterError {
 
 messages! { FilterError {
     Self::NoMemory { bytes } => "allocation of {bytes} bytes for a filter failed";
-    Self::TooLarge { most_bytes, got } =>
-        "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys";
+    Self::TooLarge { max_bytes, got } =>
+        "filter too large: expected at most {max_bytes} bytes, got {got}; split the keys";
     Self::Full { keys, places } =>
         "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one";
     Self::NotPresent => "key to be removed: expected one that is in the filter, got one that is absent";

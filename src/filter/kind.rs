@@ -7,7 +7,7 @@ use super::payload::{BuiltPayload, StreamedPayload};
 use super::reason::FallbackReason;
 use super::shape::FilterShape;
 use crate::hash::KeyHash;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::units::BitsPerKey;
 
 /// What building a filter may use.
@@ -56,7 +56,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     type Stream: StreamedPayload;
 
     /// The kind's number.
-    const ID: FilterKind;
+    const ID: KindId;
 
     /// When to choose it: the predicate of a sentence whose subject is its name.
     const STRENGTH: &'static str = "";
@@ -76,11 +76,11 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether filters are [streamed](Self::stream): built from hashes in any order, possibly repeated.
     const IS_STREAMED: bool = false;
 
-    /// Whether [`build_single_attempt`](Self::build_single_attempt) can succeed.
-    const TAKES_ROUGH_ORDER: bool = false;
+    /// Whether [`build_from_partitioned`](Self::build_from_partitioned) can succeed.
+    const ACCEPTS_PARTITIONED_HASHES: bool = false;
 
     /// [`ID`](Self::ID), except for a user's kind.
-    fn id(&self) -> FilterKind {
+    fn id(&self) -> KindId {
         Self::ID
     }
 
@@ -109,7 +109,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Builds the same filter from hashes that are only partitioned into windows. `None` when the first attempt fails
     /// or a hash repeats. `spare` is a buffer with capacity for about as many hashes.
-    fn build_single_attempt(
+    fn build_from_partitioned(
         &self,
         _plan: &Self::Shape,
         _hashes: &[KeyHash],
@@ -130,7 +130,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// `None` means no limit, the right choice for kinds whose size follows from the number of keys: a caller that
     /// requests such a kind accepts that size, even if it exceeds Bloom's.
-    fn most_block_bytes(&self, _keys: u64, _plan: &Self::Shape) -> Option<u64> {
+    fn max_block_bytes(&self, _keys: u64, _plan: &Self::Shape) -> Option<u64> {
         None
     }
 

@@ -71,7 +71,7 @@ pub(crate) use user::KindRegistry;
 
 use crate::error::BlockError;
 use crate::hash::KeyHash;
-pub(crate) use crate::ids::FilterKind;
+pub(crate) use crate::ids::KindId;
 
 /// The shape of a filter of any kind, from a table of the library's kinds.
 macro_rules! any_shape {
@@ -97,13 +97,13 @@ macro_rules! any_shape {
         impl AnyShape {
             /// The shape of a filter of one of the library's kinds, or of `kinds`.
             pub(crate) fn decode(
-                kind: FilterKind,
+                kind: KindId,
                 encoded: &EncodedShape,
                 kinds: Option<&KindRegistry>,
             ) -> Result<Self, BlockError> {
                 let any = match kind {
-                    $($(#[$only])? FilterKind::$id => FilterShape::decode(encoded).map(Self::$kind),)+
-                    FilterKind::RANGE => Err(BlockError::RangeFilter),
+                    $($(#[$only])? KindId::$id => FilterShape::decode(encoded).map(Self::$kind),)+
+                    KindId::RANGE => Err(BlockError::RangeFilter),
                     _ => {
                         let user = kinds.and_then(|kinds| kinds.find(kind));
                         user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)

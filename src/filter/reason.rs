@@ -25,7 +25,7 @@ pub enum FallbackReason {
     SelfCheckFailed,
     /// No filter: the engine's own hash function or extractor panicked while a key was added, so the filter might lack
     /// that key.
-    Interrupted,
+    Panicked,
     /// No filter: keys that were to be cut by range, or to be in a range filter, did not ascend.
     KeysOutOfOrder,
     /// No range filter, or no filter of extracted parts alone: a key extractor gave a part for a prefix that a key with
@@ -71,7 +71,7 @@ impl FallbackReason {
             Self::MemoryBudget => "memory budget",
             Self::ConstructionFailed => "construction failed",
             Self::SelfCheckFailed => "self-check failed",
-            Self::Interrupted => "interrupted",
+            Self::Panicked => "interrupted",
             Self::KeysOutOfOrder => "keys out of order",
             Self::UnstableExtractor => "unstable key extractor",
             Self::RangeTombstone => "range tombstone",

@@ -1,6 +1,6 @@
 //! Making a filter smaller without its keys: the shapes that it can have then, and their payloads.
 //!
-//! A kind says which shapes a payload can be reduced to (`shrunk`) and does it (`shrink_into`). The filter still
+//! A kind says which shapes a payload can be reduced to (`next_smaller`) and does it (`shrink_into`). The filter still
 //! contains every key; only its rate rises.
 
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub(crate) enum ShrinkFailure {
     /// Its kind has no shape of so few bytes that is worth having.
     NoShape {
         /// The smallest payload that there is.
-        least_bytes: u64,
+        min_bytes: u64,
     },
     /// Allocation failed.
     NoMemory {
@@ -53,11 +53,11 @@ impl AnyShape {
         payload: &[u8],
         max_bytes: u64,
     ) -> Result<(Self, AlignedBuffer), ShrinkFailure> {
-        let too_small = || ShrinkFailure::NoShape { least_bytes: self.least_bytes(keys) };
+        let too_small = || ShrinkFailure::NoShape { min_bytes: self.min_bytes(keys) };
         let smaller = self.worthwhile(keys, max_bytes).ok_or_else(too_small)?;
         let bytes = smaller.payload_bytes();
         // The library's kinds meet this; a user's may not, and then has no other size.
-        let failed = ShrinkFailure::NoShape { least_bytes: self.payload_bytes() };
+        let failed = ShrinkFailure::NoShape { min_bytes: self.payload_bytes() };
         if bytes > max_bytes || bytes >= self.payload_bytes() {
             return Err(failed);
         }
@@ -75,11 +75,11 @@ impl AnyShape {
 
     /// The largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
     #[allow(clippy::match_wildcard_for_single_variants, reason = "with features, it stands for several")]
-    fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+    fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         match self {
-            Self::BlockedBloom(shape) => shape.shrunk(max_bytes).map(Self::BlockedBloom),
-            Self::Ribbon(shape) => shape.shrunk(max_bytes).map(Self::Ribbon),
-            Self::User(shape) => shape.shrunk(max_bytes).map(Self::User),
+            Self::BlockedBloom(shape) => shape.next_smaller(max_bytes).map(Self::BlockedBloom),
+            Self::Ribbon(shape) => shape.next_smaller(max_bytes).map(Self::Ribbon),
+            Self::User(shape) => shape.next_smaller(max_bytes).map(Self::User),
             _ => None,
         }
     }
@@ -89,13 +89,13 @@ impl AnyShape {
     fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
         match self {
             Self::Ribbon(shape) => shape.shrink_step(below_bytes).map(Self::Ribbon),
-            _ => self.shrunk(below_bytes.checked_sub(1)?),
+            _ => self.next_smaller(below_bytes.checked_sub(1)?),
         }
     }
 
     /// The largest shape of at most `max_bytes`, if a filter of `keys` keys is worth having at that size.
     fn worthwhile(&self, keys: u64, max_bytes: u64) -> Option<Self> {
-        self.shrunk(max_bytes).filter(|shape| shape.is_worth_having(keys))
+        self.next_smaller(max_bytes).filter(|shape| shape.is_worth_having(keys))
     }
 
     /// NaN means not worth having.
@@ -104,7 +104,7 @@ impl AnyShape {
     }
 
     /// The smallest payload that is worth having; this one if none is smaller.
-    fn least_bytes(&self, keys: u64) -> u64 {
+    fn min_bytes(&self, keys: u64) -> u64 {
         // By halving, because rates fall as sizes grow: the steps of a user's kind may be too many to go through.
         let (mut too_few, mut enough) = (0, self.payload_bytes());
         while enough - too_few > 1 {

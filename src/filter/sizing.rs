@@ -1,7 +1,7 @@
 //! How kinds follow a requested rate or size.
 
 use crate::error::ConfigError;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// The number of keys for which sizes are compared with rates: large enough that neither depends on it any more, and
@@ -31,7 +31,7 @@ pub(crate) fn by_size_or_rate<T>(
 /// The fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from it: the
 /// narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
 pub(crate) fn fingerprint_bits(
-    kind: FilterKind,
+    kind: KindId,
     widths: &[u8],
     sizing: Sizing,
     block_bytes: impl Fn(u8) -> Option<u64>,
@@ -41,7 +41,7 @@ pub(crate) fn fingerprint_bits(
             let rate_of = |bits: u8| 1.0 / (1_u64 << bits) as f64;
             let least = widths.last().map_or(1.0, |&bits| rate_of(bits));
             let fitting = widths.iter().copied().find(|&bits| rate_of(bits) <= rate.get());
-            fitting.ok_or(ConfigError::RateOutOfRange { kind, least, most: 1.0, got: rate.get() })
+            fitting.ok_or(ConfigError::RateOutOfRange { kind, min: least, max: 1.0, got: rate.get() })
         }
         Sizing::BitsPerKey(size) => {
             let needed = |bits| block_bytes(bits).map(|bytes| bytes as f64 * 8.0 / RATE_KEYS as f64);
@@ -49,7 +49,7 @@ pub(crate) fn fingerprint_bits(
             let least =
                 widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| libm::ceil(bits * 1e3) / 1e3);
             let fitting = widths.iter().rev().copied().find(fits);
-            fitting.ok_or(ConfigError::SizeOutOfRange { kind, least, got: size.get() })
+            fitting.ok_or(ConfigError::SizeOutOfRange { kind, min: least, got: size.get() })
         }
         Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
         Sizing::FingerprintBits(bits) => Err(no_such_fingerprints(

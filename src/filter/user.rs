@@ -14,11 +14,11 @@ use super::shape::{FilterShape, ShapeFields};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, ConfigError};
 use crate::hash::KeyHash;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 
 /// A kind of filter of your own.
 ///
-/// [`KindPolicy::user_defined`](crate::KindPolicy::user_defined) builds blocks of it, and a [`KindRegistry`] makes them
+/// [`FixedPolicy::user_defined`](crate::FixedPolicy::user_defined) builds blocks of it, and a [`KindRegistry`] makes them
 /// readable. `examples/custom_kind.rs` shows both.
 ///
 /// A block records an [`EncodedShape`] with the payload: up to 15 parameter words and a salt, whose meaning is private
@@ -37,7 +37,7 @@ use crate::ids::FilterKind;
 /// finished filter is probed for all of its keys.
 pub trait UserKind: fmt::Debug + Send + Sync + 'static {
     /// The kind's number, from 128 to 255. Blocks record it, so it never changes.
-    fn id(&self) -> FilterKind;
+    fn id(&self) -> KindId;
 
     /// The kind's name, for options and reports.
     fn name(&self) -> &'static str;
@@ -97,11 +97,11 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
 
     /// The largest smaller shape with at most `max_bytes` of payload that [`shrink_into`](Self::shrink_into) can fill.
     /// `None` when there is none, and for kinds whose filters cannot shrink.
-    fn shrunk(&self, _shape: &EncodedShape, _max_bytes: u64) -> Option<EncodedShape> {
+    fn next_smaller(&self, _shape: &EncodedShape, _max_bytes: u64) -> Option<EncodedShape> {
         None
     }
 
-    /// Writes the payload of `smaller`, which [`shrunk`](Self::shrunk) gave, from a payload of `shape` that was
+    /// Writes the payload of `smaller`, which [`next_smaller`](Self::next_smaller) gave, from a payload of `shape` that was
     /// verified. `out` is zeroed and has its length. Every key that the payload contained must be contained in what is
     /// written: nothing can check that. `false` when it cannot be done.
     fn shrink_into(&self, _shape: &EncodedShape, _smaller: &EncodedShape, _payload: &[u8], _out: &mut [u8]) -> bool {
@@ -112,7 +112,7 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
 /// A user's kind behind a guard: a panic in its code becomes an error, or "may be present".
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedKind {
-    id: FilterKind,
+    id: KindId,
     pub(crate) name: &'static str,
     kind: Arc<dyn UserKind>,
 }
@@ -134,7 +134,7 @@ impl GuardedKind {
     }
 }
 
-fn wrong_number(id: FilterKind) -> ConfigError {
+fn wrong_number(id: KindId) -> ConfigError {
     let (option, expected) = ("number of a user's kind", "128 to 255, and not taken by another kind");
     ConfigError::OutOfRange { option, expected, got: id.code().into() }
 }
@@ -160,9 +160,9 @@ impl Kind for GuardedKind {
     type Stream = NotStreamed;
 
     /// The first of users' kinds; a value has the number of its own.
-    const ID: FilterKind = FilterKind::from_code(128);
+    const ID: KindId = KindId::from_code(128);
 
-    fn id(&self) -> FilterKind {
+    fn id(&self) -> KindId {
         self.id
     }
 
@@ -204,8 +204,8 @@ pub(crate) struct UserShape {
 
 impl UserShape {
     /// `None` also for a shape that its own kind cannot read.
-    pub(super) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
-        let smaller = guarded(None, || self.kind.kind.shrunk(&self.encoded, max_bytes))?;
+    pub(super) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
+        let smaller = guarded(None, || self.kind.kind.next_smaller(&self.encoded, max_bytes))?;
         self.kind.decode(&EncodedShape { keys: self.encoded.keys, ..smaller }).ok()
     }
 
@@ -302,11 +302,11 @@ impl KindRegistry {
 
     /// The name of a kind that was added.
     #[must_use]
-    pub fn name(&self, id: FilterKind) -> Option<&'static str> {
+    pub fn name(&self, id: KindId) -> Option<&'static str> {
         self.find(id).map(|kind| kind.name)
     }
 
-    pub(crate) fn find(&self, id: FilterKind) -> Option<&GuardedKind> {
+    pub(crate) fn find(&self, id: KindId) -> Option<&GuardedKind> {
         self.kinds.as_deref()?.iter().find(|kind| kind.id == id)
     }
 }

@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::block::FallbackReason;
 use crate::hash::KeyHash;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::panics::Interruption;
 use crate::policy::{BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy};
 
@@ -142,8 +142,8 @@ impl FilterBuilder {
         if let Some(builder) = started.unwrap_or_else(|| policy.builder(&context)).filter(|_| !is_interrupted) {
             return builder.finish();
         }
-        let reason = if is_interrupted { FallbackReason::Interrupted } else { FallbackReason::None };
-        BuiltFilter::new(None, BuildReport { reason, ..BuildReport::new(FilterKind::from_code(0)) })
+        let reason = if is_interrupted { FallbackReason::Panicked } else { FallbackReason::None };
+        BuiltFilter::new(None, BuildReport { reason, ..BuildReport::new(KindId::from_code(0)) })
     }
 }
 

@@ -104,12 +104,12 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
 /// # Errors
 ///
 /// The shortest prefix whose part a longer one does not have.
-pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Result<(), UnstablePart> {
+pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Result<(), PrefixMismatch> {
     let cuts = |from: usize| (from..=key.len()).filter_map(|length| key.get(..length));
     for prefix in cuts(0) {
         let Some(expected) = extractor.extract_prefix(prefix) else { continue };
         if let Some(key) = cuts(prefix.len()).find(|&key| extractor.extract(key).as_ref() != Some(&expected)) {
-            return Err(UnstablePart {
+            return Err(PrefixMismatch {
                 extractor: extractor.name().to_owned(),
                 prefix: prefix.to_vec(),
                 key: key.to_vec(),
@@ -124,7 +124,7 @@ pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Resul
 /// A prefix that does not have the part of a key that begins with it, although its extractor has promised that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct UnstablePart {
+pub struct PrefixMismatch {
     /// Name of the extractor.
     pub extractor: String,
     /// The prefix.
@@ -137,7 +137,7 @@ pub struct UnstablePart {
     pub got: Option<Vec<u8>>,
 }
 
-impl fmt::Display for UnstablePart {
+impl fmt::Display for PrefixMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |bytes: &[u8]| format!("\"{}\"", bytes.escape_ascii());
         write!(
@@ -153,7 +153,7 @@ impl fmt::Display for UnstablePart {
     }
 }
 
-impl core::error::Error for UnstablePart {}
+impl core::error::Error for PrefixMismatch {}
 
 /// The first `length` bytes of a key; shorter keys are outside the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]

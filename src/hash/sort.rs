@@ -51,10 +51,10 @@ impl SortScratch {
     }
 
     /// Reserves memory for a copy of `hashes`, and returns log2 of the number of their windows. `None` when the copy
-    /// would take more than `most_bytes` or cannot be allocated.
-    fn reserve(&mut self, hashes: &[KeyHash], most_bytes: u64) -> Option<u32> {
+    /// would take more than `max_bytes` or cannot be allocated.
+    fn reserve(&mut self, hashes: &[KeyHash], max_bytes: u64) -> Option<u32> {
         self.spare.clear();
-        let left = most_bytes.checked_sub(size_of_val(hashes) as u64)?;
+        let left = max_bytes.checked_sub(size_of_val(hashes) as u64)?;
         u32::try_from(hashes.len()).ok()?;
         self.spare.try_reserve_exact(hashes.len()).ok()?;
         let affordable = usize::try_from(left / SORT_THREAD_BYTES).unwrap_or(usize::MAX).saturating_add(1);
@@ -75,11 +75,11 @@ impl SortScratch {
     }
 }
 
-/// Sorts `hashes` on up to `threads` threads, ascending; slower where a copy would take more than `most_bytes`. Returns
+/// Sorts `hashes` on up to `threads` threads, ascending; slower where a copy would take more than `max_bytes`. Returns
 /// how many bytes it took.
-pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, most_bytes: u64) -> u64 {
+pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, max_bytes: u64) -> u64 {
     let mut scratch = SortScratch::of_threads(threads);
-    sort_with(hashes, &mut scratch, most_bytes);
+    sort_with(hashes, &mut scratch, max_bytes);
     scratch.bytes()
 }
 
@@ -88,17 +88,17 @@ pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, most_bytes: u64) -> u
 /// One pass partitions the hashes into up to 4,096 windows by their high bits; a second one partitions each window into
 /// as many bins as it has hashes; an insertion sort then moves what is still out of place past one or two others.
 /// Windows that are not spread evenly are sorted by comparisons, and so is everything when a copy would take more than
-/// `most_bytes`.
-pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
+/// `max_bytes`.
+pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_bytes: u64) {
     let is_large = hashes.len() > SMALL;
-    let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, most_bytes)).flatten() else {
+    let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, max_bytes)).flatten() else {
         return hashes.sort_unstable();
     };
     scratch.partition(hashes, windows_log2);
     // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
-    let most_in_window = (hashes.len() >> windows_log2) * 4;
+    let max_in_window = (hashes.len() >> windows_log2) * 4;
     for_each_window(scratch, hashes, |bin_ends, parts, target| {
-        if target.len() > most_in_window {
+        if target.len() > max_in_window {
             gather(parts, target);
             target.sort_unstable();
         } else {
@@ -108,9 +108,9 @@ pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_
 }
 
 /// Only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window are in no
-/// order. Returns `false` and changes nothing when a copy would take more than `most_bytes` or cannot be allocated.
-pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, most_bytes: u64) -> bool {
-    let Some(windows_log2) = scratch.reserve(hashes, most_bytes) else { return false };
+/// order. Returns `false` and changes nothing when a copy would take more than `max_bytes` or cannot be allocated.
+pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool {
+    let Some(windows_log2) = scratch.reserve(hashes, max_bytes) else { return false };
     if windows_log2 > 0 {
         scratch.partition(hashes, windows_log2);
         if scratch.runs.len() == 1 {

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{BlockBuilder, BuildContext, BuildPurpose, FilterPolicy, KindPolicy};
+use super::{BlockBuilder, BuildContext, BuildPurpose, FilterPolicy, FixedPolicy};
 use crate::error::ConfigError;
 use crate::filter::ribbon::RibbonKind;
 use crate::units::{FalsePositiveRate, Sizing};
@@ -15,7 +15,7 @@ use crate::units::{FalsePositiveRate, Sizing};
 /// files fall back to Bloom by [Ribbon's rules](crate::kind::RibbonKind).
 ///
 /// ```
-/// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, FilterKind, KeyHasher};
+/// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, KindId, KeyHasher};
 ///
 /// let policy = AutoPolicy::default();
 /// let kind_for = |purpose| {
@@ -24,13 +24,13 @@ use crate::units::{FalsePositiveRate, Sizing};
 ///     (0..2_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
 ///     builder.finish().report.used
 /// };
-/// assert_eq!(kind_for(BuildPurpose::Flush), Some(FilterKind::BLOCKED_BLOOM));
-/// assert_eq!(kind_for(BuildPurpose::Compaction), Some(FilterKind::RIBBON));
+/// assert_eq!(kind_for(BuildPurpose::Flush), Some(KindId::BLOCKED_BLOOM));
+/// assert_eq!(kind_for(BuildPurpose::Compaction), Some(KindId::RIBBON));
 /// ```
 #[derive(Clone, Debug)]
 pub struct AutoPolicy {
-    flushes: KindPolicy,
-    large_files: KindPolicy,
+    flushes: FixedPolicy,
+    large_files: FixedPolicy,
 }
 
 impl AutoPolicy {
@@ -44,18 +44,18 @@ impl AutoPolicy {
         let rate = match sizing.into() {
             // Not Ribbon of that size: flushes and large files should have the same false positive rate.
             Sizing::BitsPerKey(size) => {
-                let ribbon = KindPolicy::from(RibbonKind::same_rate_as_bloom(size)?);
-                return Ok(Self::from_parts(KindPolicy::bloom(size)?, ribbon));
+                let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(size)?);
+                return Ok(Self::from_parts(FixedPolicy::bloom(size)?, ribbon));
             }
             Sizing::Rate(rate) => rate,
             Sizing::FingerprintBits(bits) => FalsePositiveRate::from_fingerprint_bits(bits.into())?,
         };
-        Ok(Self::from_parts(KindPolicy::bloom(rate)?, KindPolicy::ribbon(rate)?))
+        Ok(Self::from_parts(FixedPolicy::bloom(rate)?, FixedPolicy::ribbon(rate)?))
     }
 
     /// The two policies to choose between.
     #[must_use]
-    pub fn from_parts(flushes: KindPolicy, large_files: KindPolicy) -> Self {
+    pub fn from_parts(flushes: FixedPolicy, large_files: FixedPolicy) -> Self {
         Self { flushes, large_files }
     }
 
@@ -65,7 +65,7 @@ impl AutoPolicy {
         self.policy_for(context).builder(context)
     }
 
-    fn policy_for(&self, context: &BuildContext) -> &KindPolicy {
+    fn policy_for(&self, context: &BuildContext) -> &FixedPolicy {
         match context.purpose {
             BuildPurpose::Flush => &self.flushes,
             BuildPurpose::Compaction | BuildPurpose::Ingest => &self.large_files,
@@ -76,8 +76,8 @@ impl AutoPolicy {
 impl Default for AutoPolicy {
     fn default() -> Self {
         // Ten bits per key are within Ribbon's range, so the fallback to Bloom for all files is never taken.
-        let bloom = KindPolicy::default();
-        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(KindPolicy::from);
+        let bloom = FixedPolicy::default();
+        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(FixedPolicy::from);
         Self::from_parts(bloom.clone(), ribbon.unwrap_or(bloom))
     }
 }

@@ -9,7 +9,7 @@ use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
-    BuildLimits, BuiltPayload, FilterKind, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
+    BuildLimits, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
 };
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
@@ -80,7 +80,7 @@ pub(super) struct Job<K> {
     held: Vec<u8>,
     limits: BuildLimits,
     /// The kind that the policy requested; `reason` says why `kind` differs, if it does.
-    requested: FilterKind,
+    requested: KindId,
     reason: FallbackReason,
 }
 
@@ -228,7 +228,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
         let elapsed = stopwatch();
         let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
-            return job.without_filter(FallbackReason::Interrupted, 0);
+            return job.without_filter(FallbackReason::Panicked, 0);
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
@@ -294,7 +294,7 @@ impl<K: Kind> KindBuilder<K> {
                 *last = more.last().copied().or(*last);
             }
             State::Buffering { hashes, estimate } => {
-                if K::TAKES_ROUGH_ORDER {
+                if K::ACCEPTS_PARTITIONED_HASHES {
                     // The fuse build reuses the buffer as its cells, which number up to a quarter more than the keys.
                     hashes.reserve(more.len() + more.len() / 4);
                 }
@@ -326,11 +326,11 @@ impl<K: Kind> Job<K> {
     fn build_sorted(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
         let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
         let mut scratch = SortScratch::of_threads(self.limits.threads);
-        if K::TAKES_ROUGH_ORDER && partition_hashes(&mut hashes, &mut scratch, budget) {
+        if K::ACCEPTS_PARTITIONED_HASHES && partition_hashes(&mut hashes, &mut scratch, budget) {
             let mut peak_bytes = scratch.bytes();
             let spare = core::mem::take(&mut scratch).spare;
             let built = self.attempt(&hashes, &mut peak_bytes, |plan, limits| {
-                let built = self.kind.build_single_attempt(plan, &hashes, spare, limits);
+                let built = self.kind.build_from_partitioned(plan, &hashes, spare, limits);
                 built.ok_or(FallbackReason::ConstructionFailed)
             });
             if let Ok(mut built) = built {
@@ -350,7 +350,7 @@ impl<K: Kind> Job<K> {
         let build = |plan: &K::Shape, limits| self.kind.build(plan, hashes, limits);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
-            Err(reason) if self.kind.id() == FilterKind::BLOCKED_BLOOM => {
+            Err(reason) if self.kind.id() == KindId::BLOCKED_BLOOM => {
                 return self.without_filter(reason, hashes.len() as u64);
             }
             Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),
@@ -370,7 +370,7 @@ impl<K: Kind> Job<K> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
         let built = build(&plan, self.limits_for(keys, &plan))?;
-        let max_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
+        let max_bytes = self.kind.max_block_bytes(keys, &plan).unwrap_or(u64::MAX);
         let shape = built.shape.clone();
         let built = self.seal(built, keys)?;
         *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);

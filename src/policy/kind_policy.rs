@@ -9,7 +9,7 @@ use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterKind, FilterShape, Kind, RibbonKind};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterShape, Kind, KindId, RibbonKind};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 #[cfg(feature = "xor")]
@@ -27,22 +27,22 @@ use crate::units::Sizing;
 /// number of keys leads to Bloom, keys are not buffered.
 ///
 /// ```
-/// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, FilterKind, KeyHasher, KindPolicy};
+/// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, KindId, KeyHasher, FixedPolicy};
 ///
-/// let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
+/// let policy = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
 /// let hasher = KeyHasher::default();
 /// let report_of = |keys: u32| {
 ///     let mut builder = policy.builder(&BuildContext::new(&hasher));
 ///     (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
 ///     builder.finish().report
 /// };
-/// assert_eq!(report_of(1_024).used, Some(FilterKind::RIBBON));
-/// assert_eq!(report_of(1_023).used, Some(FilterKind::BLOCKED_BLOOM));
+/// assert_eq!(report_of(1_024).used, Some(KindId::RIBBON));
+/// assert_eq!(report_of(1_023).used, Some(KindId::BLOCKED_BLOOM));
 /// assert_eq!(report_of(1_023).reason, FallbackReason::TooFewKeys);
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct KindPolicy {
+pub struct FixedPolicy {
     pub(super) kind: AnyKind,
     pub(super) rules: Rules,
 }
@@ -109,7 +109,7 @@ pub struct Plan {
     pub shape: Vec<(&'static str, String)>,
 }
 
-impl KindPolicy {
+impl FixedPolicy {
     /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl KindPolicy {
 
     /// The kind.
     #[must_use]
-    pub fn kind(&self) -> FilterKind {
+    pub fn kind(&self) -> KindId {
         each_kind!(&self.kind, kind => kind.id())
     }
 
@@ -214,10 +214,10 @@ impl KindPolicy {
     /// and within 0.5 % from 20,000 on, xor+ within 2 % from 1,000 on and within 0.3 % from 100,000 on.
     ///
     /// ```
-    /// use sstfilter::{KindPolicy, Sizing};
+    /// use sstfilter::{FixedPolicy, Sizing};
     ///
-    /// assert_eq!(KindPolicy::default().block_bytes(1_000), Some(20 * 64 + 36));
-    /// let fuse = KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
+    /// assert_eq!(FixedPolicy::default().block_bytes(1_000), Some(20 * 64 + 36));
+    /// let fuse = FixedPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
     /// assert_eq!(fuse.block_bytes(1_000_000), Some(138 * 8_192 + 8 + 40));
     /// # Ok::<(), sstfilter::ConfigError>(())
     /// ```
@@ -246,7 +246,7 @@ impl KindPolicy {
 
 /// Kinds that take keys once they are in use.
 #[cfg(feature = "growing")]
-impl KindPolicy {
+impl FixedPolicy {
     /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
     ///
     /// # Errors
@@ -287,7 +287,7 @@ impl KindPolicy {
 
 /// Kinds of the feature `xor`.
 #[cfg(feature = "xor")]
-impl KindPolicy {
+impl FixedPolicy {
     /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
     ///
     /// # Errors
@@ -307,31 +307,31 @@ impl KindPolicy {
     }
 }
 
-impl From<BlockedBloomKind> for KindPolicy {
+impl From<BlockedBloomKind> for FixedPolicy {
     fn from(kind: BlockedBloomKind) -> Self {
         Self::new(AnyKind::BlockedBloom(kind))
     }
 }
 
-impl From<RibbonKind> for KindPolicy {
+impl From<RibbonKind> for FixedPolicy {
     fn from(kind: RibbonKind) -> Self {
         Self::new(AnyKind::Ribbon(kind))
     }
 }
 
-impl From<BinaryFuseKind> for KindPolicy {
+impl From<BinaryFuseKind> for FixedPolicy {
     fn from(kind: BinaryFuseKind) -> Self {
         Self::new(AnyKind::BinaryFuse(kind))
     }
 }
 
-impl Default for KindPolicy {
+impl Default for FixedPolicy {
     fn default() -> Self {
         Self::from(BlockedBloomKind::default())
     }
 }
 
-impl FilterPolicy for KindPolicy {
+impl FilterPolicy for FixedPolicy {
     fn name(&self) -> &str {
         if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
     }

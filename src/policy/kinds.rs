@@ -1,12 +1,12 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, FilterKind, Kind, RibbonKind, Updates};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, Kind, KindId, RibbonKind, Updates};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 #[cfg(feature = "xor")]
 use crate::filter::{XorKind, XorPlusKind};
-use crate::policy::KindPolicy;
+use crate::policy::FixedPolicy;
 use crate::units::Sizing;
 
 /// A kind of the library, or a separately listed variant of one.
@@ -14,7 +14,7 @@ use crate::units::Sizing;
 #[non_exhaustive]
 pub struct KindEntry {
     /// The kind's number.
-    pub id: FilterKind,
+    pub id: KindId,
     /// Its name, or the variant's.
     pub name: &'static str,
     /// When to choose the kind: the predicate of a sentence whose subject is its name.
@@ -26,28 +26,28 @@ pub struct KindEntry {
     pub is_concurrent: bool,
     /// Whether a block has exactly the bytes of its plan.
     pub has_exact_size: bool,
-    configure: fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    configure: fn(Sizing) -> Result<FixedPolicy, ConfigError>,
 }
 
 static ALL: &[KindEntry] = &[
-    KindEntry::of::<BlockedBloomKind>(KindPolicy::bloom),
-    KindEntry::of::<RibbonKind>(KindPolicy::ribbon),
+    KindEntry::of::<BlockedBloomKind>(FixedPolicy::bloom),
+    KindEntry::of::<RibbonKind>(FixedPolicy::ribbon),
     #[cfg(feature = "growing")]
-    KindEntry::of::<StandardBloomKind>(KindPolicy::standard_bloom),
+    KindEntry::of::<StandardBloomKind>(FixedPolicy::standard_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<CountingBloomKind>(KindPolicy::counting_bloom),
+    KindEntry::of::<CountingBloomKind>(FixedPolicy::counting_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<RegisterBlockedKind>(KindPolicy::register_blocked_bloom),
+    KindEntry::of::<RegisterBlockedKind>(FixedPolicy::register_blocked_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<CuckooKind>(KindPolicy::cuckoo),
+    KindEntry::of::<CuckooKind>(FixedPolicy::cuckoo),
     #[cfg(feature = "xor")]
-    KindEntry::of::<XorKind>(KindPolicy::xor),
+    KindEntry::of::<XorKind>(FixedPolicy::xor),
     #[cfg(feature = "xor")]
-    KindEntry::of::<XorPlusKind>(KindPolicy::xor_plus),
-    KindEntry::of::<BinaryFuseKind>(KindPolicy::binary_fuse),
+    KindEntry::of::<XorPlusKind>(FixedPolicy::xor_plus),
+    KindEntry::of::<BinaryFuseKind>(FixedPolicy::binary_fuse),
     KindEntry {
         name: "binary-fuse-4",
-        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(KindPolicy::from))
+        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(FixedPolicy::from))
     },
 ];
 
@@ -70,11 +70,11 @@ impl KindEntry {
     /// # Errors
     ///
     /// [`ConfigError`] when the kind has no filter of this size.
-    pub fn configure(&self, sizing: impl Into<Sizing>) -> Result<KindPolicy, ConfigError> {
+    pub fn configure(&self, sizing: impl Into<Sizing>) -> Result<FixedPolicy, ConfigError> {
         (self.configure)(sizing.into())
     }
 
-    const fn of<K: Kind>(configure: fn(Sizing) -> Result<KindPolicy, ConfigError>) -> Self {
+    const fn of<K: Kind>(configure: fn(Sizing) -> Result<FixedPolicy, ConfigError>) -> Self {
         Self {
             id: K::ID,
             name: K::ID.name(),

@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 pub use auto::AutoPolicy;
-pub use kind_policy::{KindPolicy, Plan};
+pub use kind_policy::{FixedPolicy, Plan};
 pub use report::{BuildReport, BuiltFilter};
 
 use crate::block::FileId;
@@ -83,7 +83,7 @@ impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
 /// those that the key before has brought.
 ///
 /// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The
-/// library's builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an
+/// library's builders then produce no filter ([`FallbackReason::Panicked`](crate::FallbackReason::Panicked)); an
 /// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait BlockBuilder: Send + fmt::Debug {

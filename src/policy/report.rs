@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::block::FallbackReason;
-use crate::filter::FilterKind;
+use crate::filter::KindId;
 
 /// A clock that tells the time since now; none without `std`.
 pub(super) fn stopwatch() -> impl Fn() -> Duration {
@@ -44,9 +44,9 @@ impl BuiltFilter {
 #[non_exhaustive]
 pub struct BuildReport {
     /// The kind that the policy requested.
-    pub requested: FilterKind,
+    pub requested: KindId,
     /// The kind that was built, if any.
-    pub used: Option<FilterKind>,
+    pub used: Option<KindId>,
     /// Why they differ.
     pub reason: FallbackReason,
     /// Keys added, repetitions included.
@@ -72,7 +72,7 @@ pub struct BuildReport {
 impl BuildReport {
     /// A report without a filter, for the caller to fill in.
     #[must_use]
-    pub fn new(requested: FilterKind) -> Self {
+    pub fn new(requested: KindId) -> Self {
         Self {
             requested,
             used: None,

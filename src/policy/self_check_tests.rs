@@ -7,7 +7,7 @@ use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
 use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
-use crate::filter::{BuildLimits, BuiltPayload, FilterKind, Kind, NotStreamed, StreamedPayload};
+use crate::filter::{BuildLimits, BuiltPayload, Kind, KindId, NotStreamed, StreamedPayload};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::units::Sizing;
 
@@ -59,8 +59,8 @@ impl Kind for DamagedFuse {
     type Shape = FuseShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::BINARY_FUSE;
-    const TAKES_ROUGH_ORDER: bool = true;
+    const ID: KindId = KindId::BINARY_FUSE;
+    const ACCEPTS_PARTITIONED_HASHES: bool = true;
 
     fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
         self.sound.plan(keys)
@@ -83,14 +83,14 @@ impl Kind for DamagedFuse {
         Ok(built)
     }
 
-    fn build_single_attempt(
+    fn build_from_partitioned(
         &self,
         plan: &FuseShape,
         hashes: &[KeyHash],
         spare: Vec<KeyHash>,
         limits: BuildLimits,
     ) -> Option<BuiltPayload<FuseShape>> {
-        let mut built = self.sound.build_single_attempt(plan, hashes, spare, limits)?;
+        let mut built = self.sound.build_from_partitioned(plan, hashes, spare, limits)?;
         damage(&mut built.payload);
         Some(built)
     }
@@ -101,10 +101,10 @@ impl Kind for DamagedFuse {
 fn a_filter_that_fails_its_self_check_gives_bloom() {
     let built = build_damaged_fuse(CHECKED, false);
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);
-    assert_eq!((built.report.requested, built.report.used), (FilterKind::BINARY_FUSE, Some(FilterKind::BLOCKED_BLOOM)));
+    assert_eq!((built.report.requested, built.report.used), (KindId::BINARY_FUSE, Some(KindId::BLOCKED_BLOOM)));
     assert_eq!(lost_keys(&built), 0);
     let info = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
-    assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::SelfCheckFailed));
+    assert_eq!((info.kind, info.reason), (KindId::BLOCKED_BLOOM, FallbackReason::SelfCheckFailed));
     // That the damage is one, and that the check is what finds it.
     assert!(lost_keys(&build_damaged_fuse(UNCHECKED, false)) > 0);
 }
@@ -112,7 +112,7 @@ fn a_filter_that_fails_its_self_check_gives_bloom() {
 #[test]
 fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
     let built = build_damaged_fuse(CHECKED, true);
-    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None));
+    assert_eq!((built.report.used, built.report.reason), (Some(KindId::BINARY_FUSE), FallbackReason::None));
     assert_eq!(lost_keys(&built), 0);
     assert!(lost_keys(&build_damaged_fuse(UNCHECKED, true)) > 0);
 }
@@ -128,7 +128,7 @@ impl Kind for DamagedBloom {
     type Shape = BloomShape;
     type Stream = DamagedBits;
 
-    const ID: FilterKind = FilterKind::BLOCKED_BLOOM;
+    const ID: KindId = KindId::BLOCKED_BLOOM;
     const IS_STREAMED: bool = true;
 
     fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {

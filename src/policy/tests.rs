@@ -1,16 +1,16 @@
 //! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
 
-use super::{BuildContext, BuiltFilter, KindPolicy};
+use super::{BuildContext, BuiltFilter, FixedPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::{FilterKind, Kind};
+use crate::filter::{Kind, KindId};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
-    let mut builder = KindPolicy::default().builder(context);
+    let mut builder = FixedPolicy::default().builder(context);
     (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
     builder.finish()
 }
@@ -21,7 +21,7 @@ fn finds_all(built: &BuiltFilter, hashes: &[KeyHash]) -> bool {
 }
 
 /// A policy of a kind, at a size that the kind has.
-fn some_policy(entry: &KindEntry) -> KindPolicy {
+fn some_policy(entry: &KindEntry) -> FixedPolicy {
     let sizes = [17.0, 40.0, 100.0].map(|size| Sizing::BitsPerKey(BitsPerKey::new(size).unwrap()));
     sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
 }
@@ -33,7 +33,7 @@ fn streaming_and_buffering_give_the_same_bytes() {
         let buffered = build(&context, keys);
         let streamed = build(&context.clone().with_expected_keys(keys.into()), keys);
         assert_eq!(buffered.block, streamed.block);
-        assert_eq!(buffered.report.block_bytes, KindPolicy::default().block_bytes(keys.into()).unwrap());
+        assert_eq!(buffered.report.block_bytes, FixedPolicy::default().block_bytes(keys.into()).unwrap());
         assert!(streamed.report.peak_build_bytes <= buffered.report.peak_build_bytes);
     }
 }
@@ -45,7 +45,7 @@ fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
         for context in
             [BuildContext::new(&KeyHasher::default()).with_expected_keys(700), BuildContext::new(&KeyHasher::default())]
         {
-            let [mut single, mut slices, mut mixed] = [(); 3].map(|()| KindPolicy::default().builder(&context));
+            let [mut single, mut slices, mut mixed] = [(); 3].map(|()| FixedPolicy::default().builder(&context));
             hashes.iter().for_each(|&hash| single.add_hash(hash));
             hashes.chunks(size).for_each(|chunk| slices.add_hashes(chunk));
             for (number, chunk) in hashes.chunks(size).enumerate() {
@@ -87,7 +87,7 @@ fn an_absurd_expectation_does_not_allocate_it() {
 
 #[test]
 fn a_self_check_asks_the_finished_filter_for_every_key() {
-    let policy = KindPolicy::default().with_self_check();
+    let policy = FixedPolicy::default().with_self_check();
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(3);
     let mut builder = policy.builder(&context);
     (0..3).for_each(|key| builder.add_hash(KeyHash::mix(key)));
@@ -100,7 +100,7 @@ fn a_self_check_asks_the_finished_filter_for_every_key() {
 #[test]
 fn standard_bloom_is_streamed_with_the_same_bytes_and_nothing_is_buffered() {
     let context = BuildContext::new(&KeyHasher::default());
-    let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+    let policy = FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
     for keys in [0, 1, 6, 7, 1_000] {
         let build = |context: &BuildContext| {
             let mut builder = policy.builder(context);
@@ -118,7 +118,7 @@ fn standard_bloom_is_streamed_with_the_same_bytes_and_nothing_is_buffered() {
 #[cfg(feature = "growing")]
 #[test]
 fn sizes_of_any_number_of_keys_are_computed_and_nothing_is_allocated() {
-    let standard = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+    let standard = FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
     assert_eq!(standard.block_bytes(1 << 32), Some((10 << 29) + 40));
     assert_eq!(standard.block_bytes(u64::MAX), None);
     for expected in [1 << 33, 1 << 50, u64::MAX] {
@@ -139,7 +139,7 @@ fn sizes_of_any_number_of_keys_are_computed_and_nothing_is_allocated() {
 #[cfg(feature = "growing")]
 #[test]
 fn a_rate_that_only_a_huge_register_blocked_filter_has_gets_bloom() {
-    let policy = |rate| KindPolicy::register_blocked_bloom(FalsePositiveRate::new(rate).unwrap()).unwrap();
+    let policy = |rate| FixedPolicy::register_blocked_bloom(FalsePositiveRate::new(rate).unwrap()).unwrap();
     for keys in [1, 300, 5_000] {
         assert_eq!(policy(1e-9).plan(keys, None), Err(FallbackReason::NotSmaller), "{keys} keys");
         assert!(policy(1e-9).block_bytes(keys).unwrap() < keys * 13 + 110, "{keys} keys");
@@ -177,7 +177,7 @@ fn rates_get_the_shortest_fingerprints_that_keep_them() {
 #[cfg(feature = "xor")]
 #[test]
 fn rates_get_the_xor_filter_that_keeps_them() {
-    let xor_fpr = |sizing| KindPolicy::xor(sizing).map(|policy| policy.plan(10, None).unwrap().expected_fpr);
+    let xor_fpr = |sizing| FixedPolicy::xor(sizing).map(|policy| policy.plan(10, None).unwrap().expected_fpr);
     assert_eq!([0.9, 0.01, 1.0 / 256.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 256.0; 3]);
     assert_eq!([0.0039, 1e-4, 1.0 / 65_536.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 65_536.0; 3]);
 }
@@ -201,7 +201,7 @@ fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
         let error = fuse_bits(Sizing::FingerprintBits(bits)).unwrap_err();
         assert!(matches!(error, ConfigError::OutOfRange { got, .. } if got == u64::from(bits)));
     }
-    assert!(KindPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
+    assert!(FixedPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
 }
 
 #[cfg(feature = "xor")]
@@ -218,7 +218,7 @@ fn sizes_get_the_longest_fingerprints_that_fit() {
 }
 
 /// What is built of `keys` keys, and why.
-fn outcome(policy: &KindPolicy, keys: u64, memory_budget: u64) -> (Option<FilterKind>, FallbackReason) {
+fn outcome(policy: &FixedPolicy, keys: u64, memory_budget: u64) -> (Option<KindId>, FallbackReason) {
     let context = BuildContext::new(&KeyHasher::default()).with_memory_budget(memory_budget);
     let mut builder = policy.builder(&context);
     (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(key)));
@@ -233,7 +233,7 @@ fn a_memory_budget_that_is_too_small_leads_to_bloom() {
         let needed = policy.plan(10_000, None).unwrap().build_bytes;
         assert_eq!(outcome(&policy, 10_000, needed), (Some(entry.id), FallbackReason::None), "{}", entry.name);
         if let Some(too_little) = needed.checked_sub(1) {
-            let fallen_back = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::MemoryBudget);
+            let fallen_back = (Some(KindId::BLOCKED_BLOOM), FallbackReason::MemoryBudget);
             assert_eq!(outcome(&policy, 10_000, too_little), fallen_back, "{}", entry.name);
         }
     }
@@ -248,12 +248,12 @@ fn a_block_of_a_kind_that_is_left_out_is_unusable_for_that_reason() {
         };
     }
     let blocks = [
-        (FilterKind::STANDARD_BLOOM, golden!("standard-bloom-1000-keys-10-bits")),
-        (FilterKind::COUNTING_BLOOM, golden!("counting-bloom-300-keys")),
-        (FilterKind::REGISTER_BLOCKED_BLOOM, golden!("register-blocked-200-keys")),
-        (FilterKind::CUCKOO, golden!("cuckoo-1000-keys-13-bits")),
-        (FilterKind::XOR, golden!("xor-500-keys")),
-        (FilterKind::XOR_PLUS, golden!("xor-plus-1200-keys")),
+        (KindId::STANDARD_BLOOM, golden!("standard-bloom-1000-keys-10-bits")),
+        (KindId::COUNTING_BLOOM, golden!("counting-bloom-300-keys")),
+        (KindId::REGISTER_BLOCKED_BLOOM, golden!("register-blocked-200-keys")),
+        (KindId::CUCKOO, golden!("cuckoo-1000-keys-13-bits")),
+        (KindId::XOR, golden!("xor-500-keys")),
+        (KindId::XOR_PLUS, golden!("xor-plus-1200-keys")),
     ];
     for (kind, block) in blocks {
         let hasher = KeyHasher::default();

@@ -76,14 +76,14 @@ impl FilterCounters {
 
     /// Lookups that the bounds of a file answered, and searches of the file.
     #[inline]
-    pub fn add_beside_answers(&self, bound_skips: u64, searched: u64) {
+    pub fn add_view_counts(&self, bound_skips: u64, searched: u64) {
         self.add(Count::BoundSkips, bound_skips);
         self.add(Count::Searched, searched);
     }
 
     /// Lookups that bounds answered, and searches.
     #[must_use]
-    pub fn beside_answers(&self) -> (u64, u64) {
+    pub fn view_counts(&self) -> (u64, u64) {
         let [bound_skips, searched] = self.sums([Count::BoundSkips, Count::Searched]);
         (bound_skips, searched)
     }
@@ -189,13 +189,13 @@ impl FilterStats {
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
-        (absent > 0 && self.is_possible()).then(|| self.false_positives as f64 / absent as f64)
+        (absent > 0 && self.is_consistent()).then(|| self.false_positives as f64 / absent as f64)
     }
 
     /// Whether there are no more outcomes than positives. If there are, outcomes were reported to a filter that did
     /// not answer the probes, and nothing follows from the counts.
     #[must_use]
-    pub const fn is_possible(&self) -> bool {
+    pub const fn is_consistent(&self) -> bool {
         self.true_positives.saturating_add(self.false_positives) <= self.positives
     }
 
@@ -245,16 +245,16 @@ impl FilterStats {
     }
 }
 
-/// Wilson's score interval for the share of `hits`, with at least one of both.
-fn wilson_interval(hits: u64, misses: u64, sigmas: f64) -> (f64, f64) {
-    let trials = (hits + misses) as f64;
-    let share = hits as f64 / trials;
+/// Wilson's score interval for the share of `matches`, with at least one of both.
+fn wilson_interval(positives: u64, misses: u64, sigmas: f64) -> (f64, f64) {
+    let trials = (positives + misses) as f64;
+    let share = positives as f64 / trials;
     let squared = sigmas * sigmas;
     let centre = share + squared / (2.0 * trials);
     let spread = sigmas * libm::sqrt(share * (1.0 - share) / trials + squared / (4.0 * trials * trials));
     let scale = 1.0 + squared / trials;
     // At the ends the formula gives the ends, but for rounding.
-    let low = if hits == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
+    let low = if positives == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
     let high = if misses == 0 { 1.0 } else { ((centre + spread) / scale).min(1.0) };
     (low, high)
 }
@@ -284,7 +284,7 @@ mod tests {
             ..Default::default()
         };
         for stats in [reported_elsewhere, one_too_many] {
-            assert!(!stats.is_possible());
+            assert!(!stats.is_consistent());
             assert_eq!((stats.observed_fpr(), stats.fpr_interval(2.0), stats.alarm(0.01)), (None, None, None));
         }
         assert!(FilterStats { true_positives: 0, ..one_too_many }.alarm(0.01).is_some());

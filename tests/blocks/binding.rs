@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockBuilder, BlockError, BuildContext, BuildPurpose, DynamicFilter, FallbackReason,
-    FileId, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
+    FileId, FilterBlock, FilterPolicy, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, KindId,
     LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing, StandardBloom,
 };
 
@@ -25,11 +25,11 @@ fn id(file: u64) -> FileId {
 /// A policy for each kind of filter that is built for a file.
 fn policies() -> Vec<Box<dyn FilterPolicy>> {
     let mut policies: Vec<Box<dyn FilterPolicy>> = vec![
-        Box::new(KindPolicy::default()),
-        Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
+        Box::new(FixedPolicy::default()),
+        Box::new(FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
         Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
         Box::new(common::ribbon(0.01)),
-        Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
+        Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
     ];
     policies.extend(common::xor_policies().into_iter().map(|policy| Box::new(policy) as Box<dyn FilterPolicy>));
     policies
@@ -170,10 +170,10 @@ fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
                 ],
             );
             assert!(matches!(set.problem(0), Some(BlockError::PayloadChecksum { .. })));
-            let mut hits = MatchBitmap::default();
+            let mut matches = MatchBitmap::default();
             for hash in hashes(7) {
-                set.matches_hash(hash, &mut hits);
-                assert_eq!(hits.count(), 2, "no key is lost");
+                set.matches_hash(hash, &mut matches);
+                assert_eq!(matches.count(), 2, "no key is lost");
             }
         }
     }
@@ -201,7 +201,7 @@ fn an_unusable_filter_counts_no_outcomes() {
     filter.record_lookup(LookupOutcome::NotFound);
     let stats = filter.stats();
     assert_eq!((stats.unusable, stats.false_positives), (1, 0));
-    assert!(stats.is_possible());
+    assert!(stats.is_consistent());
 }
 
 // promise: documented-use
@@ -228,7 +228,7 @@ impl FilterPolicy for PanicsOnce {
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         assert!(self.0.swap(true, Ordering::Relaxed), "as planned");
-        Some(KindPolicy::default().builder(context))
+        Some(FixedPolicy::default().builder(context))
     }
 }
 
@@ -241,7 +241,7 @@ fn a_panic_in_the_engines_policy_leaves_no_filter_behind() {
     assert!(std::panic::catch_unwind(first).is_err());
     builder.add_key(b"second");
     let built = builder.finish();
-    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn what_is_known_of_a_file_counts_until_its_first_key() {
         (0..2_000_u32).for_each(|key| builder.add_key(key.to_string().as_bytes()));
         builder.finish().report.requested
     });
-    assert_eq!(built, [FilterKind::RIBBON, FilterKind::BLOCKED_BLOOM]);
+    assert_eq!(built, [KindId::RIBBON, KindId::BLOCKED_BLOOM]);
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
             }
             assert_eq!(caught, 1);
             let built = builder.finish();
-            assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted), "{}", policy.name());
+            assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked), "{}", policy.name());
         }
     }
 }

@@ -11,7 +11,8 @@ use sstfilter::{FilterBlock, Filters, KeyHash, Probe, ShrinkError};
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
     let is_sound = FilterBlock::open_unverified(damaged).is_ok_and(|filter| filter.verify().is_ok());
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
-    let shrunk = FilterBlock::open_unverified(damaged).map(|filter| filter.shrunk_to(damaged.len() as u64 / 2));
+    let shrunk = FilterBlock::open_unverified(damaged)
+        .map(|filter| filter.shrink_to(damaged.len() as u64 / 2).map(FilterBlock::into_inner));
     assert!(matches!(shrunk, Err(_) | Ok(Err(ShrinkError::Block(_)))), "{}: {what}, and shrinks", case.name);
     let guarded = Filters::default().reader(FilterBlock::load(damaged, case.load_context()));
     for &hash in hashes {

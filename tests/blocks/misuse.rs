@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    Filters, KeyHash, KeyHasher, KindPolicy, LoadContext, StandardBloom,
+    Filters, FixedPolicy, KeyHash, KeyHasher, LoadContext, StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -17,7 +17,7 @@ fn key(number: u32) -> [u8; 4] {
 fn block_of(hasher: &KeyHasher, bound_to: Option<FileId>) -> Bytes {
     let context = BuildContext::new(hasher);
     let context = bound_to.map_or(context.clone(), |file| context.with_file_id(file));
-    let mut builder = KindPolicy::default().builder(&context);
+    let mut builder = FixedPolicy::default().builder(&context);
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     builder.finish().block.unwrap()
 }
@@ -60,7 +60,7 @@ fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
 fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
     // An engine that compares without case, and hashes what it was given.
     let hasher = KeyHasher::default();
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     let names: Vec<String> = (0..KEYS).map(|number| format!("Name-{number}")).collect();
     names.iter().for_each(|name| builder.add_key(name.as_bytes()));
     let filter = FilterBlock::load(builder.finish().block.unwrap(), &hasher).unwrap();
@@ -75,7 +75,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
 fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
     // The writer hashes the key with its sequence number behind it, the reader without.
     let hasher = KeyHasher::default();
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     (0..KEYS).for_each(|number| builder.add_key(&[&key(number)[..], &u64::from(number).to_le_bytes()].concat()));
     let block = builder.finish().block.unwrap();
     assert!(lost(&FilterBlock::load(block.clone(), &hasher).unwrap(), &hasher) > 950);
@@ -141,7 +141,7 @@ fn a_panic_before_a_hash_is_added_is_not_seen() {
         assert_ne!(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 500, "as planned");
         KeyHasher::default().hash(key)
     });
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     for number in 0..KEYS {
         let hash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hasher.hash(&key(number))));
         hash.into_iter().for_each(|hash| builder.add_hash(hash));
@@ -168,7 +168,7 @@ fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
 fn keys_of_a_block_that_a_policy_built_are_removed_once() {
     let hasher = KeyHasher::default();
     let hashes: Vec<KeyHash> = (0..1_000_u32).map(|key| hasher.hash(&key.to_le_bytes())).collect();
-    let mut builder = KindPolicy::counting_bloom(BitsPerKey::TEN).unwrap().builder(&BuildContext::new(&hasher));
+    let mut builder = FixedPolicy::counting_bloom(BitsPerKey::TEN).unwrap().builder(&BuildContext::new(&hasher));
     hashes.iter().for_each(|&hash| (0..2).for_each(|_| builder.add_hash(hash)));
     let block = builder.finish().block.unwrap();
     let (removed, kept) = hashes.split_at(500);

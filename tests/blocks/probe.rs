@@ -5,14 +5,14 @@
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, FilterBlock, FilterPolicy, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
+    BitsPerKey, FilterBlock, FilterPolicy, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher,
     LookupOutcome, MatchBitmap, Probe,
 };
 
 const KEYS: u32 = 2_000;
 
-fn bloom(bits: f64) -> KindPolicy {
-    KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()
+fn bloom(bits: f64) -> FixedPolicy {
+    FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()
 }
 
 /// Filters of key sets 0, 1, 2, ...: of one probe, six, nine and sixteen, and a ribbon among them.
@@ -67,42 +67,45 @@ fn a_set_answers_as_its_filters_do_one_by_one_over_filters_of_all_shapes_in_any_
 #[test]
 fn a_bitmap_holds_one_bit_for_each_key_of_the_last_batch_and_nothing_of_those_before() {
     let filter = &filters()[0];
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for count in [130, 0, 64, 63, 65, 1, 128, 2] {
         let present: Vec<KeyHash> = common::key_set(0, count).collect();
-        filter.may_contain_batch(&present, &mut hits);
-        assert_eq!((hits.len(), hits.is_empty(), hits.count()), (count as usize, count == 0, u64::from(count)));
-        assert!(hits.iter().eq(0..count as usize));
+        filter.may_contain_batch(&present, &mut matches);
+        assert_eq!(
+            (matches.len(), matches.is_empty(), matches.count()),
+            (count as usize, count == 0, u64::from(count))
+        );
+        assert!(matches.iter().eq(0..count as usize));
 
         let absent: Vec<KeyHash> = common::key_set(9, count).collect();
-        filter.may_contain_batch(&absent, &mut hits);
-        assert_eq!(hits.len(), count as usize);
+        filter.may_contain_batch(&absent, &mut matches);
+        assert_eq!(matches.len(), count as usize);
         let single: Vec<usize> = (0..absent.len()).filter(|&index| filter.may_contain(absent[index])).collect();
-        assert!(hits.iter().eq(single.iter().copied()));
-        assert_eq!(hits.count(), single.len() as u64);
+        assert!(matches.iter().eq(single.iter().copied()));
+        assert_eq!(matches.count(), single.len() as u64);
     }
 }
 
 #[test]
 fn a_bitmap_says_maybe_of_keys_that_were_not_asked_for() {
-    let mut hits = MatchBitmap::default();
-    assert!(hits.may_contain(0));
-    hits.reset(3);
+    let mut matches = MatchBitmap::default();
+    assert!(matches.may_contain(0));
+    matches.reset(3);
     assert_eq!(
-        [0, 2, 3, 63, 64, usize::MAX].map(|index| hits.may_contain(index)),
+        [0, 2, 3, 63, 64, usize::MAX].map(|index| matches.may_contain(index)),
         [false, false, true, true, true, true]
     );
-    assert_eq!((hits.count(), hits.iter().count()), (0, 0));
+    assert_eq!((matches.count(), matches.iter().count()), (0, 0));
 }
 
 #[test]
 fn an_unusable_filter_sets_all_bits_of_a_batch_and_no_more() {
     let filter = damaged();
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for count in [0, 1, 63, 64, 65, 128, 130] {
         let hashes: Vec<KeyHash> = common::key_set(0, count).collect();
-        filter.probe_batch(&hashes, &mut hits);
-        assert_eq!((hits.len(), hits.count()), (count as usize, u64::from(count)));
+        filter.probe_batch(&hashes, &mut matches);
+        assert_eq!((matches.len(), matches.count()), (count as usize, u64::from(count)));
     }
     assert_eq!(filter.stats().unusable, 451);
     assert_eq!(filter.stats().probes(), 451);
@@ -112,10 +115,10 @@ fn an_unusable_filter_sets_all_bits_of_a_batch_and_no_more() {
 fn every_way_of_asking_is_counted_alike() {
     let filter = guarded(KEYS);
     let asked: Vec<KeyHash> = common::key_set(0, 100).chain(common::key_set(9, 900)).collect();
-    let mut hits = MatchBitmap::default();
-    filter.probe_batch(&asked, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.probe_batch(&asked, &mut matches);
     let batch = filter.stats();
-    assert_eq!((batch.positives, batch.negatives), (hits.count(), 1_000 - hits.count()));
+    assert_eq!((batch.positives, batch.negatives), (matches.count(), 1_000 - matches.count()));
     for &hash in &asked {
         let single = filter.probe_hash(hash);
         assert_eq!(single, filter.probe_hash(hash));

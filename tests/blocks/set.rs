@@ -5,7 +5,7 @@
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, FilterBlock, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy,
+    BitsPerKey, BlockError, BuildContext, FilterBlock, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher,
     LookupOutcome, MatchBitmap, MatchMatrix,
 };
 
@@ -21,7 +21,7 @@ fn reopened(member: &Member) -> Member {
 }
 
 fn bloom(set: u32, keys: u32, bits: f64) -> Member {
-    let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+    let policy = FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
     let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
     FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap())
 }
@@ -34,7 +34,7 @@ fn ribbon(set: u32, keys: u32) -> Member {
 fn foreign(set: u32) -> Member {
     let hashes: Vec<KeyHash> = common::key_set(set, 100).collect();
     let context = BuildContext::new(&KeyHasher::with_seed(99));
-    FilterBlock::open_unverified(common::build_in(&KindPolicy::default(), &context, &hashes).block.unwrap())
+    FilterBlock::open_unverified(common::build_in(&FixedPolicy::default(), &context, &hashes).block.unwrap())
 }
 
 /// Filters of all shapes in an order that repeats only after 80: all numbers of probes, sizes from no key
@@ -79,14 +79,14 @@ fn asked(filters: u32) -> Vec<KeyHash> {
 fn assert_answers_as_each_alone(members: &[Member]) {
     let hashes = asked(u32::try_from(members.len()).unwrap());
     let expected: Vec<Vec<usize>> = hashes.iter().map(|&hash| answers_alone(members, hash)).collect();
-    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+    let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     common::for_each_set(|instructions| {
         let opened = members.iter().map(|member| Filters::default().reader(reopened(member)));
         let set = FilterSet::new(&Filters::default(), opened);
         assert_eq!((set.len(), set.is_empty()), (members.len(), members.is_empty()));
         for (&hash, expected) in hashes.iter().zip(&expected) {
-            set.matches_hash(hash, &mut hits);
-            assert_eq!(&hits.iter().collect::<Vec<_>>(), expected, "{instructions}, {} filters", members.len());
+            set.matches_hash(hash, &mut matches);
+            assert_eq!(&matches.iter().collect::<Vec<_>>(), expected, "{instructions}, {} filters", members.len());
         }
         for batch in [hashes.len(), 33, 1, 0] {
             let hashes = &hashes[..batch.min(hashes.len())];
@@ -119,33 +119,33 @@ fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
     assert!(set.problem(0).is_none() && set.problem(3).is_none() && set.problem(4).is_none());
     assert!(set.problem(1).is_some());
     assert!(matches!(set.problem(2), Some(BlockError::HashMismatch { .. })));
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for hash in common::key_set(50, 1_000) {
-        set.matches_hash(hash, &mut hits);
-        assert!(hits.may_contain(1) && hits.may_contain(2));
+        set.matches_hash(hash, &mut matches);
+        assert!(matches.may_contain(1) && matches.may_contain(2));
     }
 }
 
 #[test]
 fn a_matrix_answers_may_be_present_beyond_its_ends() {
     let set = FilterSet::new(&Filters::default(), uniform(3).into_iter().map(|block| Filters::default().reader(block)));
-    let mut hits = MatchMatrix::default();
+    let mut matches = MatchMatrix::default();
     let absent: Vec<KeyHash> = common::key_set(77, 50).collect();
-    set.matches_batch(&absent, &mut hits);
-    assert!((0..50).any(|key| !hits.may_contain(key, 0)));
-    assert!(hits.may_contain(0, 3) && hits.may_contain(0, 64) && hits.may_contain(50, 0));
-    assert!(hits.may_contain(usize::MAX, 0) && hits.row(usize::MAX).next().is_none());
+    set.matches_batch(&absent, &mut matches);
+    assert!((0..50).any(|key| !matches.may_contain(key, 0)));
+    assert!(matches.may_contain(0, 3) && matches.may_contain(0, 64) && matches.may_contain(50, 0));
+    assert!(matches.may_contain(usize::MAX, 0) && matches.row(usize::MAX).next().is_none());
 }
 
 #[test]
 fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
     let set = FilterSet::new(&Filters::default(), mixed(130).into_iter().map(|block| Filters::default().reader(block)));
     let absent: Vec<KeyHash> = common::key_set(9_999, 2_000).collect();
-    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+    let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     let mut positives = vec![0; set.len()];
     for &hash in &absent[..500] {
-        set.matches_hash(hash, &mut hits);
-        hits.iter().for_each(|filter| positives[filter] += 1);
+        set.matches_hash(hash, &mut matches);
+        matches.iter().for_each(|filter| positives[filter] += 1);
     }
     set.matches_batch(&absent[500..], &mut matrix);
     (0..matrix.keys()).flat_map(|key| matrix.row(key)).for_each(|filter| positives[filter] += 1);
@@ -164,10 +164,10 @@ fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
 fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
     let set = FilterSet::new(&Filters::default(), [Filters::default().reader(bloom(0, 10_000, 10.0))]);
     let filter = set.filter(0).unwrap();
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for hash in common::key_set(1, 100_000) {
-        set.matches_hash(hash, &mut hits);
-        if hits.may_contain(0) {
+        set.matches_hash(hash, &mut matches);
+        if matches.may_contain(0) {
             filter.record_lookup(LookupOutcome::NotFound);
         }
     }
@@ -183,15 +183,15 @@ fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
 fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
     let (probed, kept) = (bloom(0, 10_000, 10.0), Filters::default().reader(bloom(0, 10_000, 10.0)));
     let set = FilterSet::new(&Filters::default(), [Filters::default().reader(probed)]);
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     for hash in common::key_set(1, 10_000) {
-        set.matches_hash(hash, &mut hits);
-        if hits.may_contain(0) {
+        set.matches_hash(hash, &mut matches);
+        if matches.may_contain(0) {
             kept.record_lookup(LookupOutcome::NotFound);
         }
     }
     let stats = kept.stats();
-    assert!(stats.false_positives > 50 && !stats.is_possible());
+    assert!(stats.false_positives > 50 && !stats.is_consistent());
     assert_eq!((stats.observed_fpr(), stats.alarm(0.01)), (None, None));
 }
 
@@ -203,8 +203,8 @@ fn threads_that_share_a_set_count_every_probe() {
         for thread in 0..4 {
             let set = &set;
             scope.spawn(move || {
-                let mut hits = MatchBitmap::default();
-                common::key_set(50 + thread, 5_000).for_each(|hash| set.matches_hash(hash, &mut hits));
+                let mut matches = MatchBitmap::default();
+                common::key_set(50 + thread, 5_000).for_each(|hash| set.matches_hash(hash, &mut matches));
             });
         }
     });

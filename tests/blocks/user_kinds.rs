@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterSet, Filters,
-    KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix, ShrinkError,
+    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterSet, Filters, FixedPolicy,
+    KeyHash, KeyHasher, KindId, KindRegistry, LoadContext, MatchBitmap, MatchMatrix, ShrinkError,
 };
 
 use crate::common::cases::BLOCKS;
@@ -54,8 +54,8 @@ fn contains(shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
 }
 
 impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
-    fn id(&self) -> FilterKind {
-        FilterKind::from_code(ID)
+    fn id(&self) -> KindId {
+        KindId::from_code(ID)
     }
 
     fn name(&self) -> &'static str {
@@ -71,7 +71,7 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
         assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
         match WRONG {
             REFUSES_WITHOUT_A_REASON => return Err(FallbackReason::None),
-            REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS => return Err(FallbackReason::Interrupted),
+            REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS => return Err(FallbackReason::Panicked),
             _ => (),
         }
         let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });
@@ -127,7 +127,7 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
         }
     }
 
-    fn shrunk(&self, shape: &EncodedShape, max_bytes: u64) -> Option<EncodedShape> {
+    fn next_smaller(&self, shape: &EncodedShape, max_bytes: u64) -> Option<EncodedShape> {
         assert_ne!(WRONG, PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN, "as it does");
         let &[count, bytes_each] = shape.params() else { return None };
         if WRONG == GROWS_INSTEAD {
@@ -163,7 +163,7 @@ fn build(kind: impl UserKind, is_checked: bool) -> BuiltFilter {
 }
 
 fn build_in(context: &BuildContext, kind: impl UserKind, is_checked: bool) -> BuiltFilter {
-    let policy = KindPolicy::user_defined(kind).unwrap();
+    let policy = FixedPolicy::user_defined(kind).unwrap();
     let policy = if is_checked { policy } else { policy.without_self_check() };
     let mut builder = policy.builder(context);
     keys().into_iter().for_each(|hash| builder.add_hash(hash));
@@ -183,7 +183,7 @@ fn registry(kind: impl UserKind) -> KindRegistry {
 #[test]
 fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let built = build(Hashes::<200, NOTHING>, CHECKED);
-    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::from_code(200)), FallbackReason::None));
+    assert_eq!((built.report.used, built.report.reason), (Some(KindId::from_code(200)), FallbackReason::None));
     let (block, kinds) = (built.block.unwrap(), registry(Hashes::<200, NOTHING>));
     let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
@@ -221,7 +221,7 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
     assert!(refused(KindRegistry::default().with_kind(Hashes::<127, NOTHING>)));
     assert!(refused(registry(Hashes::<128, NOTHING>).with_kind(Hashes::<128, LOSES_KEYS>)));
     assert!(registry(Hashes::<128, NOTHING>).with_kind(Hashes::<255, NOTHING>).is_ok());
-    for policy in [KindPolicy::user_defined(Hashes::<1, NOTHING>), KindPolicy::user_defined(Hashes::<127, NOTHING>)] {
+    for policy in [FixedPolicy::user_defined(Hashes::<1, NOTHING>), FixedPolicy::user_defined(Hashes::<127, NOTHING>)] {
         assert!(matches!(policy, Err(ConfigError::OutOfRange { .. })));
     }
 }
@@ -272,13 +272,13 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
         (build(Hashes::<239, REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS>, UNCHECKED), FallbackReason::ConstructionFailed),
     ];
     for (built, reason) in built {
-        assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BLOCKED_BLOOM), reason));
+        assert_eq!((built.report.used, built.report.reason), (Some(KindId::BLOCKED_BLOOM), reason));
         let filter = FilterBlock::load(built.block.unwrap(), &KeyHasher::default()).unwrap();
         assert!(keys().into_iter().all(|hash| filter.may_contain(hash)));
     }
-    let policy = KindPolicy::user_defined(Hashes::<223, PANICS_WHEN_DESCRIBED>).unwrap();
+    let policy = FixedPolicy::user_defined(Hashes::<223, PANICS_WHEN_DESCRIBED>).unwrap();
     assert!(policy.plan(KEYS.into(), None).unwrap().shape.is_empty());
-    let policy = KindPolicy::user_defined(Hashes::<218, PANICS_WHEN_PLANNED>).unwrap();
+    let policy = FixedPolicy::user_defined(Hashes::<218, PANICS_WHEN_PLANNED>).unwrap();
     let built = common::build(&policy, &keys());
     assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
 }
@@ -334,15 +334,15 @@ fn shrunk_sizes<const ID: u8, const WRONG: u8>() -> Vec<u64> {
     let chosen_wrongly =
         [PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN, GROWS_INSTEAD, CANNOT_READ_SMALLER_SHAPES, HAS_NO_RATE];
     let claims_none = chosen_wrongly.contains(&WRONG);
-    let shrunk = |payload_bytes: u64| match block.shrunk_to(payload_bytes + tail_bytes) {
+    let shrunk = |payload_bytes: u64| match block.shrink_to(payload_bytes + tail_bytes).map(FilterBlock::into_inner) {
         Ok(smaller) => {
             let smaller = FilterBlock::load(smaller, context).unwrap();
             assert!(keys().into_iter().all(|hash| smaller.may_contain(hash)));
             Some(smaller.info().payload_bytes)
         }
-        Err(ShrinkError::TooSmall { min_bytes: least_bytes, block_bytes, .. }) => {
+        Err(ShrinkError::TooSmall { min_bytes, block_bytes, .. }) => {
             let is_too_little = payload_bytes < 320 && !claims_none;
-            assert_eq!(least_bytes, if is_too_little { 320 + tail_bytes } else { block_bytes }, "{WRONG}");
+            assert_eq!(min_bytes, if is_too_little { 320 + tail_bytes } else { block_bytes }, "{WRONG}");
             None
         }
         Err(other) => panic!("{other}"),
@@ -413,6 +413,6 @@ fn no_key_is_lost_in_a_filter_whose_payload_was_cut_after_it_was_loaded() {
         }
     });
     let kind_of = |block: &Vec<u8>| FilterBlock::open_unverified(block).unwrap().info().kind;
-    let kinds: Vec<FilterKind> = stored.iter().map(|(_, block, _)| kind_of(block)).collect();
+    let kinds: Vec<KindId> = stored.iter().map(|(_, block, _)| kind_of(block)).collect();
     assert!(sstfilter::kind::all().iter().all(|entry| kinds.contains(&entry.id)));
 }

@@ -194,7 +194,7 @@ impl BlockCase {
     pub(crate) fn false_positives(&self, filter: &FilterBlock<impl AsRef<[u8]>>, count: u32) -> u64 {
         let parts = (self.parts)();
         if parts.has_whole_keys() {
-            return super::hits(filter, self.absent_hashes(count).into_iter());
+            return super::matches(filter, self.absent_hashes(count).into_iter());
         }
         let name = parts.extractors().next().unwrap().name().to_owned();
         let (hasher, parts) = (self.hash.hasher(), KeyParts::extracted(Arc::new(AnyPart(name))));

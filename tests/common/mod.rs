@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use sstfilter::kind::KindEntry;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BlockInfo, BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
-    Sizing,
+    BlockInfo, BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, KeyHash,
+    KeyHasher, Sizing,
 };
 
 /// The bits of `bytes`, dealt out to all cores in runs.
@@ -56,23 +56,23 @@ pub(crate) fn shape_field<'a>(info: &'a BlockInfo, name: &str) -> Option<&'a str
 }
 
 /// Ribbon filters of a rate, however few the keys.
-pub(crate) fn ribbon(rate: f64) -> KindPolicy {
-    KindPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0)
+pub(crate) fn ribbon(rate: f64) -> FixedPolicy {
+    FixedPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0)
 }
 
 /// Xor and xor+ filters of 8 and 16 bits.
-pub(crate) fn xor_policies() -> Vec<KindPolicy> {
+pub(crate) fn xor_policies() -> Vec<FixedPolicy> {
     let all = [("xor", 8), ("xor", 16), ("xor+", 8), ("xor+", 16)];
     all.map(|(name, bits)| policy(name, Sizing::FingerprintBits(bits))).into()
 }
 
 /// The policy of a kind by its name.
-pub(crate) fn policy(name: &str, sizing: impl Into<Sizing>) -> KindPolicy {
+pub(crate) fn policy(name: &str, sizing: impl Into<Sizing>) -> FixedPolicy {
     KindEntry::named(name).unwrap().configure(sizing).unwrap()
 }
 
 /// The keys that a filter lets through.
-pub(crate) fn hits<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: impl Iterator<Item = KeyHash>) -> u64 {
+pub(crate) fn matches<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: impl Iterator<Item = KeyHash>) -> u64 {
     hashes.map(|hash| u64::from(filter.may_contain(hash))).sum()
 }
 

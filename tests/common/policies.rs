@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::kind;
-use sstfilter::{AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, FilterPolicy, KindPolicy, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, FilterPolicy, FixedPolicy, Sizing};
 
 /// Wants no filter for any file.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl FilterPolicy for Declining {
 /// Filters of every kind, at sizes at which some let much through; `None` is a table that is written without.
 pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
     let bits = |bits| Sizing::from(BitsPerKey::new(bits).unwrap());
-    let bloom = |size| KindPolicy::bloom(bits(size)).unwrap();
+    let bloom = |size| FixedPolicy::bloom(bits(size)).unwrap();
     let mut policies: Vec<Arc<dyn FilterPolicy>> = vec![
         Arc::new(Declining),
         Arc::new(bloom(10.0).with_self_check()),

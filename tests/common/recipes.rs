@@ -2,8 +2,8 @@
 
 use sstfilter::kind::KindEntry;
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, KeyHash, KeyHasher,
-    KeyParts, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FixedPolicy, KeyHash,
+    KeyHasher, KeyParts, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -157,7 +157,7 @@ impl Policy {
         Self { min_keys, ..Self::new("ribbon", "ribbon", Size::Rate(rate)) }
     }
 
-    pub(crate) fn make(self) -> KindPolicy {
+    pub(crate) fn make(self) -> FixedPolicy {
         let sizing = match self.size {
             Size::BitsPerKey(bits) => BitsPerKey::new(bits).unwrap().into(),
             Size::Rate(rate) => FalsePositiveRate::new(rate).unwrap().into(),

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use crate::common;
 use proptest::prelude::*;
 use sstfilter::{
-    BitsPerKey, BlockError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterKind,
-    HashIdentity, KeyHash, KeyHasher, MatchBitmap, StandardBloom,
+    BitsPerKey, BlockError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, HashIdentity,
+    KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
 };
 
 /// A step of work on a few keys, so that they meet often.
@@ -164,12 +164,12 @@ fn the_standard_filter_of_a_counting_one_answers_alike_and_is_a_block_of_kind_th
     assert_eq!(standard.health().fill_ratio, filter.health().fill_ratio);
     let block = standard.to_block().unwrap();
     let opened = FilterBlock::open_unverified(&block).unwrap();
-    assert_eq!((opened.info().kind, opened.info().payload_bytes), (FilterKind::STANDARD_BLOOM, 157 * 8));
+    assert_eq!((opened.info().kind, opened.info().payload_bytes), (KindId::STANDARD_BLOOM, 157 * 8));
     let asked = [hashes(4, 1_000), hashes(5, 20_000)].concat();
-    let mut hits = MatchBitmap::default();
-    filter.contains_batch(&asked, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.contains_batch(&asked, &mut matches);
     for (at, &hash) in asked.iter().enumerate() {
-        assert_eq!((opened.may_contain(hash), hits.may_contain(at)), (filter.contains(hash), filter.contains(hash)));
+        assert_eq!((opened.may_contain(hash), matches.may_contain(at)), (filter.contains(hash), filter.contains(hash)));
     }
     let mut built = StandardBloom::with_shape(HashIdentity::default(), 9_999, 7).unwrap();
     built.insert_all(&hashes(4, 1_000));
@@ -181,10 +181,10 @@ fn batches_of_filters_larger_than_the_near_cache_answer_as_single_calls_do() {
     let mut filter = CountingBloom::for_size(HashIdentity::default(), 100_000, BitsPerKey::TEN).unwrap();
     filter.insert_all(&hashes(6, 100_000));
     let asked = [hashes(6, 777), hashes(7, 777)].concat();
-    let mut hits = MatchBitmap::default();
-    filter.contains_batch(&asked, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.contains_batch(&asked, &mut matches);
     let single: Vec<usize> = (0..asked.len()).filter(|&at| filter.contains(asked[at])).collect();
-    assert_eq!(hits.iter().collect::<Vec<_>>(), single);
+    assert_eq!(matches.iter().collect::<Vec<_>>(), single);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use crate::common::{self, effort};
 use proptest::prelude::*;
 use sstfilter::{
-    BlockError, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterHealth, FilterKind,
-    HashIdentity, KeyHash, KeyHasher, MatchBitmap,
+    BlockError, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterHealth, HashIdentity,
+    KeyHash, KeyHasher, KindId, MatchBitmap,
 };
 
 fn identity() -> HashIdentity {
@@ -63,7 +63,7 @@ proptest! {
                 Step::Insert(number) => match filter.insert(key(number)) {
                     Ok(()) => *reference.entry(number).or_default() += 1,
                     Err(error) => {
-                        let (keys, places) = (filter.keys(), filter.places());
+                        let (keys, places) = (filter.keys(), filter.slots());
                         prop_assert_eq!(error, FilterError::Full { keys, places });
                         prop_assert_eq!(bytes(&filter), before);
                     }
@@ -143,7 +143,7 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         (0..8).for_each(|_| filter.insert(key(7)).unwrap());
         let before = bytes(&filter);
-        let places = filter.places();
+        let places = filter.slots();
         assert_eq!(filter.insert(key(7)), Err(FilterError::Full { keys: 8, places }));
         assert_eq!(bytes(&filter), before);
         (0..8).for_each(|_| {
@@ -161,7 +161,7 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
 fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
     let mut filter = CuckooFilter::for_rate(HashIdentity::default(), 0, FalsePositiveRate::ONE_PERCENT).unwrap();
     assert!((0..=255).all(|number| !filter.contains(key(number))));
-    assert_eq!((filter.keys(), filter.places()), (0, 8));
+    assert_eq!((filter.keys(), filter.slots()), (0, 8));
     (0..8).for_each(|number| filter.insert(key(number)).unwrap());
     assert!((0..8).all(|number| filter.contains(key(number))));
     assert!(matches!(filter.insert(key(8)), Err(FilterError::Full { keys: 8, places: 8 })));
@@ -185,7 +185,7 @@ fn the_planned_number_of_keys_fits_at_every_size() {
 /// What keys a filter took until the first was refused, over its places.
 fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
     let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), places * 94 / 100, tag_bits).unwrap();
-    let all = keys(set, filter.places());
+    let all = keys(set, filter.slots());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
     assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
     filter.health().fill_ratio
@@ -211,7 +211,7 @@ fn every_filter_of_some_thousand_places_reaches_95_percent() {
 #[test]
 fn a_full_filter_takes_keys_again_when_some_have_left() {
     let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 5_000, 12).unwrap();
-    let all = keys(0, filter.places() + 1);
+    let all = keys(0, filter.slots() + 1);
     let mut present: Vec<KeyHash> = all.iter().copied().take_while(|&hash| filter.insert(hash).is_ok()).collect();
     for turn in 1..=20 {
         for hash in present.drain(..500) {
@@ -234,7 +234,7 @@ fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does()
     for (planned, tag_bits) in settings.into_iter().step_by(effort::sample(2)) {
         let (mut one_by_one, mut at_once) =
             [0; 2].map(|_| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap()).into();
-        let hashes = keys(1, one_by_one.places());
+        let hashes = keys(1, one_by_one.slots());
         let refused = hashes.iter().find_map(|&hash| one_by_one.insert(hash).err());
         assert_eq!(at_once.insert_all(&hashes).err(), refused);
         assert!(bytes(&one_by_one) == bytes(&at_once), "{planned} keys of {tag_bits} bits");
@@ -248,7 +248,7 @@ fn block_and_filter_and_batches_of_both_answer_alike() {
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         filter.insert_all(&hashes).unwrap();
         let block = FilterBlock::open_unverified(filter.to_block().unwrap()).unwrap();
-        assert_eq!(block.info().kind, FilterKind::CUCKOO);
+        assert_eq!(block.info().kind, KindId::CUCKOO);
         let asked: Vec<KeyHash> = hashes.iter().take(5_000).copied().chain(keys(3, 100_003)).collect();
         let (mut of_filter, mut of_block) = (MatchBitmap::default(), MatchBitmap::default());
         filter.contains_batch(&asked, &mut of_filter);
@@ -270,10 +270,10 @@ fn the_rate_is_the_one_computed_within_four_standard_errors() {
         for set in 0..3 {
             let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
             filter.insert_all(&keys(set, planned)).unwrap();
-            let mut hits = MatchBitmap::default();
+            let mut matches = MatchBitmap::default();
             let absent = common::key_set(1_000 + set, absent_per_set).collect::<Vec<_>>();
-            filter.contains_batch(&absent, &mut hits);
-            observed += hits.count();
+            filter.contains_batch(&absent, &mut matches);
+            observed += matches.count();
             expected += filter.health().expected_fpr / 3.0;
         }
         let asked = 3.0 * f64::from(absent_per_set);
@@ -338,7 +338,7 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_errors() {
     let mismatch = BlockError::HashMismatch { expected: foreign, got: identity() };
     assert_eq!(CuckooFilter::from_block(&block, foreign).err(), Some(mismatch.into()));
     let ribbon = common::build(&common::ribbon(0.01), &keys(0, 2_000)).block.unwrap();
-    assert_eq!(error(&ribbon), BlockError::Kind { expected: FilterKind::CUCKOO, got: FilterKind::RIBBON });
+    assert_eq!(error(&ribbon), BlockError::Kind { expected: KindId::CUCKOO, got: KindId::RIBBON });
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn payloads_that_no_writer_makes_are_errors_and_still_answer_as_blocks() {
     // One whose last word the buckets do not fill.
     let mut filters =
         (100..1_000).map(|planned| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, 5).unwrap());
-    let mut filter = filters.find(|filter| !(filter.places() / 8 * 5).is_multiple_of(8)).unwrap();
+    let mut filter = filters.find(|filter| !(filter.slots() / 8 * 5).is_multiple_of(8)).unwrap();
     filter.insert_all(&keys(0, 100)).unwrap();
     let block = bytes(&filter);
     let changed = |at: usize, value: u8| {

@@ -7,25 +7,25 @@
 use crate::common::{self, effort};
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, KeyHash,
-    KeyHasher, KindPolicy, Sizing,
+    BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, KeyHash,
+    KeyHasher, KindId, Sizing,
 };
 
 const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
 const ARITIES: [u8; 2] = [3, 4];
 
-fn fuse(arity: u8, bits: u8) -> KindPolicy {
-    KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+fn fuse(arity: u8, bits: u8) -> FixedPolicy {
+    FixedPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
 fn is_fuse(built: &BuiltFilter) -> bool {
-    built.report.used == Some(FilterKind::BINARY_FUSE)
+    built.report.used == Some(KindId::BINARY_FUSE)
 }
 
 fn denies_none(built: &BuiltFilter, hashes: &[KeyHash]) {
     let filter = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap();
     filter.verify().unwrap();
-    assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64, "a key is absent");
+    assert_eq!(common::matches(&filter, hashes.iter().copied()), hashes.len() as u64, "a key is absent");
 }
 
 #[test]
@@ -73,16 +73,16 @@ fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
         for (keys, absent, sets) in
             [(1_u32, 4_000_u32, 100), (40, 20_000, 20), (1_000, 200_000, 5), (100_000, 2_000_000, 1)]
         {
-            let hits = (0..sets).map(|set| {
+            let matches = (0..sets).map(|set| {
                 let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
                 let built = common::build(&fuse(arity, bits), &hashes);
                 let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-                common::hits(&filter, common::key_set(1_000 + set, absent))
+                common::matches(&filter, common::key_set(1_000 + set, absent))
             });
-            let (hits, asked) = (hits.sum::<u64>() as f64, f64::from(absent) * f64::from(sets));
+            let (matches, asked) = (matches.sum::<u64>() as f64, f64::from(absent) * f64::from(sets));
             let rate = 0.5_f64.powi(i32::from(bits));
             let sigma = (asked * rate * (1.0 - rate)).sqrt();
-            assert!((hits - asked * rate).abs() < 5.0 * sigma, "{arity:?}, {bits} bits, {keys} keys: {hits}");
+            assert!((matches - asked * rate).abs() < 5.0 * sigma, "{arity:?}, {bits} bits, {keys} keys: {matches}");
         }
     }
     let hashes: Vec<KeyHash> = common::key_set(0, 100_000).collect();
@@ -90,15 +90,15 @@ fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
     for (arity, bits) in with_each_arity([17, 18, 20, 25, 26, 31, 32]) {
         let filter = FilterBlock::open_unverified(common::build(&fuse(arity, bits), &hashes).block.unwrap()).unwrap();
         let expected = f64::from(absent) * 0.5_f64.powi(i32::from(bits));
-        let hits = common::hits(&filter, common::key_set(1_000, absent)) as f64;
-        assert!((hits - expected).abs() < 5.0 * expected.sqrt() + 2.0, "{arity:?}, {bits} bits: {hits}");
+        let matches = common::matches(&filter, common::key_set(1_000, absent)) as f64;
+        assert!((matches - expected).abs() < 5.0 * expected.sqrt() + 2.0, "{arity:?}, {bits} bits: {matches}");
     }
 }
 
 /// The reason for widths between 16 and 32: with only those two, a rate of 1e-5 would cost 36.9 bits per key.
 #[test]
 fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two() {
-    let policy = KindPolicy::binary_fuse(FalsePositiveRate::new(1e-5).unwrap()).unwrap();
+    let policy = FixedPolicy::binary_fuse(FalsePositiveRate::new(1e-5).unwrap()).unwrap();
     let bits_per_key = policy.block_bytes(1_000_000).unwrap() as f64 * 8.0 / 1e6;
     assert!((19.1..19.3).contains(&bits_per_key), "{bits_per_key}");
 }

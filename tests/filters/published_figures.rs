@@ -7,8 +7,8 @@
 //! questions*. `SSTFILTER_LONG=1` probes for ten times as many absent keys.
 
 use sstfilter::{
-    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, HashIdentity, KeyHash, KeyHasher,
-    KindPolicy, RegisterBlockedBloom, StandardBloom,
+    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FixedPolicy, HashIdentity, KeyHash,
+    KeyHasher, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::common;
@@ -220,14 +220,14 @@ fn cuckoo_is_smaller_than_bloom_below_the_thousandth_and_not_below_three_percent
 fn ten_bits_in_one_line_let_through_what_rocksdb_does_and_not_what_is_published() {
     // The published 0.84 % is nearly the 0.82 % of a filter without lines. RocksDB's lines, of 512 bits and not bytes,
     // give 0.95 to 0.97 % like ours.
-    let built = common::build(&KindPolicy::default(), &keys(KEYS));
+    let built = common::build(&FixedPolicy::default(), &keys(KEYS));
     let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
     differs("RocksDB's default", 0.0084, 0.0097, rate(5_000_000, |hash| filter.may_contain(hash)));
 }
 
 #[test]
 fn an_absent_key_in_seventy_files_is_read_from_0_7_of_them() {
-    let policy = KindPolicy::bloom(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let policy = FixedPolicy::bloom(FalsePositiveRate::ONE_PERCENT).unwrap();
     let filters = common::on_all_cores(70, |file| {
         let hashes: Vec<_> = common::key_set(u32::try_from(file).unwrap(), 2_000).collect();
         FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap()).unwrap()

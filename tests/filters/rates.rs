@@ -5,7 +5,7 @@
 //! The measured rates: `cargo test --release --test filters rates:: -- --nocapture`.
 
 use crate::common::{self, effort};
-use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, KeyHash, KindPolicy, kind};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KindId, kind};
 
 /// Key sets per setting.
 fn sets() -> u32 {
@@ -24,19 +24,19 @@ fn absent(set: u32, count: u32) -> impl Iterator<Item = KeyHash> {
 }
 
 /// The mean rate over several key sets, which lose no key, and the mean of what the reports expect.
-fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Option<FilterKind>) -> (f64, f64) {
+fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Option<KindId>) -> (f64, f64) {
     let measured = common::on_all_cores(sets() as usize, |set| {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
         let built = common::build(policy, &hashes);
         assert!(kind.is_none_or(|kind| built.report.used == Some(kind)), "{keys} keys: {:?}", built.report);
         let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-        assert_eq!(common::hits(&filter, hashes.into_iter()), u64::from(keys), "a key is absent");
-        (common::hits(&filter, absent(set, absent_per_set)), built.report.expected_fpr)
+        assert_eq!(common::matches(&filter, hashes.into_iter()), u64::from(keys), "a key is absent");
+        (common::matches(&filter, absent(set, absent_per_set)), built.report.expected_fpr)
     });
-    let hits: u64 = measured.iter().map(|(hits, _)| hits).sum();
+    let matches: u64 = measured.iter().map(|(matches, _)| matches).sum();
     let expected: f64 = measured.iter().map(|(_, expected)| expected).sum();
-    (hits as f64 / (f64::from(absent_per_set) * f64::from(sets())), expected / f64::from(sets()))
+    (matches as f64 / (f64::from(absent_per_set) * f64::from(sets())), expected / f64::from(sets()))
 }
 
 /// All absent keys of the large filters.
@@ -81,8 +81,8 @@ fn blocked_bloom_keeps_to_its_rate_at_every_usual_size() {
         if !common::is_long() && number % 2 != usize::from(keys > 100_000) {
             continue;
         }
-        let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
-        let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::BLOCKED_BLOOM));
+        let policy = FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+        let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(KindId::BLOCKED_BLOOM));
         println!("bloom, {keys} keys, {bits} bits per key: {:.5} %, computed {:.5} %", rate * 100.0, expected * 100.0);
         assert!(rate <= at_most, "{keys} keys, {bits} bits per key: {rate}, at most {at_most}");
         assert!(
@@ -100,8 +100,8 @@ fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
         .into_iter()
         .flat_map(|keys| computed.map(|(bits, textbook)| (keys, bits, textbook)));
     for (keys, bits, textbook) in settings.step_by(effort::sample(3)) {
-        let policy = KindPolicy::standard_bloom(BitsPerKey::new(bits).unwrap()).unwrap();
-        let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::STANDARD_BLOOM));
+        let policy = FixedPolicy::standard_bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+        let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(KindId::STANDARD_BLOOM));
         println!("standard bloom, {keys} keys, {bits} bits per key: {rate:.6}, computed {expected:.6}");
         // The rate goes with the fill to the power of the probes, and the fill varies as 0.27 / sqrt(bits) does.
         let spread = 0.27 / (f64::from(keys) * bits).sqrt() * 2.0 * bits * 0.69 / f64::from(sets()).sqrt();
@@ -114,7 +114,7 @@ fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
 
 /// Ribbon's rate is within four standard errors of the one asked for.
 fn assert_ribbon_rate(keys: u32, asked: f64) {
-    let (rate, expected) = measure(&common::ribbon(asked), keys, ABSENT_PER_SET, Some(FilterKind::RIBBON));
+    let (rate, expected) = measure(&common::ribbon(asked), keys, ABSENT_PER_SET, Some(KindId::RIBBON));
     let deviation = (rate - asked) / sigma(asked, probes());
     println!("ribbon, {keys} keys, {asked}: {rate:.8}, {deviation:+.2} sigma; computed {expected:.8}");
     assert!(deviation.abs() < 4.0, "{keys} keys: asked for {asked}, got {rate}, {deviation} sigma off");
@@ -142,8 +142,8 @@ fn ribbon_has_the_rate_asked_for_with_a_million_keys() {
 fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
     for bits in [4.0, 10.0, 16.0, 24.0] {
         for keys in EDGES {
-            let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
-            let (rate, expected) = measure(&policy, keys, 20_000, Some(FilterKind::BLOCKED_BLOOM));
+            let policy = FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+            let (rate, expected) = measure(&policy, keys, 20_000, Some(KindId::BLOCKED_BLOOM));
             let at_most = 1.5 * expected + 5.0 * sigma(expected, few_probes());
             assert!(rate <= at_most, "{keys} keys, {bits} bits: {rate}, computed {expected}");
         }
@@ -156,7 +156,7 @@ fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
 fn ribbon_filters_of_any_number_of_keys_deny_none_and_have_the_computed_rate() {
     for asked in [0.5, 0.3, 0.01, 0.001] {
         for keys in EDGES {
-            let kind = (keys >= 200).then_some(FilterKind::RIBBON);
+            let kind = (keys >= 200).then_some(KindId::RIBBON);
             let (rate, expected) = measure(&common::ribbon(asked), keys, 20_000, kind);
             if kind.is_some() {
                 let deviation = (rate - expected).abs() / sigma(expected, few_probes());

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::common;
 use proptest::prelude::*;
 use sstfilter::{
-    BlockError, DynamicFilter, FilterBlock, FilterError, FilterHealth, FilterKind, HashIdentity, KeyHash, KeyHasher,
-    KindPolicy, MatchBitmap, RegisterBlockedBloom,
+    BlockError, DynamicFilter, FilterBlock, FilterError, FilterHealth, FixedPolicy, HashIdentity, KeyHash, KeyHasher,
+    KindId, MatchBitmap, RegisterBlockedBloom,
 };
 
 /// Absent keys asked of each filter, and filters per setting.
@@ -45,9 +45,9 @@ fn measure(probes: u8, keys: u32) -> (f64, f64, f64) {
         let off = filter.keys().abs_diff(keys.into());
         assert!(off < u64::from(keys) / 100, "{off} keys off");
         let absent: Vec<KeyHash> = common::key_set(1_000 + set, ABSENT).collect();
-        let mut hits = MatchBitmap::default();
-        filter.contains_batch(&absent, &mut hits);
-        (hits.count() as f64 / f64::from(ABSENT), filter.health().expected_fpr)
+        let mut matches = MatchBitmap::default();
+        filter.contains_batch(&absent, &mut matches);
+        (matches.count() as f64 / f64::from(ABSENT), filter.health().expected_fpr)
     });
     let sets = f64::from(SETS);
     let observed = measured.iter().map(|(rate, _)| rate).sum::<f64>() / sets;
@@ -174,7 +174,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
         assert!((0..THREADS).flat_map(keys).all(|hash| filter.contains(hash)), "round {round}: a key is lost");
         let mut alone = self::filter(probes, 64 << (round % 5));
         (0..THREADS).flat_map(keys).for_each(|hash| {
-            alone.insert_mut(hash);
+            alone.insert_exclusive(hash);
         });
         assert_eq!(to_block(&alone), to_block(&filter), "round {round}: other bytes than from one thread");
     }
@@ -206,8 +206,8 @@ fn inserting_says_whether_the_key_was_new() {
         let (shared, mut alone) = (filter(probes, 1 << 12), filter(probes, 1 << 12));
         for hash in common::key_set(0, 2_000) {
             let was_there = shared.contains(hash);
-            assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (!was_there, !was_there));
-            assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (false, false));
+            assert_eq!((shared.insert(hash), alone.insert_exclusive(hash)), (!was_there, !was_there));
+            assert_eq!((shared.insert(hash), alone.insert_exclusive(hash)), (false, false));
         }
         let hashes: Vec<KeyHash> = common::key_set(0, 2_000).collect();
         assert_eq!(shared.insert_all(&hashes), 0);
@@ -249,11 +249,11 @@ fn filters_of_one_shape_merge_and_others_are_refused() {
 fn health_alarms_when_the_usual_filter_is_overfull() {
     let mut filter = filter(2, 256 << 10);
     common::key_set(0, KEYS).for_each(|hash| {
-        filter.insert_mut(hash);
+        filter.insert_exclusive(hash);
     });
     assert!(!filter.health().is_overfull());
     common::key_set(1, KEYS * 4).for_each(|hash| {
-        filter.insert_mut(hash);
+        filter.insert_exclusive(hash);
     });
     let health = filter.health();
     assert!(health.fill_ratio > health.max_fill_ratio && health.expected_fpr > FilterHealth::MAX_FPR, "{health:?}");
@@ -275,8 +275,8 @@ fn damaged_foreign_and_other_blocks_are_not_restored() {
     let foreign = RegisterBlockedBloom::with_shape(foreign, filter.bytes(), filter.probes()).unwrap();
     let foreign = foreign.to_block().unwrap();
     assert!(matches!(from_block(&foreign), Err(FilterError::Block(BlockError::HashMismatch { .. }))));
-    let other = common::build(&KindPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
-    let expected = BlockError::Kind { expected: FilterKind::REGISTER_BLOCKED_BLOOM, got: FilterKind::BLOCKED_BLOOM };
+    let other = common::build(&FixedPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
+    let expected = BlockError::Kind { expected: KindId::REGISTER_BLOCKED_BLOOM, got: KindId::BLOCKED_BLOOM };
     assert_eq!(from_block(&other).unwrap_err(), FilterError::Block(expected));
 }
 
@@ -287,7 +287,7 @@ fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
             let block = to_block(&filter(probes, bytes));
             assert_eq!(block.len() as u64, bytes + 36);
             let info = FilterBlock::open_unverified(&block).unwrap().info();
-            assert_eq!((info.kind, info.payload_bytes, info.keys), (FilterKind::REGISTER_BLOCKED_BLOOM, bytes, 0));
+            assert_eq!((info.kind, info.payload_bytes, info.keys), (KindId::REGISTER_BLOCKED_BLOOM, bytes, 0));
         }
     }
 }
@@ -307,7 +307,7 @@ proptest! {
         let (shared, batch) = (filter(probes, 1 << size), filter(probes, 1 << size));
         let mut alone = filter(probes, 1 << size);
         for &hash in &hashes {
-            prop_assert_eq!(shared.insert(hash), alone.insert_mut(hash));
+            prop_assert_eq!(shared.insert(hash), alone.insert_exclusive(hash));
         }
         batch.insert_all(&hashes);
         let block = to_block(&shared);
@@ -318,12 +318,12 @@ proptest! {
         let restored = from_block(&block).unwrap();
         prop_assert_eq!((restored.bytes(), restored.probes()), (shared.bytes(), shared.probes()));
         let asked: Vec<KeyHash> = hashes.iter().copied().chain(asked.into_iter().map(KeyHash::mix)).collect();
-        let (mut hits, mut stored_hits) = (MatchBitmap::default(), MatchBitmap::default());
-        shared.contains_batch(&asked, &mut hits);
+        let (mut matches, mut stored_hits) = (MatchBitmap::default(), MatchBitmap::default());
+        shared.contains_batch(&asked, &mut matches);
         stored.may_contain_batch(&asked, &mut stored_hits);
-        prop_assert_eq!(&hits, &stored_hits);
+        prop_assert_eq!(&matches, &stored_hits);
         for (index, &hash) in asked.iter().enumerate() {
-            let answers = [shared.contains(hash), stored.may_contain(hash), restored.contains(hash), hits.may_contain(index)];
+            let answers = [shared.contains(hash), stored.may_contain(hash), restored.contains(hash), matches.may_contain(index)];
             prop_assert!(answers == [answers[0]; 4] && (answers[0] || index >= hashes.len()), "{:?}", answers);
         }
         prop_assert_eq!(stored.info().keys, shared.keys());

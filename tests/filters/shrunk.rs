@@ -2,7 +2,7 @@
 //! a store plans its memory by it.
 
 use sstfilter::kind::BlockedBloomKind;
-use sstfilter::{BitsPerKey, FilterBlock, KeyHash, KeyHasher, KindPolicy, MatchBitmap};
+use sstfilter::{BitsPerKey, FilterBlock, FixedPolicy, KeyHash, KeyHasher, MatchBitmap};
 
 use crate::common;
 
@@ -20,15 +20,15 @@ fn keys() -> u32 {
 fn measure(blocks: &[Block], absent: u32) -> (f64, f64) {
     let absent: Vec<KeyHash> = common::key_set(1_000, absent).collect();
     let positives = |block: &Block| {
-        let mut hits = MatchBitmap::default();
-        block.may_contain_batch(&absent, &mut hits);
-        hits.count()
+        let mut matches = MatchBitmap::default();
+        block.may_contain_batch(&absent, &mut matches);
+        matches.count()
     };
     let (count, stated) = (blocks.len() as f64, blocks.iter().map(|block| block.info().expected_fpr).sum::<f64>());
     (blocks.iter().map(positives).sum::<u64>() as f64 / (count * absent.len() as f64), stated / count)
 }
 
-fn built(policy: &KindPolicy) -> Vec<Block> {
+fn built(policy: &FixedPolicy) -> Vec<Block> {
     let built = |set| {
         let hashes: Vec<KeyHash> = common::key_set(set, keys()).collect();
         FilterBlock::load(common::build(policy, &hashes).block.unwrap(), &KeyHasher::default()).unwrap()
@@ -39,9 +39,10 @@ fn built(policy: &KindPolicy) -> Vec<Block> {
 /// Each block shrunk to a size, with all its keys.
 fn shrunk(blocks: &[Block], size: impl Fn(&Block) -> u64) -> Vec<Block> {
     let shrunk = |block| FilterBlock::load(block, &KeyHasher::default()).unwrap();
-    let shrunk: Vec<Block> = blocks.iter().map(|block| shrunk(block.shrunk_to(size(block)).unwrap())).collect();
+    let shrunk: Vec<Block> =
+        blocks.iter().map(|block| shrunk(block.shrink_to(size(block)).map(FilterBlock::into_inner).unwrap())).collect();
     for (block, set) in shrunk.iter().zip(0..) {
-        assert_eq!(common::hits(block, common::key_set(set, keys())), u64::from(keys()), "set {set}");
+        assert_eq!(common::matches(block, common::key_set(set, keys())), u64::from(keys()), "set {set}");
     }
     shrunk
 }
@@ -63,7 +64,7 @@ fn bloom_sigma(rate: f64, probes: f64, lines: f64) -> f64 {
 fn folded_bloom_filters_have_the_rate_that_they_state() {
     for (bits, probes) in [(10.0, 6_u8), (10.0, 3), (10.0, 8), (16.0, 9), (20.0, 11), (24.0, 12), (34.0, 16)] {
         let kind = BlockedBloomKind::configure(BitsPerKey::new(bits).unwrap()).unwrap();
-        let whole = built(&KindPolicy::from(kind.with_fold(12).unwrap().with_probes(probes).unwrap()));
+        let whole = built(&FixedPolicy::from(kind.with_fold(12).unwrap().with_probes(probes).unwrap()));
         let lines = whole[0].info().payload_bytes / 64;
         for factor in [1, 2, 3, 4, 6] {
             let (rate, stated) = measure(&shrunk(&whole, |_| lines / factor * 64 + 36), ABSENT);

@@ -6,13 +6,13 @@
 //! ten million keys.
 
 use crate::common;
-use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterKind, FilterPolicy, KeyHash, KeyHasher, KindPolicy};
+use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KeyHasher, KindId};
 
 /// Whole block bits per key over those that no filter of its rate can go below, minus 1.
 fn ribbon_overhead(keys: u32, rate: f64) -> f64 {
     let hashes: Vec<KeyHash> = common::key_set(0, keys).collect();
     let built = common::build(&common::ribbon(rate), &hashes);
-    assert_eq!(built.report.used, Some(FilterKind::RIBBON));
+    assert_eq!(built.report.used, Some(KindId::RIBBON));
     assert_eq!(built.report.block_bytes, built.block.as_ref().unwrap().len() as u64);
     let (bits, bound) = (built.report.bits_per_key(), -built.report.expected_fpr.log2());
     println!("ribbon, {keys} keys, {rate}: {bits:.4} bits per key, {:+.3} %", (bits / bound - 1.0) * 100.0);
@@ -49,7 +49,7 @@ fn the_size_function_of_bloom_is_what_the_encoder_writes_for_every_number_of_key
     let edges = [511, 512, 513, 1_000, 1_023, 1_024, 1_025, 4_095, 4_096, 65_535, 65_536, 65_537, 100_001];
     for keys in few.chain(edges) {
         for millibits in MILLIBITS {
-            let policy = KindPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
+            let policy = FixedPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
             let said = policy.block_bytes(keys as u64).unwrap();
             let context = BuildContext::new(&KeyHasher::default());
             for context in [context.clone(), context.with_expected_keys(keys as u64)] {
@@ -66,7 +66,7 @@ fn the_size_function_of_standard_bloom_is_what_the_encoder_writes_for_every_numb
     let all: Vec<KeyHash> = common::key_set(0, 65_537).collect();
     for keys in (0..=300).chain([999, 1_000, 4_095, 4_096, 65_535, 65_536, 65_537]) {
         for millibits in MILLIBITS {
-            let policy = KindPolicy::standard_bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
+            let policy = FixedPolicy::standard_bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
             let said = policy.block_bytes(keys as u64).unwrap();
             let built = common::build(&policy, &all[..keys]);
             assert_eq!(built.block.unwrap().len() as u64, said, "{keys} keys at {millibits} millibits");
@@ -77,7 +77,7 @@ fn the_size_function_of_standard_bloom_is_what_the_encoder_writes_for_every_numb
 
 #[test]
 fn a_bloom_block_of_ten_bits_has_one_line_up_to_51_keys_and_two_at_52() {
-    let bytes = |keys| KindPolicy::default().block_bytes(keys).unwrap();
+    let bytes = |keys| FixedPolicy::default().block_bytes(keys).unwrap();
     assert_eq!([0, 1, 51, 52].map(bytes), [100, 100, 100, 164]);
 }
 
@@ -85,7 +85,7 @@ fn a_bloom_block_of_ten_bits_has_one_line_up_to_51_keys_and_two_at_52() {
 fn a_builder_that_knows_its_keys_says_the_exact_size_from_the_start() {
     for keys in [0_u32, 1, 51, 52, 1_000] {
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.into());
-        let mut builder = KindPolicy::default().builder(&context);
+        let mut builder = FixedPolicy::default().builder(&context);
         let said = builder.estimated_bytes();
         common::key_set(0, keys).for_each(|hash| builder.add_hash(hash));
         assert_eq!(builder.estimated_bytes(), said);
@@ -104,8 +104,7 @@ fn ribbons_estimate_is_as_close_as_it_says() {
             let built = common::build(&policy, &all[..keys]);
             let said = policy.block_bytes(keys as u64).unwrap();
             let off = (built.report.block_bytes as f64 / said as f64 - 1.0).abs();
-            let is_exact =
-                built.report.used != Some(FilterKind::RIBBON) || (keys <= 5_000 && built.report.attempts <= 16);
+            let is_exact = built.report.used != Some(KindId::RIBBON) || (keys <= 5_000 && built.report.attempts <= 16);
             let allowed = if is_exact {
                 0.0
             } else if keys >= 50_000 {
@@ -122,7 +121,7 @@ fn ribbons_estimate_is_as_close_as_it_says() {
 fn a_block_says_its_own_size() {
     for keys in [0, 1, 1_000, 6_000] {
         let hashes: Vec<KeyHash> = common::key_set(0, keys).collect();
-        for policy in [&KindPolicy::default() as &dyn FilterPolicy, &common::ribbon(0.01)] {
+        for policy in [&FixedPolicy::default() as &dyn FilterPolicy, &common::ribbon(0.01)] {
             let block = common::build(policy, &hashes).block.unwrap();
             let info = FilterBlock::open_unverified(&block).unwrap().info();
             assert_eq!((info.block_bytes, info.keys), (block.len() as u64, u64::from(keys)));

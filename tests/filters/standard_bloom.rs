@@ -6,7 +6,7 @@
 use crate::common;
 use sstfilter::{
     BitsPerKey, BlockError, ConfigError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError,
-    FilterHealth, FilterKind, HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, StandardBloom,
+    FilterHealth, FixedPolicy, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
 };
 
 fn filled(mut filter: StandardBloom, hashes: &[KeyHash]) -> StandardBloom {
@@ -27,8 +27,8 @@ fn measure(bits: u64, probes: u8, keys: u32, filters: u32, absent: u32) -> (f64,
             StandardBloom::with_shape(HashIdentity::default(), bits, probes).unwrap(),
             &common::key_set(set, keys).collect::<Vec<_>>(),
         );
-        let hits = common::key_set(set + 1_000_000, absent).filter(|&hash| filter.contains(hash)).count();
-        hits as f64 / f64::from(absent)
+        let matches = common::key_set(set + 1_000_000, absent).filter(|&hash| filter.contains(hash)).count();
+        matches as f64 / f64::from(absent)
     });
     let mean = rates.iter().sum::<f64>() / f64::from(filters);
     let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / f64::from(filters);
@@ -72,8 +72,8 @@ fn the_saturated_filter_of_a_thousand_bits_has_a_fill_of_nine_tenths_and_says_so
     let filter = filled(StandardBloom::with_shape(HashIdentity::default(), 1_000, 3).unwrap(), &keys(0, 800));
     let health = filter.health();
     assert!((0.88..0.94).contains(&health.fill_ratio), "{health:?}");
-    let hits = common::key_set(1, 100_000).filter(|&hash| filter.contains(hash)).count() as f64 / 1e5;
-    assert!((hits - health.expected_fpr).abs() < 0.01, "{hits}, {health:?}");
+    let matches = common::key_set(1, 100_000).filter(|&hash| filter.contains(hash)).count() as f64 / 1e5;
+    assert!((matches - health.expected_fpr).abs() < 0.01, "{matches}, {health:?}");
     assert!(filter.estimated_keys().abs_diff(800) < 80, "{}", filter.estimated_keys());
     assert!(health.fill_ratio > health.max_fill_ratio && health.expected_fpr > FilterHealth::MAX_FPR);
 }
@@ -88,15 +88,15 @@ fn a_filter_for_a_rate_keeps_to_it_and_is_no_larger_than_it_must_be() {
             assert_eq!(filter.probes(), probes);
             let bits = filter.bits() as f64 / f64::from(count);
             assert!(bits < bits_per_key + 0.08, "{rate}: {bits}");
-            let hits = common::key_set(3, 2_000_000).filter(|&hash| filter.contains(hash)).count() as f64;
+            let matches = common::key_set(3, 2_000_000).filter(|&hash| filter.contains(hash)).count() as f64;
             let sigma = (2e6 * rate).sqrt();
             assert!(
-                hits < 2e6 * rate * if count == 1_000 { 1.25 } else { 1.02 } + 4.0 * sigma,
-                "{rate}, {count}: {hits}"
+                matches < 2e6 * rate * if count == 1_000 { 1.25 } else { 1.02 } + 4.0 * sigma,
+                "{rate}, {count}: {matches}"
             );
             assert!(
-                hits > 2e6 * rate * if count == 1_000 { 0.75 } else { 0.97 } - 4.0 * sigma,
-                "{rate}, {count}: {hits}"
+                matches > 2e6 * rate * if count == 1_000 { 0.75 } else { 0.97 } - 4.0 * sigma,
+                "{rate}, {count}: {matches}"
             );
         }
     }
@@ -205,7 +205,7 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     assert!(matches!(foreign, Err(FilterError::Block(BlockError::HashMismatch { .. }))));
     let other = CountingBloom::with_shape(HashIdentity::default(), 1_000, 7).unwrap().to_block().unwrap();
     let refused = StandardBloom::from_block(&other, identity);
-    let (expected, got) = (FilterKind::STANDARD_BLOOM, FilterKind::COUNTING_BLOOM);
+    let (expected, got) = (KindId::STANDARD_BLOOM, KindId::COUNTING_BLOOM);
     assert_eq!(refused.unwrap_err(), FilterError::Block(BlockError::Kind { expected, got }));
 }
 
@@ -226,7 +226,7 @@ fn absurd_sizes_are_refused_and_nothing_is_allocated() {
     ));
     let rate = FalsePositiveRate::new(1e-300).unwrap();
     assert!(matches!(StandardBloom::for_rate(HashIdentity::default(), 10, rate), Err(FilterError::Config(_))));
-    let refused = KindPolicy::standard_bloom(rate).unwrap_err();
+    let refused = FixedPolicy::standard_bloom(rate).unwrap_err();
     assert!(matches!(refused, ConfigError::RateOutOfRange { got: 1e-300, .. }), "{refused}");
 }
 
@@ -247,12 +247,12 @@ fn batches_answer_as_single_calls_do_in_filters_of_every_size() {
             StandardBloom::for_size(HashIdentity::default(), count.into(), BitsPerKey::TEN).unwrap(),
             &keys(12, count),
         );
-        let mut hits = MatchBitmap::default();
+        let mut matches = MatchBitmap::default();
         for asked in [0, 1, 15, 16, 17, 63, 64, 65, 1_000] {
             let hashes = [keys(12, count.min(asked)), keys(13, asked)].concat();
-            filter.contains_batch(&hashes, &mut hits);
+            filter.contains_batch(&hashes, &mut matches);
             let single: Vec<usize> = (0..hashes.len()).filter(|&at| filter.contains(hashes[at])).collect();
-            assert_eq!((hits.len(), hits.iter().collect::<Vec<_>>()), (hashes.len(), single), "{count} keys");
+            assert_eq!((matches.len(), matches.iter().collect::<Vec<_>>()), (hashes.len(), single), "{count} keys");
         }
     }
 }

@@ -4,17 +4,17 @@
 use crate::common::{self, effort};
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{
-    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterKind, KeyHash, KeyHasher, KindPolicy, Sizing,
+    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KeyHasher, KindId, Sizing,
 };
 
 /// A policy of each kind and variant.
-fn policies() -> impl Iterator<Item = (&'static str, KindPolicy)> {
+fn policies() -> impl Iterator<Item = (&'static str, FixedPolicy)> {
     let rate = Sizing::Rate(FalsePositiveRate::new(1.0 / 256.0).unwrap());
     let policy = move |entry: &'static KindEntry| (entry.name, entry.configure(rate).unwrap());
     kind::all().iter().map(policy)
 }
 
-fn build(policy: &KindPolicy, hashes: &[KeyHash], context: &BuildContext) -> BuiltFilter {
+fn build(policy: &FixedPolicy, hashes: &[KeyHash], context: &BuildContext) -> BuiltFilter {
     let mut builder = policy.builder(context);
     builder.add_hashes(hashes);
     builder.finish()
@@ -72,11 +72,11 @@ fn repeated_and_badly_mixed_hashes_give_the_same_bytes_too() {
 #[test]
 fn a_memory_budget_limits_the_threads_before_it_changes_the_kind() {
     let hashes: Vec<KeyHash> = (0..300_000).map(KeyHash::mix).collect();
-    for kind in [KindPolicy::ribbon, KindPolicy::xor, KindPolicy::xor_plus, KindPolicy::binary_fuse] {
+    for kind in [FixedPolicy::ribbon, FixedPolicy::xor, FixedPolicy::xor_plus, FixedPolicy::binary_fuse] {
         let policy = kind(Sizing::FingerprintBits(8)).unwrap();
         let plan = policy.plan(hashes.len() as u64, None).unwrap();
         let one = build(&policy, &hashes, &context(1));
-        assert!(plan.thread_bytes > 0 && one.report.used != Some(FilterKind::BLOCKED_BLOOM));
+        assert!(plan.thread_bytes > 0 && one.report.used != Some(KindId::BLOCKED_BLOOM));
         for budget in [plan.build_bytes, plan.build_bytes + plan.thread_bytes, plan.build_bytes + 2 * plan.thread_bytes]
         {
             let built = build(&policy, &hashes, &context(4).with_memory_budget(budget));

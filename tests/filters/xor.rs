@@ -6,11 +6,10 @@
 use crate::common::{self, effort};
 use sstfilter::kind::KindEntry;
 use sstfilter::{
-    BlockError, FallbackReason, FilterBlock, FilterKind, FilterPolicy, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
-    Sizing,
+    BlockError, FallbackReason, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
 };
 
-fn policy(layout: &'static str, width: u8) -> KindPolicy {
+fn policy(layout: &'static str, width: u8) -> FixedPolicy {
     KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(width)).unwrap()
 }
 
@@ -27,15 +26,15 @@ fn absent_keys_get_through_as_often_as_fingerprints_agree_by_chance() {
         let built = common::build(&policy, &hashes);
         let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
         let (asked, rate) = (absent.len(), 2.0_f64.powi(-width));
-        let mut hits = MatchBitmap::default();
-        filter.may_contain_batch(&absent, &mut hits);
-        let (hits, expected) = (hits.count() as f64, asked as f64 * rate);
+        let mut matches = MatchBitmap::default();
+        filter.may_contain_batch(&absent, &mut matches);
+        let (matches, expected) = (matches.count() as f64, asked as f64 * rate);
         // A filter of few keys is mostly zeros, and an absent key's own fingerprint is 0 as often.
-        let deviation = (hits - expected) / (expected * (1.0 - rate)).sqrt();
-        println!("{}, {width} bits, {keys} keys: {hits} of {asked}, {deviation:+.2} sigma", policy.name());
-        assert!(deviation.abs() < 5.0, "{} of {keys} keys: {hits}, expected {expected}", policy.name());
+        let deviation = (matches - expected) / (expected * (1.0 - rate)).sqrt();
+        println!("{}, {width} bits, {keys} keys: {matches} of {asked}, {deviation:+.2} sigma", policy.name());
+        assert!(deviation.abs() < 5.0, "{} of {keys} keys: {matches}, expected {expected}", policy.name());
         assert!((built.report.expected_fpr / rate - 1.0).abs() < 1e-9);
-        assert_eq!(common::hits(&filter, hashes.iter().copied()), u64::from(keys), "a key is absent");
+        assert_eq!(common::matches(&filter, hashes.iter().copied()), u64::from(keys), "a key is absent");
     }
 }
 
@@ -105,7 +104,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_little_time() {
             for policy in common::xor_policies() {
                 let built = common::build(&policy, &hashes);
                 let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-                assert_eq!(common::hits(&filter, hashes.iter().copied()), count, "{what}, {count}: a key is absent");
+                assert_eq!(common::matches(&filter, hashes.iter().copied()), count, "{what}, {count}: a key is absent");
             }
         }
         let hashes: Vec<KeyHash> = (0..96_000).map(make).map(KeyHash::from_well_mixed).collect();
@@ -132,10 +131,10 @@ fn hashes_made_to_meet_in_few_cells_lead_to_bloom_after_16_attempts() {
         };
         let hashes: Vec<KeyHash> = (0..16).flat_map(of_salt).map(KeyHash::from_well_mixed).collect();
         let built = common::build(&policy, &hashes);
-        assert_eq!(built.report.used, Some(FilterKind::BLOCKED_BLOOM), "{:?}", built.report);
+        assert_eq!(built.report.used, Some(KindId::BLOCKED_BLOOM), "{:?}", built.report);
         assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
         let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-        assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64);
+        assert_eq!(common::matches(&filter, hashes.iter().copied()), hashes.len() as u64);
     }
 }
 
@@ -147,7 +146,7 @@ fn no_key_and_one_key_make_filters_as_any_number_does() {
             let built = common::build(&policy, &hashes);
             assert_eq!((built.report.reason, built.report.attempts), (FallbackReason::None, 1));
             let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-            assert_eq!(common::hits(&filter, hashes.into_iter()), u64::from(keys));
+            assert_eq!(common::matches(&filter, hashes.into_iter()), u64::from(keys));
         }
     }
 }

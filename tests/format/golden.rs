@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use sstfilter::{FilterBlock, FilterKind, FilterSet, Filters, KeyHash, MatchBitmap, kind, simd};
+use sstfilter::{FilterBlock, FilterSet, Filters, KeyHash, KindId, MatchBitmap, kind, simd};
 
 use crate::common::cases::{self, BLOCKS};
 use crate::common::for_each_set;
@@ -69,8 +69,8 @@ fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_ke
 
 /// What a filter says of each key, which is the same one by one, in a set of filters and in a batch.
 fn answers(filters: &Filters, filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
-    let mut hits = MatchBitmap::default();
-    filter.may_contain_batch(hashes, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.may_contain_batch(hashes, &mut matches);
     let one_by_one: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
     let set = FilterSet::new(filters, [filters.reader(Ok(filter.clone()))]);
     let mut in_set = MatchBitmap::default();
@@ -78,7 +78,7 @@ fn answers(filters: &Filters, filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash])
         set.matches_hash(hash, &mut in_set);
         assert_eq!(in_set.may_contain(0), answer, "a set with {}", simd::selected());
     }
-    let of_batch = (0..hashes.len()).map(|index| hits.may_contain(index));
+    let of_batch = (0..hashes.len()).map(|index| matches.may_contain(index));
     assert!(one_by_one.iter().copied().eq(of_batch), "a batch with {}", simd::selected());
     one_by_one
 }
@@ -104,16 +104,16 @@ fn absent_keys_pass_a_stored_block_or_not_whatever_the_instruction_set() {
 #[test]
 fn the_fixtures_show_all_kinds_both_rounds_of_lanes_both_numbers_of_layers_and_a_fallback() {
     let infos: Vec<_> = BLOCKS.iter().map(|case| FilterBlock::open_unverified(case.build()).unwrap().info()).collect();
-    let shapes_of = |kind: FilterKind, field: &str| -> Vec<u64> {
+    let shapes_of = |kind: KindId, field: &str| -> Vec<u64> {
         let ours = infos.iter().filter(|info| info.kind == kind);
         let fields = ours.flat_map(|info| info.shape.iter()).filter(|(name, _)| *name == field);
         fields.filter_map(|(_, value)| value.parse().ok()).collect()
     };
-    let probes = shapes_of(FilterKind::BLOCKED_BLOOM, "probes");
+    let probes = shapes_of(KindId::BLOCKED_BLOOM, "probes");
     assert!(probes.iter().any(|&probes| probes <= 8) && probes.iter().any(|&probes| probes > 8), "{probes:?}");
-    let layers = shapes_of(FilterKind::RIBBON, "layers");
+    let layers = shapes_of(KindId::RIBBON, "layers");
     assert!(layers.contains(&1) && layers.contains(&2), "{layers:?}");
-    assert!(shapes_of(FilterKind::RIBBON, "columns").contains(&32));
+    assert!(shapes_of(KindId::RIBBON, "columns").contains(&32));
     assert!(infos.iter().any(|info| info.kind != info.requested));
     for entry in kind::all() {
         assert!(infos.iter().any(|info| info.kind == entry.id), "no fixture of {}", entry.name);

@@ -12,15 +12,15 @@ use sstfilter::kind::Plan;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
-    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, HashIdentity,
-    KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom,
+    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterPolicy, FixedPolicy,
+    HashIdentity, KeyHash, KeyHasher, KindId, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 
 /// The most that a payload can have, in bytes and in bits.
-const MOST_BYTES: u64 = ((1 << 32) - 1) * 8;
-const MOST_BITS: u64 = MOST_BYTES * 8;
+const MAX_BYTES: u64 = ((1 << 32) - 1) * 8;
+const MAX_BITS: u64 = MAX_BYTES * 8;
 /// The most that can stand behind a payload.
-const MOST_TAIL: u64 = 32 + 15 * 4;
+const MAX_TAIL: u64 = 32 + 15 * 4;
 
 /// Every power of two and its neighbours, ascending.
 fn edges() -> impl Iterator<Item = u64> + Clone {
@@ -55,7 +55,7 @@ fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
                 now + dip * (before / 1_000 + 16_384) >= before,
                 "{name}: {now} for {keys} keys, {before} for fewer"
             );
-            assert!(now <= MOST_BYTES + MOST_TAIL, "{name}: {now} bytes for {keys} keys");
+            assert!(now <= MAX_BYTES + MAX_TAIL, "{name}: {now} bytes for {keys} keys");
             // No kind has less than a bit for a key.
             assert!(u128::from(now) * 8 >= u128::from(keys), "{name}: {now} bytes for {keys} keys");
         }
@@ -65,16 +65,16 @@ fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
     assert_eq!(bytes(1 << 40), None, "{name}");
 }
 
-fn fuse(bits: u8, arity: u8) -> KindPolicy {
-    KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+fn fuse(bits: u8, arity: u8) -> FixedPolicy {
+    FixedPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
-fn xor(layout: &'static str, width: u8) -> KindPolicy {
+fn xor(layout: &'static str, width: u8) -> FixedPolicy {
     KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(width)).unwrap()
 }
 
 /// The plan of a filter of the policy's own kind.
-fn planned(policy: &KindPolicy, keys: u64) -> Option<Plan> {
+fn planned(policy: &FixedPolicy, keys: u64) -> Option<Plan> {
     policy.plan(keys, None).ok()
 }
 
@@ -92,13 +92,13 @@ fn size(millibits: u32) -> BitsPerKey {
 #[test]
 fn the_size_of_every_policy_grows_with_its_keys_until_it_is_refused() {
     for size in MILLIBITS.map(size) {
-        assert_grows("bloom", 0, |keys| KindPolicy::bloom(size).unwrap().block_bytes(keys));
-        assert_grows("standard bloom", 0, |keys| KindPolicy::standard_bloom(size).unwrap().block_bytes(keys));
-        let ribbon = KindPolicy::ribbon(size).unwrap();
+        assert_grows("bloom", 0, |keys| FixedPolicy::bloom(size).unwrap().block_bytes(keys));
+        assert_grows("standard bloom", 0, |keys| FixedPolicy::standard_bloom(size).unwrap().block_bytes(keys));
+        let ribbon = FixedPolicy::ribbon(size).unwrap();
         assert_grows("ribbon by size", 1, |keys| ribbon.block_bytes(keys));
     }
     for probability in [0.5, 0.01, 1.0 / 65_536.0, 2.4e-10] {
-        let ribbon = KindPolicy::ribbon(rate(probability)).unwrap();
+        let ribbon = FixedPolicy::ribbon(rate(probability)).unwrap();
         assert_grows("ribbon", 1, |keys| ribbon.block_bytes(keys));
     }
     for (bits, arity) in fuse_variants() {
@@ -123,14 +123,14 @@ fn bloom_filters_are_refused_from_one_key_above_the_formats_limit_on() {
     for millibits in [1_000, 9_900, 33_333, 100_000] {
         // 536,870,911 lines of 512 bits, and 274,877,906,880 bits.
         let most = 536_870_911 * 512 * 1_000 / u64::from(millibits);
-        let policy = KindPolicy::bloom(size(millibits)).unwrap();
+        let policy = FixedPolicy::bloom(size(millibits)).unwrap();
         assert_eq!(policy.block_bytes(most), Some(536_870_911 * 64 + 36), "{millibits}");
         assert_eq!(policy.block_bytes(most + 1), None, "{millibits}");
         assert!(blocked_bloom::expected_fpr(most, size(millibits)) < 1.0);
         assert_eq!(blocked_bloom::expected_fpr(most + 1, size(millibits)).to_bits(), 1.0_f64.to_bits());
 
         let most = 274_877_906_880 * 1_000 / u64::from(millibits);
-        let policy = KindPolicy::standard_bloom(size(millibits)).unwrap();
+        let policy = FixedPolicy::standard_bloom(size(millibits)).unwrap();
         let bits = (most * u64::from(millibits)).div_ceil(64_000) * 64;
         assert!(bits <= 274_877_906_880 && bits + 100 > 274_877_906_880, "{millibits}");
         assert_eq!(policy.block_bytes(most), Some(bits / 8 + 40), "{millibits}");
@@ -141,7 +141,7 @@ fn bloom_filters_are_refused_from_one_key_above_the_formats_limit_on() {
 /// A refusal in the words of the builder of a filter in memory.
 fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u64) {
     match built {
-        Err(FilterError::TooLarge { most_bytes: MOST_BYTES, got }) => assert_eq!(got, bytes),
+        Err(FilterError::TooLarge { max_bytes: MAX_BYTES, got }) => assert_eq!(got, bytes),
         other => panic!("{bytes} bytes: {other:?}"),
     }
 }
@@ -149,8 +149,8 @@ fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u6
 // promise: no-false-negatives
 #[test]
 fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() {
-    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 274_877_906_881, 7), MOST_BYTES + 8);
-    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), 68_719_476_721, 7), MOST_BYTES + 8);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 274_877_906_881, 7), MAX_BYTES + 8);
+    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), 68_719_476_721, 7), MAX_BYTES + 8);
     assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 1 << 63, 7), 1 << 60);
     assert_too_large(StandardBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 61);
     assert_too_large(CountingBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 63);
@@ -191,10 +191,10 @@ fn filters_of_fingerprints_are_refused_above_2_to_the_32_cells() {
 #[test]
 fn ribbon_is_refused_only_where_its_layers_would_exceed_the_format() {
     for probability in [0.5, 0.25, 0.01, 1.0 / 65_536.0, 2.4e-10] {
-        let policy = KindPolicy::ribbon(rate(probability)).unwrap();
+        let policy = FixedPolicy::ribbon(rate(probability)).unwrap();
         // A Bloom filter of the rate is larger, and refused before.
         let most = last(|keys| policy.block_bytes(keys).is_some());
-        let used = most as f64 * -probability.log2() / MOST_BITS as f64;
+        let used = most as f64 * -probability.log2() / MAX_BITS as f64;
         // The thresholds count most where there is one column.
         assert!((if probability > 0.3 { 0.96 } else { 0.98 }..1.0).contains(&used), "{probability}: {used}");
         for keys in edges() {
@@ -214,10 +214,10 @@ fn rates_of_a_size_are_found_for_any_number_of_keys() {
 
 fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
     let mut policies: Vec<Box<dyn FilterPolicy>> = vec![
-        Box::new(KindPolicy::default()),
-        Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
+        Box::new(FixedPolicy::default()),
+        Box::new(FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
         Box::new(common::ribbon(0.01)),
-        Box::new(KindPolicy::ribbon(BitsPerKey::TEN).unwrap()),
+        Box::new(FixedPolicy::ribbon(BitsPerKey::TEN).unwrap()),
         Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
     ];
     for bits in [4, 8, 11, 16, 17, 26, 31, 32] {
@@ -244,7 +244,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
         let built = builder.finish();
         // Bloom filters are sized again, and nothing was asked for that they are not.
         let is_bloom =
-            built.report.requested == FilterKind::BLOCKED_BLOOM || built.report.requested == FilterKind::STANDARD_BLOOM;
+            built.report.requested == KindId::BLOCKED_BLOOM || built.report.requested == KindId::STANDARD_BLOOM;
         let reason = if is_bloom { FallbackReason::None } else { FallbackReason::TooManyKeys };
         assert_eq!(built.report.reason, reason, "{} of {expected} keys", policy.name());
         let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
@@ -303,7 +303,7 @@ fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths()
 #[test]
 fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds() {
     let absent: Vec<KeyHash> = common::key_set(7, 300).collect();
-    let mut hits = sstfilter::MatchBitmap::default();
+    let mut matches = sstfilter::MatchBitmap::default();
     for case in BLOCKS {
         let block = case.read();
         for word in 0..params(&block) {
@@ -318,9 +318,9 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
                     Ok(filter) => {
                         let info = filter.info();
                         assert_eq!(info.block_bytes, block.len() as u64, "{}: word {word} is {claim}", case.name);
-                        filter.may_contain_batch(&absent, &mut hits);
+                        filter.may_contain_batch(&absent, &mut matches);
                         let one_by_one = absent.iter().filter(|&&hash| filter.may_contain(hash)).count() as u64;
-                        assert_eq!(hits.count(), one_by_one, "{}: word {word} is {claim}", case.name);
+                        assert_eq!(matches.count(), one_by_one, "{}: word {word} is {claim}", case.name);
                     }
                 }
             }
@@ -340,7 +340,7 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
                 // A cuckoo filter has places for its keys, and no more.
                 Err(error) => {
                     assert!(matches!(error, BlockError::Field { field: "keys", got, .. } if got == keys), "{error}");
-                    assert_eq!(honest_filter.info().kind, FilterKind::CUCKOO);
+                    assert_eq!(honest_filter.info().kind, KindId::CUCKOO);
                 }
                 Ok(filter) => {
                     let info = filter.info();
@@ -358,9 +358,9 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
 
 /// What a filter says of each key, one by one and in a batch.
 fn answers(filter: &FilterBlock<&Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
-    let mut hits = sstfilter::MatchBitmap::default();
-    filter.may_contain_batch(hashes, &mut hits);
-    let of_batch: Vec<bool> = (0..hashes.len()).map(|index| hits.may_contain(index)).collect();
+    let mut matches = sstfilter::MatchBitmap::default();
+    filter.may_contain_batch(hashes, &mut matches);
+    let of_batch: Vec<bool> = (0..hashes.len()).map(|index| matches.may_contain(index)).collect();
     let one_by_one: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
     assert_eq!(of_batch, one_by_one);
     one_by_one
@@ -391,13 +391,13 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
         let kind = FilterBlock::open_unverified(case.read()).unwrap().info().kind;
         let block = claiming(case, &[(TRAILER - 16, &[0xff; 5])]);
         let again = match kind {
-            FilterKind::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
+            KindId::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
                 common::key_set(3, 50).for_each(|hash| {
                     filter.insert(hash);
                 });
                 (filter.keys(), filter.to_block().unwrap())
             }),
-            FilterKind::COUNTING_BLOOM => CountingBloom::from_block(&block, identity).map(|mut filter| {
+            KindId::COUNTING_BLOOM => CountingBloom::from_block(&block, identity).map(|mut filter| {
                 common::key_set(3, 50).for_each(|hash| {
                     filter.insert(hash);
                 });
@@ -414,7 +414,7 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
     // And register-blocked filters, which record what their fill says.
     let mut full = RegisterBlockedBloom::with_shape(HashIdentity::default(), 64, 2).unwrap();
     common::key_set(4, 100_000).for_each(|hash| {
-        full.insert_mut(hash);
+        full.insert_exclusive(hash);
     });
     assert!(FilterBlock::open_unverified(full.to_block().unwrap()).unwrap().info().keys < 1 << 40);
 }

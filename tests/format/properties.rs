@@ -11,16 +11,16 @@ use crate::common;
 use proptest::prelude::*;
 use sstfilter::kind::BinaryFuseKind;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FilterSet, Filters,
-    KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterPolicy, FilterSet, Filters, FixedPolicy,
+    KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
 };
 
-fn bloom(millibits: u32) -> KindPolicy {
-    KindPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
+fn bloom(millibits: u32) -> FixedPolicy {
+    FixedPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
 }
 
-fn standard_bloom(millibits: u32) -> KindPolicy {
-    KindPolicy::standard_bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
+fn standard_bloom(millibits: u32) -> FixedPolicy {
+    FixedPolicy::standard_bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
 }
 
 fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
@@ -37,7 +37,7 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
         (prop::sample::select(vec![4_u8, 7, 8, 11, 16, 17, 26, 31, 32]), any::<bool>()).prop_map(|(bits, is_small)| {
             let arity = if is_small { 4 } else { 3 };
             let kind = BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap();
-            Arc::new(KindPolicy::from(kind)) as Arc<dyn FilterPolicy>
+            Arc::new(FixedPolicy::from(kind)) as Arc<dyn FilterPolicy>
         }),
     ]
 }
@@ -119,17 +119,17 @@ proptest! {
         shifted.verify().unwrap();
         let identity = aligned.hash_identity();
         let asked: Vec<KeyHash> = common::key_set(0, asked).chain(common::key_set(1, asked * 3)).collect();
-        let (mut hits, mut shifted_hits) = (MatchBitmap::default(), MatchBitmap::default());
-        aligned.may_contain_batch(&asked, &mut hits);
+        let (mut matches, mut shifted_hits) = (MatchBitmap::default(), MatchBitmap::default());
+        aligned.may_contain_batch(&asked, &mut matches);
         shifted.may_contain_batch(&asked, &mut shifted_hits);
-        prop_assert_eq!(&hits, &shifted_hits);
+        prop_assert_eq!(&matches, &shifted_hits);
         let filters = [&block[..], &buffer[offset..offset + block.len()]];
         let set = FilterSet::new(&Filters::default(), filters.map(|block| Filters::default().reader(FilterBlock::load(block, identity))));
         let mut in_set = MatchBitmap::default();
         for (index, &hash) in asked.iter().enumerate() {
             set.matches_hash(hash, &mut in_set);
             let answers = [
-                aligned.may_contain(hash), shifted.may_contain(hash), hits.may_contain(index),
+                aligned.may_contain(hash), shifted.may_contain(hash), matches.may_contain(index),
                 in_set.may_contain(0), in_set.may_contain(1),
             ];
             prop_assert!(answers == [answers[0]; 5], "{:?}", answers);
@@ -170,9 +170,9 @@ fn ask(bytes: &[u8], hash: u64) {
         let mut in_set = MatchBitmap::default();
         set.matches_hash(hash, &mut in_set);
         assert_eq!(in_set.may_contain(0), answer || set.problem(0).is_some());
-        let mut hits = MatchBitmap::default();
-        filter.may_contain_batch(&[hash; 65], &mut hits);
-        assert_eq!(hits.count(), if answer { 65 } else { 0 });
+        let mut matches = MatchBitmap::default();
+        filter.may_contain_batch(&[hash; 65], &mut matches);
+        assert_eq!(matches.count(), if answer { 65 } else { 0 });
         let _ = (filter.verify(), filter.fill_ratio(), filter.hash_identity());
     }
     let guarded = Filters::default().reader(FilterBlock::load(bytes, KeyHasher::default().identity()));
@@ -197,7 +197,7 @@ fn make_it_a_block_again(block: &mut [u8]) {
 
 #[test]
 fn blocks_remade_without_a_lie_open_so_that_the_lies_are_not_refused_for_their_checksum() {
-    for policy in [&common::ribbon(0.01) as &dyn FilterPolicy, &KindPolicy::default()] {
+    for policy in [&common::ribbon(0.01) as &dyn FilterPolicy, &FixedPolicy::default()] {
         let hashes: Vec<KeyHash> = common::key_set(0, 1_100).collect();
         let block = common::build(policy, &hashes).block.unwrap();
         let mut remade = block.to_vec();
@@ -207,7 +207,7 @@ fn blocks_remade_without_a_lie_open_so_that_the_lies_are_not_refused_for_their_c
 }
 
 /// A filter of `hashes`, of whatever kind, denying none of them.
-fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<FilterKind>, u32) {
+fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<KindId>, u32) {
     let hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
     let built = common::build(&common::ribbon(rate), &hashes);
     let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
@@ -246,7 +246,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
 fn bloom_filters_of_hostile_hashes_deny_none() {
     for hashes in [vec![0; 10], (0..5_000).collect(), (0..5_000).map(|hash| hash << 32).collect::<Vec<u64>>()] {
         let hashes: Vec<KeyHash> = hashes.into_iter().map(KeyHash::from_well_mixed).collect();
-        let policy = KindPolicy::default().with_self_check();
+        let policy = FixedPolicy::default().with_self_check();
         let filter = FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap()).unwrap();
         assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
     }
@@ -268,7 +268,7 @@ fn threshold_codes(block: &[u8]) -> Vec<u8> {
 #[test]
 fn buckets_at_the_wall_between_sections_are_bumped_whole_and_lose_no_key() {
     let hashes: Vec<u64> = common::key_set(3, 400_000).map(KeyHash::get).collect();
-    assert_eq!(build_of_hostile(0.01, &hashes, "walls").0, Some(FilterKind::RIBBON));
+    assert_eq!(build_of_hostile(0.01, &hashes, "walls").0, Some(KindId::RIBBON));
     let key_hashes: Vec<KeyHash> = common::key_set(3, 400_000).collect();
     let block = common::build(&common::ribbon(0.01), &key_hashes).block.unwrap();
     let codes = threshold_codes(&block);
@@ -299,9 +299,9 @@ fn overfull_buckets_are_bumped_whole_and_lose_no_key() {
         let (used, _) = build_of_hostile(0.01, &hashes, &format!("{crowded} keys in one bucket"));
         let key_hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
         let block = common::build(&common::ribbon(0.01), &key_hashes).block.unwrap();
-        if used == Some(FilterKind::RIBBON) {
+        if used == Some(KindId::RIBBON) {
             assert_eq!(threshold_codes(&block)[20], 3, "{crowded} keys in one bucket");
         }
-        assert!(crowded > 1_000 || used == Some(FilterKind::RIBBON), "{crowded} keys in one bucket: {used:?}");
+        assert!(crowded > 1_000 || used == Some(KindId::RIBBON), "{crowded} keys in one bucket: {used:?}");
     }
 }

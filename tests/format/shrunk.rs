@@ -31,7 +31,7 @@ fn shrunk(bytes: &[u8]) -> Vec<bytes::Bytes> {
     };
     let steps = block.shrink_steps().into_iter().map(|(bytes, _)| bytes);
     let sizes = steps.chain((1..16).map(|share| bytes.len() as u64 * share / 16));
-    let shrunk: Vec<_> = sizes.filter_map(|size| block.shrunk_to(size).ok()).collect();
+    let shrunk: Vec<_> = sizes.filter_map(|size| block.shrink_to(size).map(FilterBlock::into_inner).ok()).collect();
     assert!(shrunk.iter().all(|shrunk| parts(shrunk) == parts(bytes)), "the parts of keys that it holds");
     shrunk
 }

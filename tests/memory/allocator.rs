@@ -82,10 +82,10 @@ pub(crate) fn measure<T>(step: impl FnOnce() -> T) -> (T, usize) {
 }
 
 /// The same with a limit on the bytes beyond those already held.
-pub(crate) fn measure_within<T>(most_bytes: usize, step: impl FnOnce() -> T) -> (T, usize) {
+pub(crate) fn measure_within<T>(max_bytes: usize, step: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
-    LIMIT.store(before.saturating_add(most_bytes), Relaxed);
+    LIMIT.store(before.saturating_add(max_bytes), Relaxed);
     let result = step();
     LIMIT.store(usize::MAX, Relaxed);
     (result, PEAK.load(Relaxed).saturating_sub(before))

@@ -5,8 +5,8 @@ use crate::allocator::alone;
 
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterKind, FilterPolicy,
-    KeyHash, KeyHasher, KindPolicy, Sizing,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterPolicy, FixedPolicy,
+    KeyHash, KeyHasher, KindId, Sizing,
 };
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
@@ -28,9 +28,9 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
     for (exponent, keys) in [(7, 5_000), (7, 20_000), (7, 250_000), (7, 1_000_000), (7, 3_000_000), (16, 1_000_000)] {
         let rate = FalsePositiveRate::new(0.5_f64.powi(exponent)).unwrap();
         // Each policy begins without memory from earlier builds.
-        let policy = KindPolicy::ribbon(rate).unwrap();
+        let policy = FixedPolicy::ribbon(rate).unwrap();
         let (peak, report) = measure(&policy, keys);
-        assert_eq!(report.used, Some(FilterKind::RIBBON));
+        assert_eq!(report.used, Some(KindId::RIBBON));
         let estimate = policy.plan(keys, None).unwrap().build_bytes;
         let reported = report.peak_build_bytes - keys * 8;
         println!("2^-{exponent}, {keys} keys: {peak} bytes, reported {reported}, estimated {estimate}");
@@ -46,7 +46,7 @@ fn each_thread_takes_no_more_than_the_plan_says() {
     let _alone = alone();
     let (keys, threads) = (1_000_000_u64, 4);
     let hashes: Vec<KeyHash> = (0..keys).map(KeyHash::mix).collect();
-    for kind in [KindPolicy::ribbon, KindPolicy::xor, KindPolicy::xor_plus, KindPolicy::binary_fuse] {
+    for kind in [FixedPolicy::ribbon, FixedPolicy::xor, FixedPolicy::xor_plus, FixedPolicy::binary_fuse] {
         let policy = kind(Sizing::FingerprintBits(8)).unwrap();
         let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_threads(threads));
         builder.add_hashes(&hashes);
@@ -66,7 +66,7 @@ fn each_thread_takes_no_more_than_the_plan_says() {
 fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
     let _alone = alone();
     let (keys, crowd) = (1_000_000, 500_000);
-    let policy = KindPolicy::ribbon(FalsePositiveRate::new(0.01).unwrap()).unwrap();
+    let policy = FixedPolicy::ribbon(FalsePositiveRate::new(0.01).unwrap()).unwrap();
     let mixed = (0..keys).map(KeyHash::mix);
     let hashes = mixed.map(|hash| if hash.get() % 2 == 0 { KeyHash::from_well_mixed(hash.get() >> 24) } else { hash });
     let (peak, report) = measure_hashes(&policy, &hashes.collect::<Vec<_>>());
@@ -80,11 +80,11 @@ fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() 
 fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
     let _alone = alone();
     for (arity, keys) in [(3, 100_000_u32), (3, 1_000_000), (4, 1_000_000)] {
-        let policy = KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
+        let policy = FixedPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
         let (peak, report) = measure(&policy, keys.into());
         let per_key = |bytes: u64| bytes as f64 / f64::from(keys);
         println!("{arity:?}, {keys} keys: {:.2} bytes per key and 8 of hashes", per_key(peak));
-        assert_eq!(report.used, Some(FilterKind::BINARY_FUSE));
+        assert_eq!(report.used, Some(KindId::BINARY_FUSE));
         // The buffer of hashes grows by doubling, and is counted by its hashes.
         assert!(per_key(peak) + 8.0 <= 25.0, "{arity:?}, {keys} keys: {peak}");
         assert!(peak <= policy.plan(keys.into(), None).unwrap().build_bytes + report.block_bytes + 16_384);
@@ -97,15 +97,15 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
 
     let xor = |layout| Box::new(KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(8)).unwrap());
     let rate = FalsePositiveRate::ONE_PERCENT;
-    let bloom = KindPolicy::bloom(BitsPerKey::TEN).unwrap();
+    let bloom = FixedPolicy::bloom(BitsPerKey::TEN).unwrap();
     vec![
         (Box::new(bloom.clone()), Flush, true),
         (Box::new(bloom.with_self_check()), Flush, false),
-        (Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()), Flush, true),
+        (Box::new(FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap()), Flush, true),
         (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Flush, true),
         (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Compaction, false),
-        (Box::new(KindPolicy::ribbon(rate).unwrap()), Flush, false),
-        (Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), Flush, false),
+        (Box::new(FixedPolicy::ribbon(rate).unwrap()), Flush, false),
+        (Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), Flush, false),
         (xor("xor"), Flush, false),
         (xor("xor+"), Flush, false),
     ]
@@ -120,7 +120,7 @@ fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
     for (policy, purpose, is_filled_at_once) in every_policy() {
         // 2^31 keys are within the limits of every kind, 2^50 beyond all of them. A filter that is filled at once is as
         // large as announced, and has nothing beside that.
-        let most_of_filter = |keys: u64| if is_filled_at_once && keys < 1 << 31 { keys * 10 / 8 + 128 } else { 0 };
+        let max_of_filter = |keys: u64| if is_filled_at_once && keys < 1 << 31 { keys * 10 / 8 + 128 } else { 0 };
         let within = if is_filled_at_once { 1 << 22 } else { 1 << 31 };
         for announced in [1 << 16, within, 1 << 50, u64::MAX] {
             let hasher = KeyHasher::default();
@@ -132,7 +132,7 @@ fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
                 builder.finish()
             });
             let peak = peak as u64;
-            let most = most_of_filter(announced) + 65_536;
+            let most = max_of_filter(announced) + 65_536;
             assert!(peak <= most, "{}, {announced} keys announced: {peak} bytes, at most {most}", policy.name());
             assert_eq!(built.report.distinct_keys, 100);
         }

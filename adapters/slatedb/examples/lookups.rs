@@ -12,7 +12,7 @@ use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::{Db, DbBuilder, DbCacheManagerOps, DbReader, object_store::path::Path};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
-use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_slatedb::SlateFilters;
 
 const SSTS: u64 = 32;
@@ -24,7 +24,7 @@ type Configure<'a> = &'a dyn Fn(DbBuilder<Path>) -> DbBuilder<Path>;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let ribbon = SlateFilters::default();
-    let bloom = ribbon.clone().with_kind(KindPolicy::bloom(BitsPerKey::TEN)?);
+    let bloom = ribbon.clone().with_kind(FixedPolicy::bloom(BitsPerKey::TEN)?);
     println!("{SSTS} SSTs of {KEYS_PER_SST} keys, all of the same range; {LOOKUPS} lookups of absent keys");
     println!("{:<38} {:>12} {:>12} {:>12}", "", "filter bytes", "GETs, cold", "GETs, cached");
     row("no filters", &|builder| builder.with_filter_policies(vec![])).await?;

@@ -30,14 +30,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let points = SlateFilters::default();
     let ordered = points.clone().with_range_filter(RangePolicy::ordered(rate)?);
     // Ranges of up to 1,024 units of 1,024 milliseconds, about 17 minutes, inside a sensor's eight bytes.
-    let units = RangeUnits::integer(8)?.within(Arc::new(FixedPrefix::new(8))).of_low_bits(10)?;
-    let bounded = points.clone().with_range_filter(RangePolicy::bounded(units, 1_024, rate)?);
+    let units = RangeUnits::integer(8)?.with_prefix(Arc::new(FixedPrefix::new(8))).with_granularity_bits(10)?;
+    let hashed = points.clone().with_range_filter(RangePolicy::hashed(units, 1_024, rate)?);
 
     println!("{HOURS} SSTs, each an hour of {SENSORS} sensors; {SCANS} scans of 15 minutes of one sensor");
     println!("{:<28} {:>12} {:>12} {:>12} {:>8}", "", "filter bytes", "GETs, cold", "GETs, cached", "rows");
     row("filters of points alone", &points).await?;
     row("and ordered ranges", &ordered).await?;
-    row("and bounded ranges", &bounded).await?;
+    row("and hashed ranges", &hashed).await?;
     println!("cold: nothing cached. cached: filters and indexes in memory, data not.");
     Ok(())
 }

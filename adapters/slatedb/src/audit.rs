@@ -253,7 +253,7 @@ fn state_of<S: Scheme, I>(
     let mut bounds = sst.info.first_entry.iter().chain(&sst.info.last_entry);
     match filter.block() {
         Err(reason) => FilterState::Unusable(reason.clone()),
-        Ok(block) if bounds.all(|key| filter.may_hold(key)) => FilterState::Usable(Box::new(info(block))),
+        Ok(block) if bounds.all(|key| filter.may_contain_range(key)) => FilterState::Usable(Box::new(info(block))),
         Ok(_) => FilterState::OtherKeys,
     }
 }

@@ -31,7 +31,7 @@ pub(crate) trait Scheme: Send + Sync + 'static {
     fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool;
 
     /// Whether the block can be that of an SST with this key.
-    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool;
+    fn may_contain_range(&self, block: &Self::Block, key: &Bytes) -> bool;
 }
 
 /// A filter that answers queries, or the bytes of one that cannot.
@@ -101,9 +101,9 @@ impl<S: Scheme> SlateFilter<S> {
     }
 
     /// Whether the filter can be that of an SST with this key.
-    pub(crate) fn may_hold(&self, key: &Bytes) -> bool {
+    pub(crate) fn may_contain_range(&self, key: &Bytes) -> bool {
         let Stored::Usable { bounds, block } = self.stored.as_ref() else { return true };
-        bounds.admits_key(key) && self.scheme.may_hold(block, key)
+        bounds.admits_key(key) && self.scheme.may_contain_range(block, key)
     }
 
     fn may_match_counted(&self, event: Event) -> bool {
@@ -206,7 +206,7 @@ impl Scheme for PointScheme {
     }
 
     /// Whether it holds the key and its prefix.
-    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool {
+    fn may_contain_range(&self, block: &Self::Block, key: &Bytes) -> bool {
         let known: [&[u8]; 1] = [key];
         FilterBlock::load(block.as_bytes(), self.hashing.load_context().with_known_keys(&known)).is_ok()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use slatedb::{BloomFilterPolicy, CompactionWorkerBuilder, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy};
 use slatedb_common::metrics::MetricsRecorder;
-use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy};
+use sstfilter::{FalsePositiveRate, FixedPolicy, KeyHasher};
 use sstfilter_range::RangePolicy;
 
 use crate::filter::PointScheme;
@@ -57,7 +57,7 @@ const INLINE_RIBBON_KEYS: u64 = 1 << 18;
 #[derive(Clone)]
 pub struct SlateFilters {
     hashing: Hashing,
-    kind: KindPolicy,
+    kind: FixedPolicy,
     inline_keys: u64,
     range: Option<RangePolicy>,
     beside: Vec<Arc<dyn FilterPolicy>>,
@@ -68,7 +68,7 @@ impl SlateFilters {
     /// Filters of whole keys, hashed by `hasher`.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
-        let ribbon = FalsePositiveRate::new(BUILT_IN_RATE).and_then(KindPolicy::ribbon);
+        let ribbon = FalsePositiveRate::new(BUILT_IN_RATE).and_then(FixedPolicy::ribbon);
         Self {
             hashing: Hashing { hasher: hasher.clone(), keys: FilteredKeys::default() },
             // The rate is within Ribbon's range; the tests would show a fallback.
@@ -90,22 +90,22 @@ impl SlateFilters {
     /// Sets the kind and size of new filters.
     ///
     /// ```
-    /// use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy};
+    /// use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy};
     /// use sstfilter_slatedb::SlateFilters;
     ///
-    /// let bloom = SlateFilters::default().with_kind(KindPolicy::bloom(BitsPerKey::TEN)?);
-    /// let precise = SlateFilters::default().with_kind(KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?);
+    /// let bloom = SlateFilters::default().with_kind(FixedPolicy::bloom(BitsPerKey::TEN)?);
+    /// let precise = SlateFilters::default().with_kind(FixedPolicy::ribbon(FalsePositiveRate::new(0.001)?)?);
     /// # Ok::<(), sstfilter::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn with_kind(mut self, kind: KindPolicy) -> Self {
+    pub fn with_kind(mut self, kind: FixedPolicy) -> Self {
         self.kind = kind;
         self
     }
 
     /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones
     /// get blocked Bloom filters. The default is 262,144. There, it takes the place of the kind's own
-    /// [`with_max_keys`](KindPolicy::with_max_keys). A standalone compactor has no such limit.
+    /// [`with_max_keys`](FixedPolicy::with_max_keys). A standalone compactor has no such limit.
     #[must_use]
     pub fn with_inline_keys(mut self, keys: u64) -> Self {
         self.inline_keys = keys;
@@ -121,10 +121,10 @@ impl SlateFilters {
     /// They are worth it where SSTs overlap and scans are short: most of the SSTs in whose range a scan is have none of
     /// its keys.
     ///
-    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::bounded`] for short
+    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::hashed`] for short
     /// ranges beside existing keys: rows of one entity, by time. Prefix scans are answered, too, also without an
     /// extractor of prefixes; and so are point lookups, after the point filter. The policy may change at any time, from
-    /// `ordered` to `bounded` as well: a stored filter that the new one cannot read (it has another extractor or seed)
+    /// `ordered` to `hashed` as well: a stored filter that the new one cannot read (it has another extractor or seed)
     /// may match.
     ///
     /// Stores keep range filters under a name of their own: point filters are used as before, also by processes

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{Filter, FilterBuilder, FilterPolicy, RowEntry};
-use sstfilter::{BuildPurpose, KindPolicy};
+use sstfilter::{BuildPurpose, FixedPolicy};
 
 use crate::filter::{PointScheme, Scheme, SlateFilter};
 
@@ -18,12 +18,12 @@ pub(crate) trait DecodingPolicy: FilterPolicy + 'static {
 /// Filters of one configuration, for SlateDB.
 pub(crate) struct SlatePolicy {
     pub(crate) scheme: Arc<PointScheme>,
-    pub(crate) kind: KindPolicy,
+    pub(crate) kind: FixedPolicy,
     pub(crate) name: String,
 }
 
 impl SlatePolicy {
-    pub(crate) fn new(scheme: Arc<PointScheme>, kind: KindPolicy) -> Self {
+    pub(crate) fn new(scheme: Arc<PointScheme>, kind: FixedPolicy) -> Self {
         let name = scheme.hashing.name();
         Self { scheme, kind, name }
     }

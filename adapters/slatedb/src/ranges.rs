@@ -66,19 +66,19 @@ impl Scheme for RangeScheme {
 
     fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool {
         match target {
-            FilterTarget::Point(key) => self.may_hold(block, key),
+            FilterTarget::Point(key) => self.may_contain_range(block, key),
             FilterTarget::Prefix(prefix) => {
-                let end = KeyRange::end_of_prefix(prefix);
-                block.may_hold(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
+                let end = KeyRange::prefix_upper_bound(prefix);
+                block.may_contain_range(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
             }
             FilterTarget::Range { lower, upper } => {
-                block.may_hold(KeyRange { lower: slice(lower), upper: slice(upper) })
+                block.may_contain_range(KeyRange { lower: slice(lower), upper: slice(upper) })
             }
         }
     }
 
-    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool {
-        block.may_hold(key..=key)
+    fn may_contain_range(&self, block: &Self::Block, key: &Bytes) -> bool {
+        block.may_contain_range(key..=key)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slatedb_common::metrics::{CounterFn, MetricsRecorder};
-use sstfilter::{BlockError, FilterKind};
+use sstfilter::{BlockError, KindId};
 
 /// Declares the events once: the field that a snapshot shows them in, and the metric that carries them.
 macro_rules! events {
@@ -79,11 +79,11 @@ impl Counters {
         }
     }
 
-    pub(crate) fn add_built(&self, kind: Option<FilterKind>, bytes: usize) {
+    pub(crate) fn add_built(&self, kind: Option<KindId>, bytes: usize) {
         let event = match kind {
-            Some(FilterKind::RIBBON) => Event::BuiltRibbon,
-            Some(FilterKind::BLOCKED_BLOOM) => Event::BuiltBloom,
-            Some(FilterKind::RANGE) => Event::BuiltRange,
+            Some(KindId::RIBBON) => Event::BuiltRibbon,
+            Some(KindId::BLOCKED_BLOOM) => Event::BuiltBloom,
+            Some(KindId::RANGE) => Event::BuiltRange,
             Some(_) => Event::BuiltOther,
             None => Event::BuiltNone,
         };

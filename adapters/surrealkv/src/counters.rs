@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sstfilter::{BlockError, BuildReport, FallbackReason, FilterKind};
+use sstfilter::{BlockError, BuildReport, FallbackReason, KindId};
 
 use crate::stripes::{Reader, Stripes};
 
@@ -23,7 +23,7 @@ struct Counters {
 
 #[derive(Clone, Debug, Default)]
 struct Builds {
-    kinds: Vec<(FilterKind, u64)>,
+    kinds: Vec<(KindId, u64)>,
     fallbacks: Vec<(FallbackReason, u64)>,
     bytes: u64,
     keys: u64,
@@ -74,7 +74,7 @@ pub struct FilterCounts {
     /// Probes for which it answered "may contain".
     pub old_positives: u64,
     /// Filters built, by kind.
-    pub builds: Vec<(FilterKind, u64)>,
+    pub builds: Vec<(KindId, u64)>,
     /// Filters that are not of the kind asked for, by reason. A small partition gets Bloom instead of Ribbon.
     pub fallbacks: Vec<(FallbackReason, u64)>,
     /// Bytes of all filters built.

@@ -14,7 +14,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+use sstfilter::{BuildContext, FixedPolicy, KeyHasher};
 use surrealkv::FilterPolicy;
 
 /// What is known of the filters of an old policy.
@@ -76,7 +76,7 @@ impl Migration {
         let key = |number: u32| number.to_be_bytes().to_vec();
         [1_u32, 2_000].into_iter().all(|keys| {
             let own: Vec<Vec<u8>> = (0..keys).map(key).collect();
-            let mut builder = KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()));
+            let mut builder = FixedPolicy::default().builder(&BuildContext::new(&KeyHasher::default()));
             own.iter().for_each(|key| builder.add_key(key));
             let block = self.close(builder.finish().block.as_deref());
             let is_maybe = (0..100).all(|number| self.policy.may_contain(&block, &key(number * 100)));

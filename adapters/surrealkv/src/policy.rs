@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use sstfilter::{BuildContext, FilterBlock, HashIdentity, KeyHash, KeyHasher, KindPolicy, Sizing};
+use sstfilter::{BuildContext, FilterBlock, FixedPolicy, HashIdentity, KeyHash, KeyHasher, Sizing};
 use surrealkv::FilterPolicy;
 
 use crate::counters::{FilterCounters, Unusable};
@@ -17,12 +17,12 @@ use crate::stripes::Reader;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy};
+/// use sstfilter::{FalsePositiveRate, KeyHasher, FixedPolicy};
 /// use sstfilter_surrealkv::SstFilterPolicy;
 /// use surrealkv::Options;
 ///
 /// // One false positive in a thousand, and a seed that only this store knows: keep it, filters are useless without it.
-/// let kind = KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?;
+/// let kind = FixedPolicy::ribbon(FalsePositiveRate::new(0.001)?)?;
 /// let (hasher, seed) = KeyHasher::random_secret()?;
 /// let policy = SstFilterPolicy::new(kind).with_hasher(hasher);
 /// let options = Options::new().with_filter_policy(Some(Arc::new(policy)));
@@ -31,7 +31,7 @@ use crate::stripes::Reader;
 /// ```
 #[derive(Clone)]
 pub struct SstFilterPolicy {
-    kind: KindPolicy,
+    kind: FixedPolicy,
     hasher: KeyHasher,
     name: String,
     migration: Option<Migration>,
@@ -41,7 +41,7 @@ pub struct SstFilterPolicy {
 impl SstFilterPolicy {
     /// Filters of one of the library's kinds, of any rate or size. A kind of your own is built, but not read.
     #[must_use]
-    pub fn new(kind: KindPolicy) -> Self {
+    pub fn new(kind: FixedPolicy) -> Self {
         let hasher = KeyHasher::default();
         let name = name_for(hasher.identity());
         Self { kind, hasher, name, migration: None, counters: FilterCounters::default() }
@@ -53,13 +53,13 @@ impl SstFilterPolicy {
     #[must_use]
     pub fn ribbon() -> Self {
         // Seven bits are within Ribbon's range, so the default is never taken.
-        Self::new(KindPolicy::ribbon(Sizing::FingerprintBits(7)).unwrap_or_default())
+        Self::new(FixedPolicy::ribbon(Sizing::FingerprintBits(7)).unwrap_or_default())
     }
 
     /// Blocked Bloom at 10 bits per key (0.97 %): the fastest to build and to probe.
     #[must_use]
     pub fn bloom() -> Self {
-        Self::new(KindPolicy::default())
+        Self::new(FixedPolicy::default())
     }
 
     /// Uses this hash of keys: a seed of your own, a secret one, or your own function.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, FilterBlock, FilterReader, FilterSet, Filters, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
+    BuildContext, FilterBlock, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap,
     MatchMatrix,
 };
 
@@ -168,15 +168,15 @@ impl Ours {
 
     /// The ways to probe them. A reader and a set count their answers.
     fn methods(&self) -> [Method<'_>; 4] {
-        let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+        let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
         [
             self.method(ONE_BY_ONE, |hash| count(&self.blocks, |block| block.may_contain(hash))),
             self.method("one counted call per filter", |hash| {
                 count(&self.readers, |reader| !reader.probe_hash(hash).is_absent())
             }),
             self.method(SET_OF_ONE_KEY, move |hash| {
-                self.set.matches_hash(hash, &mut hits);
-                hits.count()
+                self.set.matches_hash(hash, &mut matches);
+                matches.count()
             }),
             Method {
                 name: "a set, 32 keys",
@@ -215,7 +215,7 @@ fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
 
 fn our_block(filter: u64, keys: u64) -> Result<Bytes, BuildError> {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
-    let mut builder = KindPolicy::default().builder(&context);
+    let mut builder = FixedPolicy::default().builder(&context);
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
     Ok(builder.finish().block.ok_or("no filter fits")?)
 }

@@ -90,7 +90,7 @@ pub enum Side {
 const RATES: (f64, f64) = (0.14, 4e-6);
 
 /// The most bits per key of charts of sizes; a filter that takes more leaves the chart.
-const MOST_BITS: f64 = 30.0;
+const MAX_BITS: f64 = 30.0;
 
 impl Chart {
     /// A figure by the number of keys, both logarithmic.
@@ -109,7 +109,7 @@ impl Chart {
         // A filter that let nothing through has no rate on a logarithmic axis.
         series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= RATES.1));
         let x = Axis::rates("false positive rate, observed", RATES);
-        Self { labels, ..Self::bits_by_rate(title, x, MOST_BITS, series) }
+        Self { labels, ..Self::bits_by_rate(title, x, MAX_BITS, series) }
     }
 
     /// Up to `max_bits` bits per key by the false positive rate, with the information bound.

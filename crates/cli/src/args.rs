@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterKind, FilterPolicy, KeyHasher, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, KindId, Sizing};
 use sstfilter_store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter_table::TableOptions;
 
@@ -318,7 +318,7 @@ pub(crate) struct AdviseArgs {
     pub(crate) range_length: Option<u64>,
 
     /// With --levels: kind of filter
-    #[arg(long, value_name = "KIND", default_value = FilterKind::RIBBON.name(), requires = "levels", conflicts_with = "keys",
+    #[arg(long, value_name = "KIND", default_value = KindId::RIBBON.name(), requires = "levels", conflicts_with = "keys",
         value_parser = kind_names())]
     pub(crate) policy: String,
 
@@ -400,7 +400,7 @@ pub(crate) struct ReportArgs {
     /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
     #[arg(long, value_name = "N", hide = true,
         value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
-    pub(crate) most_keys: Option<u32>,
+    pub(crate) max_keys: Option<u32>,
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
+use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, KeyHasher, KindId};
 use sstfilter_range::{RangeInfo, RangePolicy};
 use sstfilter_store::FilterPart;
 use sstfilter_table::TablePart;
@@ -236,7 +236,7 @@ impl BlockReport {
     }
 
     fn of_range_filter(path: &Path, info: &RangeInfo) -> Self {
-        let (kind, reason) = (FilterKind::RANGE.name(), FallbackReason::None.as_str());
+        let (kind, reason) = (KindId::RANGE.name(), FallbackReason::None.as_str());
         Self {
             path: path_name(path).into_owned(),
             filter: Choice { kind, requested: kind, reason },

@@ -65,7 +65,7 @@ impl<'a> Partitions<'a> {
         if !self.index.has_whole_keys() {
             return true;
         }
-        let (number, hash) = self.index.place(key, hash);
+        let (number, hash) = self.index.locate(key, hash);
         let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
         block.is_none_or(|block| block.may_contain(hash))
     }
@@ -141,7 +141,7 @@ impl Container {
         }
         let mut end = 0;
         for number in 0..self.index.partitions() {
-            let (block, aux) = (self.index.block_range(number)?, self.index.aux_range(number)?);
+            let (block, aux) = (self.index.block_range(number)?, self.index.user_data_range(number)?);
             if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
                 return Err(BlockError::Field { field, expected, got: end + at as u64 }.into());
@@ -150,7 +150,7 @@ impl Container {
                 self.index.open(number, self.slice(block))?;
             }
             end = aux.end;
-            self.index.check_aux(number, &self.slice(aux))?;
+            self.index.check_user_data(number, &self.slice(aux))?;
         }
         Ok(())
     }

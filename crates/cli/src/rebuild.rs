@@ -137,7 +137,7 @@ impl<'a> Rebuild<'a> {
         // Reading the keys can be ended at any time; writing the filter is to be completed.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
-        let (sidecar, bytes) = table.place_sidecar(&built, &self.writing)?.unwrap_or_default();
+        let (sidecar, bytes) = table.install_sidecar(&built, &self.writing)?.unwrap_or_default();
         Ok(Rebuilt::new(&sidecar, bytes, built.filters().points.as_ref()))
     }
 

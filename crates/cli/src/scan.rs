@@ -104,9 +104,9 @@ pub(crate) fn run(
 impl TableRead {
     /// A table after a scan of `range`, the first thing that it was read for.
     fn new(table: &Table, path: &Path, range: KeyRange<'_>) -> Self {
-        let may_hold = table.filters().may_contain_range(range);
+        let may_contain_range = table.filters().may_contain_range(range);
         let stats = table.stats();
-        let skipped_by = if stats.data_block_reads > 0 || may_hold {
+        let skipped_by = if stats.data_block_reads > 0 || may_contain_range {
             None
         } else if stats.filters.ranges.negatives > 0 {
             Some(SkippedBy::RangeFilter)

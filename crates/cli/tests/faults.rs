@@ -460,7 +460,7 @@ fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
 
 #[test]
 fn a_report_whose_calls_fail_leaves_whole_files() {
-    let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
+    let arguments = ["report", "--out", "WORK/report", "--max-keys", "1000"];
     let scenario = Scenario::new("report", &arguments).writing();
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
 }

@@ -77,8 +77,8 @@ fn not_compiled(codec: &str) -> Undecoded {
 
 /// A claimed size, if the codec can make it of `stored` bytes and it is within [`MAX_DECOMPRESSED_BYTES`].
 #[cfg(any(feature = "snappy", feature = "lz4"))]
-fn believable(claimed: usize, stored: usize, most_per_byte: usize) -> Result<usize, Undecoded> {
-    let limit = stored.saturating_mul(most_per_byte).min(MAX_DECOMPRESSED_BYTES);
+fn believable(claimed: usize, stored: usize, max_per_byte: usize) -> Result<usize, Undecoded> {
+    let limit = stored.saturating_mul(max_per_byte).min(MAX_DECOMPRESSED_BYTES);
     if claimed > limit {
         return Err(malformed(format_args!("expected at most {limit} bytes from {stored}, got a claim of {claimed}")));
     }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 use sstfilter::internal::Trailer;
-use sstfilter::{BlockError, FileId, FilterKind, HashIdentity, KeyHasher, MatchBitmap};
+use sstfilter::{BlockError, FileId, HashIdentity, KeyHasher, KindId, MatchBitmap};
 
 use super::context::RangeContext;
 use super::hashed::query::Hashing;
@@ -27,13 +27,13 @@ use super::view::{Layout, View};
 /// let block = builder.finish().block.expect("keys in order");
 ///
 /// let filter = RangeFilter::load(&block, LoadContext::new(&hasher).with_file_id(file))?;
-/// let range = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
+/// let range = |from: u64, to: u64| filter.may_contain_range(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(range(3_000, 3_001) && range(2_500, 3_500));
 /// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
 ///
-/// let next = filter.first_at_least(&3_100_u64.to_be_bytes());
+/// let next = filter.seek_hint(&3_100_u64.to_be_bytes());
 /// assert!(next.is_some_and(|bound| bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
-/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), None, "the file has no such key");
+/// assert_eq!(filter.seek_hint(&1_000_000_u64.to_be_bytes()), None, "the file has no such key");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     }
 
     fn check_known_keys(&self, known_keys: &[&[u8]]) -> Result<(), BlockError> {
-        if known_keys.iter().any(|key| !self.may_hold(*key..=*key)) {
+        if known_keys.iter().any(|key| !self.may_contain_range(*key..=*key)) {
             return Err(BlockError::KnownKeyAbsent { hash: self.trailer.identity.hash });
         }
         // Keys without a prefix have no code, so the filter cannot lack them.
@@ -122,21 +122,21 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 
     /// Whether the file may hold a key in the range; `false` is certain.
     #[must_use]
-    pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
+    pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
         // Bytes that have become fewer than they were tell nothing.
         match self.view() {
-            Some(view) => simd::may_hold(view, range.into()),
+            Some(view) => simd::may_contain_range(view, range.into()),
             None => true,
         }
     }
 
     /// Probes for many ranges at once; `matches` then holds the answers in their order.
-    pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
+    pub fn may_contain_range_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
         let words = matches.cleared(ranges.len());
         let view = self.view();
         for (ranges, word) in ranges.chunks(64).zip(words) {
             *word = match view {
-                Some(view) => simd::may_hold_each(view, ranges),
+                Some(view) => simd::may_contain_range_each(view, ranges),
                 None => u64::MAX >> (64 - ranges.len()),
             };
         }
@@ -150,9 +150,9 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
     /// has no keys. There is no such bound for scans in descending order.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+    pub fn seek_hint(&self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.view() {
-            Some(view) => simd::first_at_least(view, lower),
+            Some(view) => simd::seek_hint(view, lower),
             None => Some(lower.to_vec()),
         }
     }
@@ -185,8 +185,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 /// The trailer of a range filter's block.
 fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
     let trailer = Trailer::decode(block)?;
-    if trailer.kind != FilterKind::RANGE {
-        return Err(BlockError::Kind { expected: FilterKind::RANGE, got: trailer.kind });
+    if trailer.kind != KindId::RANGE {
+        return Err(BlockError::Kind { expected: KindId::RANGE, got: trailer.kind });
     }
     BlockError::require(trailer.parts_bytes == 0, "flags of a range filter", "0 or 1", 4_u8)?;
     if trailer.is_partition {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use sstfilter::internal::{AlignedBuffer, Interruption, Trailer};
 use sstfilter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
-use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterKind};
+use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, KindId};
 
 use super::hashed::build::HashedBuilder;
 use super::ordered::build::OrderedBuilder;
@@ -65,7 +65,7 @@ impl RangeBuilder {
             }
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
-        let mut report = BuildReport::new(FilterKind::RANGE);
+        let mut report = BuildReport::new(KindId::RANGE);
         report.attempts = 1;
         Self {
             map,
@@ -137,7 +137,7 @@ impl RangeBuilder {
         let (mut report, rate) = (self.report.clone(), self.rate);
         let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
         if let Some(block) = &block {
-            report.used = Some(FilterKind::RANGE);
+            report.used = Some(KindId::RANGE);
             report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
             report.block_bytes = block.len() as u64;
         }
@@ -147,7 +147,7 @@ impl RangeBuilder {
 
     fn build(self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
         if self.interruption.has_happened() {
-            return Err(FallbackReason::Interrupted);
+            return Err(FallbackReason::Panicked);
         }
         if let Some(reason) = self.refused {
             return Err(reason);
@@ -187,7 +187,7 @@ impl RangeBuilder {
         }
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
-        let trailer = Trailer::new(FilterKind::RANGE, self.identity, shape.encode(), &payload);
+        let trailer = Trailer::new(KindId::RANGE, self.identity, shape.encode(), &payload);
         trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
     }
 }

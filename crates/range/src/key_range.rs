@@ -53,12 +53,12 @@ impl KeyRange<'_> {
     ///
     /// use sstfilter_range::KeyRange;
     ///
-    /// assert_eq!(KeyRange::end_of_prefix(b"t041"), Bound::Excluded(b"t042".to_vec()));
-    /// assert_eq!(KeyRange::end_of_prefix(b"a\xff"), Bound::Excluded(b"b".to_vec()));
-    /// assert_eq!(KeyRange::end_of_prefix(b"\xff"), Bound::Unbounded);
+    /// assert_eq!(KeyRange::prefix_upper_bound(b"t041"), Bound::Excluded(b"t042".to_vec()));
+    /// assert_eq!(KeyRange::prefix_upper_bound(b"a\xff"), Bound::Excluded(b"b".to_vec()));
+    /// assert_eq!(KeyRange::prefix_upper_bound(b"\xff"), Bound::Unbounded);
     /// ```
     #[must_use]
-    pub fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    pub fn prefix_upper_bound(prefix: &[u8]) -> Bound<Vec<u8>> {
         successor(prefix).map_or(Bound::Unbounded, |(shared, raised)| Bound::Excluded([shared, &[raised]].concat()))
     }
 

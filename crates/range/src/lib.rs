@@ -11,8 +11,8 @@
 //! seldom more than three cache lines. There are two ways from keys to codes, for two promises:
 //!
 //! - *ordered* ([`RangePolicy::ordered`]): any byte strings, ranges of any length, and a lower bound of the file's next
-//!   key ([`RangeFilter::first_at_least`]). No promise for ranges that begin or end beside a key of the file.
-//! - *hashed* ([`RangePolicy::bounded`]): ranges of a declared length inside a prefix. The rate holds for all ranges
+//!   key ([`RangeFilter::seek_hint`]). No promise for ranges that begin or end beside a key of the file.
+//! - *hashed* ([`RangePolicy::hashed`]): ranges of a declared length inside a prefix. The rate holds for all ranges
 //!   that are chosen without knowing the hash seed.
 //!
 //! No filter of constant size can promise both: between two byte strings there are endlessly many others, and a filter

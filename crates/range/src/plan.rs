@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use sstfilter::{ConfigError, KeyExtractor};
 
-/// What ranges are counted in, for [`RangePolicy::bounded`](super::RangePolicy::bounded): an integer in big-endian
+/// What ranges are counted in, for [`RangePolicy::hashed`](super::RangePolicy::hashed): an integer in big-endian
 /// bytes, at the start of the key or after its prefix.
 ///
 /// Keys may have more bytes than the integer: it is their order that counts, not their end. Fewer bytes are padded
 /// with zeros. Numbers written as text are no such integer: the digits of a range of 100 span millions of units.
 ///
-/// A range counts every unit that it touches. Coarse units ([`of_low_bits`](Self::of_low_bits)) are what makes long
+/// A range counts every unit that it touches. Coarse units ([`with_granularity_bits`](Self::with_granularity_bits)) are what makes long
 /// ranges cheap: one of 2^20 units of 1 takes 29 bits per key at 1 %, and the same range in units of 2^10 takes 19,
 /// because it touches 2^10 or one more. Keys in one unit share a code and take less. The price: a key in a unit that a
 /// range covers in part makes the range positive. Take units of a hundredth of the usual range, and smaller than the
@@ -26,7 +26,7 @@ use sstfilter::{ConfigError, KeyExtractor};
 /// use sstfilter_range::RangeUnits;
 ///
 /// // Keys of 16 bytes: a sensor, and the time in milliseconds. Ranges are counted in seconds, about.
-/// let seconds = RangeUnits::integer(8)?.within(Arc::new(FixedPrefix::new(8))).of_low_bits(10)?;
+/// let seconds = RangeUnits::integer(8)?.with_prefix(Arc::new(FixedPrefix::new(8))).with_granularity_bits(10)?;
 /// # let _ = seconds;
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
@@ -58,7 +58,7 @@ impl RangeUnits {
     /// # Errors
     ///
     /// [`ConfigError::OutOfRange`] when that leaves no bit of the integer.
-    pub fn of_low_bits(self, bits: u32) -> Result<Self, ConfigError> {
+    pub fn with_granularity_bits(self, bits: u32) -> Result<Self, ConfigError> {
         if bits >= self.integer_bytes * 8 {
             let (option, expected) = ("low bits left out of a range unit", "fewer than the integer has");
             return Err(ConfigError::OutOfRange { option, expected, got: bits.into() });
@@ -74,7 +74,7 @@ impl RangeUnits {
     /// With another one no filter is built
     /// ([`FallbackReason::UnstableExtractor`](sstfilter::FallbackReason::UnstableExtractor)).
     #[must_use]
-    pub fn within(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+    pub fn with_prefix(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { extractor: Some(extractor), ..self }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::{BuildContext, ConfigError, FalsePositiveRate, FilterKind, KeyExtractor};
+use sstfilter::{BuildContext, ConfigError, FalsePositiveRate, KeyExtractor, KindId};
 
 use super::build::RangeBuilder;
 use super::params::{MAX_CHUNK_BITS, MAX_LOW_BITS, MAX_ORDERED_LOW_BITS};
@@ -10,7 +10,7 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 
 /// Chooses a file's range filter.
 ///
-/// | | [`ordered`](Self::ordered) | [`bounded`](Self::bounded) |
+/// | | [`ordered`](Self::ordered) | [`hashed`](Self::hashed) |
 /// |---|---|---|
 /// | ranges | any, also without an end | of a declared length, between keys with one prefix |
 /// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
@@ -19,10 +19,10 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 ///
 /// The false positive rate of `ordered` holds for numbers, if the ends of ranges are spread evenly among them. It rises
 /// to 1 beside keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
-/// of `bounded` is the same for all ranges that are chosen without knowing the seed and have no key in their end units.
+/// of `hashed` is the same for all ranges that are chosen without knowing the seed and have no key in their end units.
 ///
 /// - Numbers and ids, of which neighbours are read: `ordered`.
-/// - An entity and a time or a version in one key, with ranges inside an entity: `bounded`, within the entity.
+/// - An entity and a time or a version in one key, with ranges inside an entity: `hashed`, within the entity.
 ///   `ordered` tells ranges inside an entity apart only from about 56 keys on that a file has of it: with fewer, a
 ///   segment of up to 224 keys spans entities, and nearly every range inside one is reported.
 /// - Text: neither helps ranges between neighbouring names much. For scans of prefixes, a point filter with
@@ -46,7 +46,7 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// let block = builder.finish().block.expect("keys in order");
 ///
 /// let filter = RangeFilter::load(block, LoadContext::new(&hasher).with_file_id(file))?;
-/// let ids = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
+/// let ids = |from: u64, to: u64| filter.may_contain_range(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(ids(90, 110));
 /// assert!(!ids(110, 140), "between 100 and 150");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -58,10 +58,10 @@ pub struct RangePolicy {
 
 /// The most codes per line that a plan aims at. At 192 of 224 places, one line in a hundred overflows, which costs
 /// about a quarter of a bit per key; the next smaller number of low bits saves up to three.
-const MOST_LINE_CODES: f64 = 192.0;
+const MAX_LINE_CODES: f64 = 192.0;
 
 /// Keys of a segment below which one more low bit is cheaper than more segments.
-const LEAST_SEGMENT_KEYS: f64 = 164.0;
+const MIN_SEGMENT_KEYS: f64 = 164.0;
 
 impl RangePolicy {
     /// Any byte strings and ranges of any length, at about this rate for numbers: for an empty range whose ends are
@@ -79,11 +79,11 @@ impl RangePolicy {
         let most = MEAN_SEGMENT_RATE;
         let fits = |low_bits: u32| {
             let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
-            (keys >= LEAST_SEGMENT_KEYS).then_some((low_bits, keys))
+            (keys >= MIN_SEGMENT_KEYS).then_some((low_bits, keys))
         };
         let low_bits_and_keys = (0..=MAX_ORDERED_LOW_BITS).find_map(fits);
         let least = MEAN_SEGMENT_RATE / two_to(MAX_ORDERED_LOW_BITS);
-        let too_low = ConfigError::RateOutOfRange { kind: FilterKind::RANGE, least, most: 1.0, got: rate.get() };
+        let too_low = ConfigError::RateOutOfRange { kind: KindId::RANGE, min: least, max: 1.0, got: rate.get() };
         let (low_bits, keys) = low_bits_and_keys.ok_or(too_low)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "164 to 224")]
         let segment_keys = keys as u32;
@@ -102,20 +102,20 @@ impl RangePolicy {
     ///
     /// [`ConfigError::OutOfRange`] for a `longest` of 0, and for ranges so long, and rates so low, that a key would
     /// take more than 43 bits.
-    pub fn bounded(units: RangeUnits, longest: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+    pub fn hashed(units: RangeUnits, longest: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         if longest == 0 {
             let (option, expected) = ("longest range", "at least 1 unit");
             return Err(ConfigError::OutOfRange { option, expected, got: 0 });
         }
         let line_codes = |low_bits| 256.0 * two_to(low_bits) * rate.get() / longest as f64;
-        let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MOST_LINE_CODES / 2.0);
+        let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MAX_LINE_CODES / 2.0);
         let low_bits = smallest.ok_or_else(|| too_long(longest))?;
         let chunk_bits = longest.checked_next_power_of_two().map_or(64, u64::trailing_zeros) + LONGEST_RANGES_LOG2;
         if chunk_bits > MAX_CHUNK_BITS {
             return Err(too_long(longest));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "96 to 192")]
-        let line_codes = line_codes(low_bits).min(MOST_LINE_CODES) as u32;
+        let line_codes = line_codes(low_bits).min(MAX_LINE_CODES) as u32;
         let plan = HashedPlan { units, longest, low_bits, line_codes, chunk_bits };
         Ok(Self { plan: MapPlan::Hashed(plan) })
     }

@@ -47,7 +47,7 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
             self.counters.add_unusable(1);
             return Probe::Unusable;
         };
-        let maybe = filter.may_hold(range);
+        let maybe = filter.may_contain_range(range);
         self.counters.add_answer(maybe);
         if maybe { Probe::MaybePresent } else { Probe::Absent }
     }
@@ -55,9 +55,9 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
     /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable,
     /// `None` if the file has no such key. Counted as a probe only in the last case.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+    pub fn seek_hint(&self, lower: &[u8]) -> Option<Vec<u8>> {
         let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };
-        let next = filter.first_at_least(lower);
+        let next = filter.seek_hint(lower);
         if next.is_none() {
             self.counters.add_answer(false);
         }

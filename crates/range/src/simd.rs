@@ -35,19 +35,19 @@ macro_rules! dispatch {
 }
 
 #[inline(never)]
-pub(super) fn may_hold(view: View<'_>, range: KeyRange<'_>) -> bool {
-    dispatch!(view.may_hold(range: KeyRange<'_>) -> bool)
+pub(super) fn may_contain_range(view: View<'_>, range: KeyRange<'_>) -> bool {
+    dispatch!(view.may_contain_range(range: KeyRange<'_>) -> bool)
 }
 
 #[inline(never)]
-pub(super) fn may_hold_each(view: View<'_>, ranges: &[KeyRange<'_>]) -> u64 {
-    dispatch!(view.may_hold_each(ranges: &[KeyRange<'_>]) -> u64)
+pub(super) fn may_contain_range_each(view: View<'_>, ranges: &[KeyRange<'_>]) -> u64 {
+    dispatch!(view.may_contain_range_each(ranges: &[KeyRange<'_>]) -> u64)
 }
 
 /// In plain Rust: a scan calls it once per file, which is not worth instructions of its own.
 #[inline(never)]
-pub(super) fn first_at_least(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
-    view.first_at_least::<Portable>(lower)
+pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
+    view.seek_hint::<Portable>(lower)
 }
 
 #[cfg(target_arch = "x86_64")]

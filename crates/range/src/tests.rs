@@ -88,12 +88,12 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
             Bound::Unbounded => false,
         });
         let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
-        let may_hold = filter.may_hold(range);
-        assert!(!may_hold || !range.is_empty(), "{what}: {range:?} is empty");
-        assert!(may_hold || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
-        assert_eq!(view.may_hold::<Portable>(range), may_hold, "{what}: {range:?} in plain Rust");
+        let may_contain_range = filter.may_contain_range(range);
+        assert!(!may_contain_range || !range.is_empty(), "{what}: {range:?} is empty");
+        assert!(may_contain_range || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
+        assert_eq!(view.may_contain_range::<Portable>(range), may_contain_range, "{what}: {range:?} in plain Rust");
         answers.empty += u64::from(!has_key);
-        answers.false_positives += u64::from(may_hold && !has_key);
+        answers.false_positives += u64::from(may_contain_range && !has_key);
     };
     check(Bound::Unbounded, Bound::Unbounded);
     let stride = effort::sample(PAIRS);
@@ -118,7 +118,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
 fn compare_next(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key]) {
     for lower in ends {
         let next = keys.range(lower.clone()..).next();
-        match filter.first_at_least(lower) {
+        match filter.seek_hint(lower) {
             None => assert_eq!(next, None, "from {lower:?}"),
             Some(bound) => {
                 assert!(bound >= *lower, "{bound:?} is below {lower:?}");
@@ -191,7 +191,8 @@ fn many_segments_however_they_are_spread_lose_no_key() {
 // promise: range-filters
 #[test]
 fn hashed_codes_lose_no_key_on_all_ranges_of_small_universes() {
-    let whole = |bytes: u32, low_bits: u32| RangeUnits::integer(bytes).unwrap().of_low_bits(low_bits).unwrap();
+    let whole =
+        |bytes: u32, low_bits: u32| RangeUnits::integer(bytes).unwrap().with_granularity_bits(low_bits).unwrap();
     let universes = [
         (integers(8, 1), [whole(1, 0), whole(2, 3), whole(8, 50)]),
         (integers(9, 2), [whole(2, 0), whole(1, 0), whole(2, 4)]),
@@ -228,8 +229,8 @@ fn hashed_codes_inside_prefixes_lose_no_key() {
             let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
             for extractor in &extractors {
                 for (bytes, dropped, chunk_bits) in [(8, 0, 4), (2, 4, 8), (1, 0, 0), (8, 56, 3)] {
-                    let units = RangeUnits::integer(bytes).unwrap().of_low_bits(dropped).unwrap();
-                    let plan = hashed(units.within(extractor.clone()), 1, 20, chunk_bits);
+                    let units = RangeUnits::integer(bytes).unwrap().with_granularity_bits(dropped).unwrap();
+                    let plan = hashed(units.with_prefix(extractor.clone()), 1, 20, chunk_bits);
                     let filter = filter_of(plan, &keys, Some(extractor.clone()));
                     let what =
                         format!("universe {number}, case {case}, {extractor:?}, {bytes} bytes, {dropped} dropped");
@@ -249,17 +250,17 @@ fn hashed_codes_inside_prefixes_lose_no_key() {
 fn ranges_inside_a_prefix_are_absent_where_all_keys_are_outside_the_domain() {
     let extractor: Arc<dyn KeyExtractor> = Arc::new(FixedPrefix::new(4));
     let keys = BTreeSet::from([b"a".to_vec(), b"abc".to_vec()]);
-    let units = RangeUnits::integer(8).unwrap().within(Arc::clone(&extractor));
+    let units = RangeUnits::integer(8).unwrap().with_prefix(Arc::clone(&extractor));
     let filter = filter_of(hashed(units, 8, 192, 4), &keys, Some(extractor));
-    assert!(!filter.may_hold(&b"abcde"[..]..&b"abcdz"[..]));
-    assert!(filter.may_hold(&b"abc"[..]..&b"abcdz"[..]), "the first end has no prefix");
+    assert!(!filter.may_contain_range(&b"abcde"[..]..&b"abcdz"[..]));
+    assert!(filter.may_contain_range(&b"abc"[..]..&b"abcdz"[..]), "the first end has no prefix");
 }
 
 #[test]
 fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
     // The function of a hash changes under its tag.
     let hasher = |seed| KeyHasher::custom(1, move |key: &[u8]| KeyHasher::with_seed(seed).hash(key));
-    let plan = hashed(RangeUnits::integer(8).unwrap().within(Arc::new(FixedPrefix::new(4))), 8, 192, 4);
+    let plan = hashed(RangeUnits::integer(8).unwrap().with_prefix(Arc::new(FixedPrefix::new(4))), 8, 192, 4);
     let context = BuildContext::new(&hasher(1));
     let mut builder = RangePolicy { plan }.builder(&context);
     let inside: Vec<Key> = (0..=255).map(|number| [b"mmmm", &[0, 0, 0, 0, 0, 0, 0, number][..]].concat()).collect();
@@ -297,8 +298,8 @@ fn no_keys_and_one_key_have_filters_too() {
     let hashed = || hashed(RangeUnits::integer(2).unwrap(), 0, 192, 4);
     for plan in [ordered(7, 224), hashed()] {
         let none = filter_of(plan.clone(), &BTreeSet::new(), None);
-        assert!(!none.may_hold(..));
-        assert_eq!(none.first_at_least(b""), None);
+        assert!(!none.may_contain_range(..));
+        assert_eq!(none.seek_hint(b""), None);
         for key in &universe {
             let keys = BTreeSet::from([key.clone()]);
             let filter = filter_of(plan.clone(), &keys, None);
@@ -387,7 +388,7 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
         assert_eq!(reason(plan, &tombstone), FallbackReason::RangeTombstone);
     }
     for wrong in [Wrong::Suffix, Wrong::UpToTwo, Wrong::Silent] {
-        let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
+        let plan = hashed(units().with_prefix(Arc::new(wrong)), 8, 192, 4);
         assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
     }
 }
@@ -396,13 +397,13 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
 #[test]
 fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
     let keys: BTreeSet<Key> = strings(b"ab", 2, 4).into_iter().collect();
-    let plan = hashed(RangeUnits::integer(2).unwrap().within(Arc::new(Wrong::FirstTwo)), 8, 192, 4);
+    let plan = hashed(RangeUnits::integer(2).unwrap().with_prefix(Arc::new(Wrong::FirstTwo)), 8, 192, 4);
     let block = filter_of(plan, &keys, Some(Arc::new(Wrong::FirstTwo))).into_inner();
     // The extractor has changed, and its name has not.
     let (hasher, extractor) = (KeyHasher::default(), Arc::new(Wrong::Silent) as Arc<dyn KeyExtractor>);
     let context = RangeContext::new(&hasher, Some(&extractor));
     let filter = RangeFilter::load(block, context).unwrap();
-    assert!(keys.iter().all(|key| filter.may_hold(key..=key)));
+    assert!(keys.iter().all(|key| filter.may_contain_range(key..=key)));
 }
 
 /// Bytes that become fewer after they were loaded, as a file does that is mapped and then cut.
@@ -421,11 +422,11 @@ fn a_block_that_has_become_shorter_loses_no_key() {
         let (block, is_cut) = (filter_of(plan, &keys, None).into_inner().to_vec(), Rc::default());
         let filter = RangeFilter::load(Shrinking(block, Rc::clone(&is_cut)), &KeyHasher::default()).unwrap();
         is_cut.set(true);
-        assert!(filter.may_hold(&b"a"[..]..=&b"a"[..]));
+        assert!(filter.may_contain_range(&b"a"[..]..=&b"a"[..]));
         let mut matches = MatchBitmap::default();
-        filter.may_hold_batch(&[KeyRange::from(&b"x"[..]..), KeyRange::from(..)], &mut matches);
+        filter.may_contain_range_batch(&[KeyRange::from(&b"x"[..]..), KeyRange::from(..)], &mut matches);
         assert_eq!((matches.len(), matches.count()), (2, 2));
-        assert_eq!(filter.first_at_least(b"a"), Some(b"a".to_vec()));
+        assert_eq!(filter.seek_hint(b"a"), Some(b"a".to_vec()));
         assert!(filter.verify().is_err());
     }
 }
@@ -438,7 +439,7 @@ fn every_policy_that_is_accepted_builds_blocks_that_load() {
     let mut accepted = 0;
     for rate in rates {
         let bounded = (0..64).flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]);
-        let bounded = bounded.map(|longest| RangePolicy::bounded(units(8), longest, rate));
+        let bounded = bounded.map(|longest| RangePolicy::hashed(units(8), longest, rate));
         for policy in bounded.chain([RangePolicy::ordered(rate)]).flatten() {
             compare(&filter_of(policy.plan, &keys, None), &keys, &strings(b"ab", 0, 2), "any policy");
             accepted += 1;
@@ -458,10 +459,10 @@ fn a_batch_answers_like_single_probes() {
             .flat_map(|lower| universe.iter().step_by(3).map(move |upper| KeyRange::from(lower..upper)))
             .collect();
         let mut matches = MatchBitmap::default();
-        filter.may_hold_batch(&ranges, &mut matches);
+        filter.may_contain_range_batch(&ranges, &mut matches);
         assert_eq!(matches.len(), ranges.len());
         for (index, range) in ranges.iter().enumerate() {
-            assert_eq!(matches.may_contain(index), filter.may_hold(*range), "{range:?}");
+            assert_eq!(matches.may_contain(index), filter.may_contain_range(*range), "{range:?}");
         }
     }
 }
@@ -497,9 +498,9 @@ fn an_estimate_is_within_a_key_and_three_percent_of_the_block() {
             let [estimate, of_bound] = builders.each_ref().map(RangeBuilder::estimated_bytes);
             let [block, bound] = builders.map(|builder| builder.finish().block.unwrap().len() as u64);
             assert_eq!((of_bound - estimate, bound - block), (8, 8), "a file's fingerprint");
-            let most_off = keys.first().map_or(0, Vec::len) as u64 + 16 + block * 3 / 100;
+            let max_off = keys.first().map_or(0, Vec::len) as u64 + 16 + block * 3 / 100;
             let policy = policy.plan;
-            assert!(estimate.abs_diff(block) <= most_off, "{} {what}, {policy:?}: {estimate}, {block}", keys.len());
+            assert!(estimate.abs_diff(block) <= max_off, "{} {what}, {policy:?}: {estimate}, {block}", keys.len());
         }
     }
     let mut refused = RangePolicy { plan: ordered(7, 224) }.builder(&context);

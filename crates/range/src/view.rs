@@ -98,7 +98,7 @@ impl<'a> View<'a> {
 
     /// Whether the file may hold a key in the range.
     #[inline(always)]
-    pub(super) fn may_hold<S: Select>(self, range: KeyRange<'_>) -> bool {
+    pub(super) fn may_contain_range<S: Select>(self, range: KeyRange<'_>) -> bool {
         let (lines, map) = self.open();
         let has_codes = match self.codes::<S>(&lines, &map, range) {
             Ok((from, to)) => lines.any_in::<S>(from, to),
@@ -110,7 +110,7 @@ impl<'a> View<'a> {
 
     /// Whether it may, for up to 64 ranges: one bit each.
     #[inline(always)]
-    pub(super) fn may_hold_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
+    pub(super) fn may_contain_range_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
         let (lines, map) = self.open();
         // Loops instead of iterators with closures: a closure that is not inlined would be compiled without the
         // instructions.
@@ -140,11 +140,11 @@ impl<'a> View<'a> {
 
     /// A lower bound of the first key from `lower` on.
     #[inline(always)]
-    pub(super) fn first_at_least<S: Select>(self, lower: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn seek_hint<S: Select>(self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.open() {
             _ if self.shape.keys == 0 => None,
             (_, Map::Hashed(_)) => Some(lower.to_vec()),
-            (lines, Map::Ordered(segments)) => segments.first_at_least::<S>(&lines, lower),
+            (lines, Map::Ordered(segments)) => segments.seek_hint::<S>(&lines, lower),
         }
     }
 }

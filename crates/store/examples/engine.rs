@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
-use sstfilter::{BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+use sstfilter::{BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
     FileFilterBuilder, FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, FilterView, PartitionCut,
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     fn scan_prefix(&self, prefix: &[u8]) -> io::Result<Vec<(Bytes, u64)>> {
-        let end = KeyRange::end_of_prefix(prefix);
+        let end = KeyRange::prefix_upper_bound(prefix);
         let range = KeyRange { lower: Bound::Included(prefix), upper: end.as_ref().map(Vec::as_slice) };
         self.entries_of(self.view.candidates_by_prefix(prefix), range).collect()
     }
@@ -315,7 +315,7 @@ impl Engine {
     }
 
     /// Gives a table another filter, for instance a better one for a table with many lookups, without rewriting it.
-    fn rebuild_filter(&mut self, level: u32, old: &Arc<Table>, policy: KindPolicy) -> Fallible<()> {
+    fn rebuild_filter(&mut self, level: u32, old: &Arc<Table>, policy: FixedPolicy) -> Fallible<()> {
         let store = self.store.clone().with_policy(Arc::new(policy));
         let mut builder = store.builder(FileId::random()).with_level(level);
         old.entries_from(Bytes::new()).try_for_each(|entry| entry.map(|(key, _)| builder.add_key(&key)))?;
@@ -361,7 +361,7 @@ fn main() -> Fallible<()> {
             .with_hasher(&KeyHasher::default())
             .with_key_parts(KeyParts::whole_keys().with_extractor(sensor.clone())),
     )
-    .with_range_filters(RangePolicy::bounded(RangeUnits::integer(8)?.within(sensor), 256, rate)?)
+    .with_range_filters(RangePolicy::hashed(RangeUnits::integer(8)?.with_prefix(sensor), 256, rate)?)
     .with_budget(FilterBudget::new(160 << 10));
     let (directory, mut model, mut state) = (tempfile::tempdir()?, BTreeMap::new(), 1);
     let mut engine = Engine::open(directory.path(), &store)?;
@@ -374,7 +374,7 @@ fn main() -> Fallible<()> {
     }
     check(&engine, &model, &mut state)?;
     let table = engine.view.files(1).next().cloned().ok_or("level 1 is empty")?;
-    engine.rebuild_filter(1, &table, KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?)?;
+    engine.rebuild_filter(1, &table, FixedPolicy::ribbon(FalsePositiveRate::new(0.001)?)?)?;
     // A restart. There is no log, so the memtable is carried over.
     engine = Engine { memtable: engine.memtable, ..Engine::open(directory.path(), &store)? };
     assert!(engine.view.files(1).any(|table| table.filter_bytes.path == sidecar_path(&table.file.path)));

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sstfilter::internal::Interruption;
 use sstfilter::{
     BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FallbackReason,
-    FileId, FilterKind, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
+    FileId, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId, LoadContext,
 };
 use sstfilter_range::{RangeBuilder, RangePolicy};
 
@@ -387,14 +387,14 @@ impl BuiltFilters {
         let BuiltFilter { block, mut report, .. } = filter;
         if !is_sound {
             report = BuildReport::new(report.requested);
-            report.reason = FallbackReason::Interrupted;
+            report.reason = FallbackReason::Panicked;
         } else if let Some(block) = block {
-            self.push(part, report.used.unwrap_or(FilterKind::from_code(0)), block);
+            self.push(part, report.used.unwrap_or(KindId::from_code(0)), block);
         }
         report
     }
 
-    fn push(&mut self, part: FilterPart, kind: FilterKind, filter: Bytes) {
+    fn push(&mut self, part: FilterPart, kind: KindId, filter: Bytes) {
         let tail_bytes = PartitionIndex::tail_bytes(&filter).ok().filter(|_| part == FilterPart::PartitionedPoints);
         let index_bytes = tail_bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
         let index_at = if index_bytes > 0 { filter.len().saturating_sub(index_bytes as usize) } else { 0 };

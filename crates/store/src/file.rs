@@ -62,7 +62,7 @@ impl FileFilters {
     pub fn probe(&self, key: &[u8]) -> Probe {
         let state = &self.state;
         if !state.covers(key) {
-            state.units.counters.add_beside_answers(1, 0);
+            state.units.counters.add_view_counts(1, 0);
             return Probe::Absent;
         }
         state.probe_key(key, || state.reader().filters.hash(key)).probe
@@ -77,7 +77,7 @@ impl FileFilters {
     /// Whether the file may have a key that begins with `prefix`, by its bounds and its filters. Probes are counted.
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
-        let upper = KeyRange::end_of_prefix(prefix);
+        let upper = KeyRange::prefix_upper_bound(prefix);
         let range = KeyRange { lower: Bound::Included(prefix), upper: upper.as_ref().map(Vec::as_slice) };
         let state = &self.state;
         // Before any filter: none knows what the file deletes.
@@ -96,7 +96,7 @@ impl FileFilters {
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
     /// that is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: Probe, outcome: LookupOutcome) {
-        self.state.units.counters.add_beside_answers(0, 1);
+        self.state.units.counters.add_view_counts(0, 1);
         let unit = if probe == Probe::NotLoaded { self.state.units_of(key).next() } else { None };
         self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
     }

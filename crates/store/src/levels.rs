@@ -18,7 +18,9 @@
 
 use std::sync::Arc;
 
-use sstfilter::{BitsPerKey, BlockBuilder, BlockIdentity, BuildContext, ConfigError, FilterPolicy, KindPolicy, Sizing};
+use sstfilter::{
+    BitsPerKey, BlockBuilder, BlockIdentity, BuildContext, ConfigError, FilterPolicy, FixedPolicy, Sizing,
+};
 
 use super::allocation::{self, Step, gain_per_byte};
 
@@ -86,9 +88,9 @@ pub struct PlannedLevel {
     /// The level.
     pub size: LevelSize,
     /// What its files get; `None` for no filter.
-    pub policy: Option<KindPolicy>,
+    pub policy: Option<FixedPolicy>,
     /// Bytes of all filters of the level: of whole blocks that are bound to their files. As exact as
-    /// [`KindPolicy::block_bytes`].
+    /// [`FixedPolicy::block_bytes`].
     pub bytes: u64,
     /// False positive rate of each; 1 without a filter.
     pub expected_fpr: f64,
@@ -123,13 +125,13 @@ impl PlannedLevel {
 ///
 /// ```
 /// use sstfilter_store::{LevelPlan, LevelSize};
-/// use sstfilter::{BlockIdentity, BuildContext, FilterPolicy, KeyHasher, KindPolicy};
+/// use sstfilter::{BlockIdentity, BuildContext, FilterPolicy, KeyHasher, FixedPolicy};
 ///
 /// // Five levels, each ten times as large as the one before, and 10 bits for each of their keys.
 /// let levels: Vec<_> = (1..=5).map(|level| LevelSize::new(level, 1_000 * 10_u64.pow(level))).collect();
 /// let memory = levels.iter().map(|level| level.keys).sum::<u64>() * 10 / 8;
-/// let plan = LevelPlan::new(&levels, memory, KindPolicy::ribbon)?;
-/// let equal = LevelPlan::with_equal_bits(&levels, memory, KindPolicy::ribbon)?;
+/// let plan = LevelPlan::new(&levels, memory, FixedPolicy::ribbon)?;
+/// let equal = LevelPlan::with_equal_bits(&levels, memory, FixedPolicy::ribbon)?;
 ///
 /// assert!(plan.bytes() <= memory && equal.bytes() <= memory);
 /// assert!(plan.useless_reads() < equal.useless_reads() / 3.0);
@@ -137,7 +139,7 @@ impl PlannedLevel {
 ///
 /// let context = |level| BuildContext::new(&KeyHasher::default()).with_level(level);
 /// assert!(plan.builder(&context(1)).is_some());
-/// let without_last = LevelPlan::new(&[levels[0], levels[1].without_filter()], memory, KindPolicy::bloom)?;
+/// let without_last = LevelPlan::new(&[levels[0], levels[1].without_filter()], memory, FixedPolicy::bloom)?;
 /// assert!(without_last.builder(&context(2)).is_none());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
@@ -152,7 +154,7 @@ pub struct LevelPlan {
 
 impl LevelPlan {
     /// The plan with the fewest useless reads in `memory_bytes`, with filters of the kind that `configure` makes:
-    /// [`KindPolicy::ribbon`], [`KindPolicy::bloom`], or what an engine makes of a size.
+    /// [`FixedPolicy::ribbon`], [`FixedPolicy::bloom`], or what an engine makes of a size.
     ///
     /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the least
     /// reads possible. Make it once for a store, or when its levels have grown, and not for each file.
@@ -164,7 +166,7 @@ impl LevelPlan {
     pub fn new(
         levels: &[LevelSize],
         memory_bytes: u64,
-        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+        configure: impl Fn(Sizing) -> Result<FixedPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
         let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
         let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
@@ -187,7 +189,7 @@ impl LevelPlan {
     pub fn with_equal_bits(
         levels: &[LevelSize],
         memory_bytes: u64,
-        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+        configure: impl Fn(Sizing) -> Result<FixedPolicy, ConfigError>,
     ) -> Result<Self, ConfigError> {
         let mut levels = levels.to_vec();
         levels.sort_by_key(|size| size.level);
@@ -195,7 +197,7 @@ impl LevelPlan {
             let (option, got) = ("level", u64::from(pair[0].level));
             return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
         }
-        let everywhere = |policy: Option<KindPolicy>| Self::with_policy_everywhere(&levels, policy.as_ref());
+        let everywhere = |policy: Option<FixedPolicy>| Self::with_policy_everywhere(&levels, policy.as_ref());
         if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
             // Any size fits, and none follows from the memory.
             return Ok(everywhere(Some(configure(BitsPerKey::TEN.into())?)));
@@ -209,7 +211,7 @@ impl LevelPlan {
         Ok(everywhere(size.map(|size| configure(size.into())).transpose()?))
     }
 
-    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<&KindPolicy>) -> Self {
+    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<&FixedPolicy>) -> Self {
         let levels = levels.iter().map(|level| PlannedLevel::new(*level, policy)).collect();
         Self { levels, others: policy.map(|policy| Arc::new(policy.clone()) as Arc<dyn FilterPolicy>) }
     }
@@ -260,7 +262,7 @@ impl FilterPolicy for LevelPlan {
 impl PlannedLevel {
     /// The level with filters of `policy`, if it can have any: not without keys, and not with more than a filter can
     /// have.
-    fn new(size: LevelSize, policy: Option<&KindPolicy>) -> Self {
+    fn new(size: LevelSize, policy: Option<&FixedPolicy>) -> Self {
         let keys_per_file = size.keys.div_ceil(size.files.max(1));
         let policy = policy.filter(|_| size.keys > 0 && size.may_have_filter);
         let filter = policy.and_then(|policy| Some((policy.clone(), policy.bytes_and_fpr(keys_per_file)?)));
@@ -283,7 +285,7 @@ fn sizes() -> impl Iterator<Item = BitsPerKey> {
 }
 
 /// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
-fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<PlannedLevel> {
+fn curve(level: &LevelSize, policies: &[FixedPolicy]) -> Vec<PlannedLevel> {
     let choices = core::iter::once(None).chain(policies.iter().map(Some));
     without_waste(choices.map(|policy| PlannedLevel::new(*level, policy)).collect())
 }
@@ -298,7 +300,7 @@ fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
 }
 
 /// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
-const MOST_ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 fn bytes_and_reads(choice: &PlannedLevel) -> (u64, f64) {
     (choice.bytes, choice.useless_reads())
@@ -327,7 +329,7 @@ impl<'a> Spread<'a> {
     fn best(&self) -> Vec<usize> {
         let mut floor = vec![0; self.curves.len()];
         let mut best = self.above(&floor).unwrap_or_default();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let steps = best.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, u64::MAX));
             let raised = steps.map(|step| {
                 let mut raised = floor.clone();
@@ -369,8 +371,8 @@ impl<'a> Spread<'a> {
     fn next_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
         let (curve, hull) = (&self.curves[level], &self.hulls[level]);
         let corner = *hull.get(hull.partition_point(|&corner| corner <= from))?;
-        let most_bytes = curve[from].bytes.saturating_add(left);
-        let to = corner.min(curve.partition_point(|choice| choice.bytes <= most_bytes) - 1);
+        let max_bytes = curve[from].bytes.saturating_add(left);
+        let to = corner.min(curve.partition_point(|choice| choice.bytes <= max_bytes) - 1);
         let gain = gain_per_byte(bytes_and_reads(&curve[from]), bytes_and_reads(&curve[to]));
         (to > from).then_some(Step { gain, item: level, to })
     }

@@ -209,7 +209,7 @@ impl<'a, F> Cursor<'a, F> {
                 continue;
             }
             if group.is_none() {
-                state.units.counters.add_beside_answers(0, 1);
+                state.units.counters.add_view_counts(0, 1);
             }
             (self.last, self.given) = (Some((state, answer)), Some(place));
             return Some(file);

@@ -46,7 +46,7 @@ use core::ops::Range;
 use bytes::BufMut;
 use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 use sstfilter::internal::Fields;
-use sstfilter::{FileId, FilterKind, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
+use sstfilter::{FileId, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId};
 use sstfilter_range::KeyRange;
 
 use super::error::FilterProblem;
@@ -103,7 +103,7 @@ pub struct FilterSection {
     /// What it is.
     pub part: FilterPart,
     /// The kind of filter; that of the first partition that has one.
-    pub kind: FilterKind,
+    pub kind: KindId,
     /// Its first byte.
     pub offset: u64,
     /// Its length.
@@ -139,7 +139,7 @@ impl FilterSection {
     fn decode(fields: Fields<'_, SECTION_BYTES>) -> Option<Self> {
         Some(Self {
             part: FilterPart::ALL.into_iter().find(|part| part.code() == fields.u8::<0>())?,
-            kind: FilterKind::from_code(fields.u8::<1>()),
+            kind: KindId::from_code(fields.u8::<1>()),
             offset: fields.u64::<8>(),
             bytes: fields.u64::<16>(),
             index_bytes: fields.u32::<4>(),

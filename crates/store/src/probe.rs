@@ -75,14 +75,14 @@ impl FileState {
         match index {
             None => self.probe_points(POINTS, hashes),
             Some(index) if index.cut() == PartitionCut::KeyRange => {
-                let number = hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).0);
+                let number = hashes.first().map_or(0, |&hash| index.locate_hash(key, hash).0);
                 self.probe_points(number + POINTS, hashes)
             }
             Some(index) => {
                 // Each in the partition of its own.
                 let mut answer = Answer::of(Probe::Unusable);
                 for &hash in hashes {
-                    let (number, hash) = index.place_of_hash(key, hash);
+                    let (number, hash) = index.locate_hash(key, hash);
                     answer = self.probe_points(number + POINTS, &[hash]);
                     if answer.probe.is_absent() {
                         break;
@@ -198,13 +198,13 @@ impl FileState {
         if self.points.is_err() || self.config.trust.get().is_some() {
             return true;
         }
-        let may_hold = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
+        let may_contain_range = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
         let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
         hashes.all(|hash| match self.partitions_to_probe() {
             Err(_) => true,
-            Ok(None) => may_hold(POINTS, hash),
+            Ok(None) => may_contain_range(POINTS, hash),
             Ok(Some(index)) => {
-                index.places_with_part(prefix, hash).any(|(number, hash)| may_hold(number + POINTS, hash))
+                index.places_with_part(prefix, hash).any(|(number, hash)| may_contain_range(number + POINTS, hash))
             }
         })
     }
@@ -213,7 +213,7 @@ impl FileState {
     pub(super) fn probe_range(self: &Arc<Self>, range: KeyRange<'_>) -> Answer {
         let answer = self.unusable(&self.ranges, RANGES);
         answer.unwrap_or_else(|| {
-            self.probe_unit(RANGES, &|held| held.ranges().is_none_or(|filter| filter.may_hold(range)))
+            self.probe_unit(RANGES, &|held| held.ranges().is_none_or(|filter| filter.may_contain_range(range)))
         })
     }
 
@@ -222,7 +222,7 @@ impl FileState {
     pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
         let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
         match held.as_ref().and_then(|held| held.as_deref()) {
-            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
+            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.seek_hint(start),
             _ => Some(start.to_vec()),
         }
     }

@@ -28,7 +28,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have a key that begins with `prefix`, the newest level first: by their bounds, by the parts
     /// that their point filters hold, where one follows from the prefix, and by their range filters.
     pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
-        let upper = KeyRange::end_of_prefix(prefix).map(Bytes::from);
+        let upper = KeyRange::prefix_upper_bound(prefix).map(Bytes::from);
         let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };
         ScanCandidates { upper, ..ScanCandidates::new(self, range, Some(prefix)) }
     }

@@ -165,7 +165,7 @@ impl FileState {
     /// The units of the point filter that are probed for the key: one for each part of it, where partitions are cut by
     /// hash. Until the top index was read, that is the first.
     pub(super) fn units_of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
-        let unit = |hash| self.partitions().map_or(POINTS, |index| index.place_of_hash(key, hash).0 + POINTS);
+        let unit = |hash| self.partitions().map_or(POINTS, |index| index.locate_hash(key, hash).0 + POINTS);
         self.reader().point_hashes(self.shared, key).map(unit)
     }
 }

@@ -49,7 +49,7 @@ impl FileStats {
 impl FileStats {
     /// What these counters of a file have, without its range filter.
     pub(super) fn of(counters: &FilterCounters) -> Self {
-        let (skipped_by_bounds, searched) = counters.beside_answers();
+        let (skipped_by_bounds, searched) = counters.view_counts();
         Self { filter: counters.snapshot(true), ranges: FilterStats::default(), skipped_by_bounds, searched }
     }
 
@@ -58,6 +58,6 @@ impl FileStats {
         let FilterStats { negatives, positives, unusable, .. } = self.filter;
         counters.add_answers(negatives + positives, positives);
         counters.add_unusable(unusable);
-        counters.add_beside_answers(self.skipped_by_bounds, self.searched);
+        counters.add_view_counts(self.skipped_by_bounds, self.searched);
     }
 }

@@ -73,8 +73,8 @@ impl Verifier<'_> {
         };
         let (mut found, mut last) = (Vec::new(), section.offset);
         for number in 0..index.partitions() {
-            let places = index.block_range(number).and_then(|block| Ok([block, index.aux_range(number)?]));
-            for (is_aux, place) in [false, true].into_iter().zip(places.unwrap_or_default()) {
+            let places = index.block_range(number).and_then(|block| Ok([block, index.user_data_range(number)?]));
+            for (is_user_data, place) in [false, true].into_iter().zip(places.unwrap_or_default()) {
                 if place.is_empty() {
                     continue;
                 }
@@ -84,8 +84,11 @@ impl Verifier<'_> {
                 let checked = self.read(last..place.end).and_then(|mut bytes| {
                     let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
                     found.extend(zeros.err().map(|problem| (last, problem)));
-                    let checked =
-                        if is_aux { index.check_aux(number, &bytes) } else { index.open(number, bytes).map(drop) };
+                    let checked = if is_user_data {
+                        index.check_user_data(number, &bytes)
+                    } else {
+                        index.open(number, bytes).map(drop)
+                    };
                     Ok(checked?)
                 });
                 last = place.end;

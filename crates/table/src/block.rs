@@ -21,7 +21,7 @@
 //! intent. Impossible lengths and offsets are errors all the same; an order that is wrong across restart intervals is
 //! seen by a walk and by `verify`, not by a search.
 //!
-//! Keys that share bytes with the key before them are longer in memory than in the block. The growth is bounded:
+//! Keys that share bytes with the key before them are longer in memory than in the block. The growth is hashed:
 //!
 //! - A key consists of bytes that entries since the last restart point brought with them, because the entry there
 //!   shares nothing and each later one shares no more than its predecessor has. So no key is longer than the bytes of

@@ -10,7 +10,7 @@ use sstfilter_store::FileFilterBuilder;
 use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::format::{
     BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, bound_checksum,
-    most_contents_bytes,
+    max_contents_bytes,
 };
 use super::io::io_error;
 use super::{TableError, TableOptions, TablePart, TableProperties};
@@ -286,7 +286,7 @@ impl<W: Write> Sink<W> {
     /// Seals `block` and writes it with its checksum, in one piece.
     fn write_block(&mut self, part: TablePart, block: &mut BlockBuilder) -> Result<BlockHandle, TableError> {
         // Data and index blocks are bounded as they grow; the length of a policy's name is not.
-        let max = most_contents_bytes(part);
+        let max = max_contents_bytes(part);
         if block.bytes() > max {
             return Err(TableError::BlockTooLarge { block: part, max, got: block.bytes() });
         }
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_block_longer_than_readers_accept_is_not_written() {
         let mut sink = Sink { writer: Vec::new(), path: None, position: 0, table_id: [3; 16] };
-        let max = most_contents_bytes(TablePart::Metaindex);
+        let max = max_contents_bytes(TablePart::Metaindex);
         // Three varints, here of one, one and two bytes, and a restart point.
         let block = |bytes: u64| {
             let mut block = BlockBuilder::new(1);

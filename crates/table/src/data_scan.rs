@@ -136,8 +136,8 @@ impl<'a> DataScan<'a> {
         });
         let Some((shared, suffix, value, header)) = lengths else { return Ok(None) };
         let (value, is_tombstone) = (value >> 1, value & 1 == 1);
-        let is_possible = shared <= MAX_KEY_BYTES && suffix <= MAX_KEY_BYTES && value <= MAX_VALUE_BYTES;
-        if !is_possible || (is_tombstone && value > 0) {
+        let is_consistent = shared <= MAX_KEY_BYTES && suffix <= MAX_KEY_BYTES && value <= MAX_VALUE_BYTES;
+        if !is_consistent || (is_tombstone && value > 0) {
             return Ok(None);
         }
         let end = at + header + suffix + value;

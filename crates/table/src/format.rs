@@ -45,7 +45,7 @@ pub(crate) fn bind(seen: u32, table_id: &[u8; 16], offset: u64) -> u32 {
 }
 
 /// The most bytes that the contents of this part can have, whatever a handle says.
-pub(crate) fn most_contents_bytes(part: TablePart) -> u64 {
+pub(crate) fn max_contents_bytes(part: TablePart) -> u64 {
     match part {
         // Two short names, each with a handle, take at most 70.
         TablePart::Metaindex => 4 << 10,

@@ -120,10 +120,10 @@ mod tests {
 
     /// Keys of few different bytes, zeros among them, after a prefix: many are the beginning of others, and
     /// many have equal heads.
-    fn crowded(prefix: &[u8], most_bytes: u32, alphabet: &[u8]) -> Vec<Vec<u8>> {
+    fn crowded(prefix: &[u8], max_bytes: u32, alphabet: &[u8]) -> Vec<Vec<u8>> {
         let mut keys = vec![prefix.to_vec()];
         let mut longest = keys.clone();
-        for _ in 0..most_bytes {
+        for _ in 0..max_bytes {
             let longer = |key: &Vec<u8>| alphabet.iter().map(|&byte| [key, &[byte][..]].concat()).collect::<Vec<_>>();
             longest = longest.iter().flat_map(longer).collect();
             keys.extend(longest.iter().cloned());

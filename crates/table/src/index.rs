@@ -25,14 +25,14 @@ pub(crate) struct TableIndex {
 
 /// Where a data block lies, in the file and among the keys.
 #[derive(Debug)]
-pub(crate) struct DataBlockPlace<'a> {
+pub(crate) struct DataBlockHandle<'a> {
     pub(crate) handle: BlockHandle,
     /// The last key of the block before it; for the first block, its own first key.
     pub(crate) lower: &'a [u8],
     pub(crate) last_key: &'a [u8],
 }
 
-impl DataBlockPlace<'_> {
+impl DataBlockHandle<'_> {
     /// Whether the block may begin with this key.
     pub(crate) fn admits_first(&self, first: &[u8]) -> bool {
         let is_after = if self.handle.offset == 0 { first == self.lower } else { first > self.lower };
@@ -85,9 +85,9 @@ impl TableIndex {
     }
 
     /// Where the block at `position` lies; `None` beyond the last.
-    pub(crate) fn place(&self, position: usize) -> Option<DataBlockPlace<'_>> {
+    pub(crate) fn place(&self, position: usize) -> Option<DataBlockHandle<'_>> {
         let handle = *self.handles.get(position)?;
-        Some(DataBlockPlace { handle, lower: self.key(position), last_key: self.last_key(position) })
+        Some(DataBlockHandle { handle, lower: self.key(position), last_key: self.last_key(position) })
     }
 
     /// The last key of the block at `position`.

@@ -20,7 +20,7 @@ use sstfilter::internal::AlignedBuffer;
 use tempfile::{NamedTempFile, PersistError};
 
 use super::block::Block;
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, max_contents_bytes};
 use super::stats::ReadCounters;
 use super::{TableError, TableLocation, TablePart};
 
@@ -403,7 +403,7 @@ impl TableFile {
     ) -> Result<Bytes, TableError> {
         let at = self.location(part, handle.offset);
         self.check_inside(&at, handle.bytes())?;
-        let most = most_contents_bytes(part);
+        let most = max_contents_bytes(part);
         if handle.contents_bytes > most {
             let expected = format!("contents of at most {most} bytes");
             return Err(TableError::corrupt(at, expected, handle.contents_bytes));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::{
-    BuildContext, ConfigError, FilterPolicy, Filters, HashIdentity, KeyExtractor, KeyHasher, KeyParts, KindPolicy,
+    BuildContext, ConfigError, FilterPolicy, Filters, FixedPolicy, HashIdentity, KeyExtractor, KeyHasher, KeyParts,
     KindRegistry,
 };
 use sstfilter_range::RangePolicy;
@@ -25,11 +25,11 @@ use super::{BlockCache, FileSystem, LocalFileSystem};
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter_table::TableOptions;
-/// use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, KeyHasher, KindPolicy};
+/// use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, KeyHasher, FixedPolicy};
 ///
 /// let options = TableOptions::default()
 ///     .with_block_bytes(16 * 1024)?
-///     .with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(14.0)?)?))
+///     .with_policy(Arc::new(FixedPolicy::bloom(BitsPerKey::new(14.0)?)?))
 ///     .with_context(
 ///         BuildContext::new(&KeyHasher::default())
 ///             .with_purpose(BuildPurpose::Compaction)
@@ -53,7 +53,7 @@ pub struct TableOptions {
     /// The store's hasher, if tables are read with it whatever hasher they describe.
     pub(super) hasher: Option<KeyHasher>,
     /// Refuses a filter that was built for another reader.
-    pub(super) is_hash_strict: bool,
+    pub(super) rejects_foreign_filters: bool,
     /// Reads as if there were no filters.
     pub(super) ignores_filters: bool,
     /// Reads as if no table had a sidecar.
@@ -64,7 +64,7 @@ pub struct TableOptions {
 
 impl Default for TableOptions {
     fn default() -> Self {
-        let (store, policy) = (FilterStore::default(), Arc::new(KindPolicy::default()));
+        let (store, policy) = (FilterStore::default(), Arc::new(FixedPolicy::default()));
         Self {
             // One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
             block_bytes: 4096,
@@ -75,7 +75,7 @@ impl Default for TableOptions {
             store: store.with_policy(policy),
             table_id: None,
             hasher: None,
-            is_hash_strict: false,
+            rejects_foreign_filters: false,
             ignores_filters: false,
             ignores_sidecars: false,
             cache: None,
@@ -183,7 +183,7 @@ impl TableOptions {
     }
 
     /// Sets the store's hasher, for writing and for reading. A filter built with another one is not used; see
-    /// [`with_strict_hash`](Self::with_strict_hash).
+    /// [`reject_foreign_filters`](Self::reject_foreign_filters).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
         let options = self.with_filters(|filters| filters.with_hasher(&hasher));
@@ -309,8 +309,8 @@ impl TableOptions {
     /// // A sensor's number, and a time in seconds.
     /// let key = |sensor: u32, time: u32| [sensor.to_be_bytes(), time.to_be_bytes()].concat();
     /// let sensor = Arc::new(FixedPrefix::new(4));
-    /// let units = RangeUnits::integer(4)?.within(sensor.clone());
-    /// let policy = RangePolicy::bounded(units, 60, FalsePositiveRate::new(0.001)?)?;
+    /// let units = RangeUnits::integer(4)?.with_prefix(sensor.clone());
+    /// let policy = RangePolicy::hashed(units, 60, FalsePositiveRate::new(0.001)?)?;
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
     /// for minutes in 0..1_000 {
     ///     builder.add(&key(7, minutes * 3_600), b"value")?;
@@ -356,14 +356,14 @@ impl TableOptions {
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
     /// let (other, _) = KeyHasher::random_secret()?;
-    /// let options = TableOptions::default().with_strict_hash();
+    /// let options = TableOptions::default().reject_foreign_filters();
     /// assert!(Table::open_source(bytes.clone(), &options.clone().with_hasher(other)).is_err());
     /// assert!(Table::open_source(bytes, &options.with_hasher(hasher)).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_strict_hash(self) -> Self {
-        Self { is_hash_strict: true, ..self }
+    pub fn reject_foreign_filters(self) -> Self {
+        Self { rejects_foreign_filters: true, ..self }
     }
 
     /// Reads as if no table had a sidecar: saves the attempt to open one, and uses the tables' own filters.

@@ -74,7 +74,7 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::with_strict_hash`] also a filter
+    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`] also a filter
     /// that the set does not use.
     pub fn open<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -93,7 +93,7 @@ impl TableSet {
         // A later table may have shown that the hasher of all is not what it says.
         let snapshot = set.snapshot();
         let problem = snapshot.tables(0).filter_map(|table| table.filter_problem()).find(TableError::is_foreign_filter);
-        match problem.filter(|_| options.is_hash_strict) {
+        match problem.filter(|_| options.rejects_foreign_filters) {
             Some(problem) => Err(problem),
             None => Ok(set),
         }
@@ -299,7 +299,7 @@ impl TableSnapshot {
         &'a self,
         prefix: &'a [u8],
     ) -> impl FusedIterator<Item = Result<(Bytes, Bytes), TableError>> {
-        let upper = KeyRange::end_of_prefix(prefix);
+        let upper = KeyRange::prefix_upper_bound(prefix);
         RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
     }
 

@@ -91,7 +91,7 @@ impl Table {
     /// ```
     /// use std::sync::Arc;
     /// use sstfilter_table::{Table, TableOptions, TableWriter};
-    /// use sstfilter::{BitsPerKey, FilterKind, KindPolicy};
+    /// use sstfilter::{BitsPerKey, KindId, FixedPolicy};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("000007.sst");
@@ -103,11 +103,11 @@ impl Table {
     ///
     /// let table = Table::open(&path, &TableOptions::default())?;
     /// assert!(table.filters().block().is_none());
-    /// let ribbon = KindPolicy::ribbon(BitsPerKey::new(7.0)?)?;
+    /// let ribbon = FixedPolicy::ribbon(BitsPerKey::new(7.0)?)?;
     /// table.write_sidecar(&TableOptions::default().with_policy(Arc::new(ribbon)))?;
     ///
     /// let table = Table::open(&path, &TableOptions::default())?;
-    /// assert_eq!(table.filters().block().map(|filter| filter.info().kind), Some(FilterKind::RIBBON));
+    /// assert_eq!(table.filters().block().map(|filter| filter.info().kind), Some(KindId::RIBBON));
     /// assert!(table.uses_sidecar() && table.sidecar_problem().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -119,7 +119,7 @@ impl Table {
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         self.place_of_sidecar()?;
         let built = self.build_sidecar(options)?;
-        self.place_sidecar(&built, options)?;
+        self.install_sidecar(&built, options)?;
         Ok(built)
     }
 
@@ -131,7 +131,7 @@ impl Table {
     ///
     /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Filter`] for the filters
     /// of another table.
-    pub fn place_sidecar(
+    pub fn install_sidecar(
         &self,
         BuiltSidecar { filters, table: got }: &BuiltSidecar,
         options: &TableOptions,

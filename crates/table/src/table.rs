@@ -15,7 +15,7 @@ use super::block::{Block, Lookup};
 use super::cache::{CachedBlock, next_table_number};
 use super::error::shown;
 use super::headed::HeadedBlock;
-use super::index::{DataBlockPlace, TableIndex};
+use super::index::{DataBlockHandle, TableIndex};
 use super::io::{TableFile, io_error};
 use super::parts::{FilterBytes, TableParts, find_sidecar};
 use super::{
@@ -95,7 +95,7 @@ impl Table {
     ///
     /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
     /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error; one of another hash
-    /// or extractor is, if [`TableOptions::with_strict_hash`] says so.
+    /// or extractor is, if [`TableOptions::reject_foreign_filters`] says so.
     pub fn open(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
         let file = options.files.open(path).map_err(io_error("opening", Some(path)))?;
@@ -134,7 +134,7 @@ impl Table {
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
         let (files, index) = (options.files.clone(), OnceLock::new());
         let table = Self { file, parts, filters, store, files, sidecar, index, cache };
-        if options.is_hash_strict { table.accepted() } else { Ok(table) }
+        if options.rejects_foreign_filters { table.accepted() } else { Ok(table) }
     }
 
     /// The table, unless a filter of it was built for another reader.
@@ -258,7 +258,7 @@ impl Table {
     }
 
     /// Reads a data block, and checks that its first key is where the index and the properties place the block.
-    pub(crate) fn read_data_block(&self, place: &DataBlockPlace<'_>) -> Result<Block, TableError> {
+    pub(crate) fn read_data_block(&self, place: &DataBlockHandle<'_>) -> Result<Block, TableError> {
         self.file.counters.data_block_reads.fetch_add(1, Ordering::Relaxed);
         let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
         let first = block.first_key()?;

@@ -9,7 +9,7 @@ use sstfilter_range::KeyRange;
 use super::block::{Block, BlockCursor};
 use super::data_scan::DataScan;
 use super::format::BlockHandle;
-use super::index::{DataBlockPlace, TableIndex};
+use super::index::{DataBlockHandle, TableIndex};
 use super::{Table, TableError};
 
 impl Table {
@@ -235,7 +235,7 @@ struct OpenBlock {
 
 impl OpenBlock {
     /// Reads the block at `place`, and goes to where `start` may be if that is in it.
-    fn read(table: &Table, place: &DataBlockPlace<'_>, start: &[u8]) -> Result<Self, TableError> {
+    fn read(table: &Table, place: &DataBlockHandle<'_>, start: &[u8]) -> Result<Self, TableError> {
         let [lower, last_key] = [place.lower, place.last_key].map(Bytes::copy_from_slice);
         let cursor = table.read_data_block(place).and_then(|block| {
             let mut cursor = BlockCursor::new(block);

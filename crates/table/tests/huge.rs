@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterKind, FilterPolicy,
-    HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, StandardBloom,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterPolicy, FixedPolicy,
+    HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
 };
 use sstfilter_table::{Lookup, Table, TableOptions, TableWriter};
 
@@ -51,16 +51,19 @@ fn assert_answers(name: &str, keys: u64, expected: f64, mut ask: impl FnMut(&[Ke
         assert_eq!(alone, (hashes.len() as u64).div_ceil(1_000), "{name}: false negatives");
     }
     let asked = 4_000_000;
-    let hits: u64 = chunks(2, asked).map(|hashes| ask(&hashes).0).sum();
+    let matches: u64 = chunks(2, asked).map(|hashes| ask(&hashes).0).sum();
     let mean = expected * asked as f64;
-    println!("{name}: {hits} of {asked} absent keys let through, {mean:.1} expected; asked in {:?}", started.elapsed());
-    assert!((hits as f64 - mean).abs() <= 5.0 * mean.sqrt() + 1.0, "{name}: {hits} hits, {mean} expected");
+    println!(
+        "{name}: {matches} of {asked} absent keys let through, {mean:.1} expected; asked in {:?}",
+        started.elapsed()
+    );
+    assert!((matches as f64 - mean).abs() <= 5.0 * mean.sqrt() + 1.0, "{name}: {matches} matches, {mean} expected");
 }
 
-fn ask_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, hits: &mut MatchBitmap, hashes: &[KeyHash]) -> (u64, u64) {
-    block.may_contain_batch(hashes, hits);
+fn ask_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, matches: &mut MatchBitmap, hashes: &[KeyHash]) -> (u64, u64) {
+    block.may_contain_batch(hashes, matches);
     let alone = hashes.iter().step_by(1_000).filter(|&&hash| block.may_contain(hash));
-    (hits.count(), alone.count() as u64)
+    (matches.count(), alone.count() as u64)
 }
 
 /// Asserts that the sixteenths of a payload, of which the last are beyond 4 GiB, are filled alike: within six standard
@@ -96,8 +99,8 @@ fn assert_policy_is_right(name: &str, policy: &dyn FilterPolicy, planned: u64, k
     assert!(info.payload_bytes > FOUR_GIB, "{name}: {} bytes", info.payload_bytes);
     println!("{name}: {} bytes, built in {:?}", info.block_bytes, started.elapsed());
     assert_filled_evenly(name, &block.as_bytes()[..usize::try_from(info.payload_bytes).unwrap()]);
-    let mut hits = MatchBitmap::default();
-    assert_answers(name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
+    let mut matches = MatchBitmap::default();
+    assert_answers(name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut matches, hashes));
     report_memory(name, started);
 }
 
@@ -108,9 +111,9 @@ fn blocked_bloom_is_right_beyond_four_gib() {
         return;
     }
     // One probe, so that the rate can be measured with so few keys; and sixteen.
-    let one_probe = KindPolicy::bloom(BitsPerKey::MIN).unwrap();
+    let one_probe = FixedPolicy::bloom(BitsPerKey::MIN).unwrap();
     assert_policy_is_right("blocked bloom, 1 probe", &one_probe, 40_000_000_000, 40_000_000);
-    let sixteen_probes = KindPolicy::bloom(BitsPerKey::MAX).unwrap();
+    let sixteen_probes = FixedPolicy::bloom(BitsPerKey::MAX).unwrap();
     assert_policy_is_right("blocked bloom, 16 probes", &sixteen_probes, 400_000_000, 20_000_000);
 }
 
@@ -120,7 +123,7 @@ fn standard_bloom_is_right_beyond_four_gib() {
     if !is_wanted("standard Bloom of more than 4 GiB") {
         return;
     }
-    let one_probe = KindPolicy::standard_bloom(BitsPerKey::MIN).unwrap();
+    let one_probe = FixedPolicy::standard_bloom(BitsPerKey::MIN).unwrap();
     assert_policy_is_right("standard bloom, 1 probe", &one_probe, 40_000_000_000, 40_000_000);
 
     let (name, started, keys) = ("standard bloom in memory, 7 probes", Instant::now(), 20_000_000);
@@ -135,10 +138,10 @@ fn standard_bloom_is_right_beyond_four_gib() {
     assert_eq!(filter.keys(), keys);
     let (fill, expected) = (filter.health().fill_ratio, 7.0 * keys as f64 / 40e9);
     assert!((fill / expected - 1.0).abs() < 0.01, "{fill}, {expected} expected");
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
-        filter.contains_batch(hashes, &mut hits);
-        (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
+        filter.contains_batch(hashes, &mut matches);
+        (matches.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
     });
     report_memory(name, started);
 }
@@ -159,10 +162,10 @@ fn counting_bloom_is_right_beyond_four_gib() {
     });
     chunks(3, keys / 2).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
     assert_eq!(filter.keys(), keys);
-    let mut hits = MatchBitmap::default();
+    let mut matches = MatchBitmap::default();
     assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
-        filter.contains_batch(hashes, &mut hits);
-        (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
+        filter.contains_batch(hashes, &mut matches);
+        (matches.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
     });
     report_memory(name, started);
 }
@@ -177,7 +180,7 @@ fn cuckoo_is_right_beyond_four_gib() {
     for (tag_bits, planned) in [(4, 9_000_000_000), (32, 1_100_000_000)] {
         let (name, started, keys) = (format!("cuckoo, tags of {tag_bits} bits"), Instant::now(), 20_000_000);
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
-        assert!(filter.places() * u64::from(tag_bits) / 8 > FOUR_GIB);
+        assert!(filter.slots() * u64::from(tag_bits) / 8 > FOUR_GIB);
         chunks(1, keys).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
@@ -186,9 +189,9 @@ fn cuckoo_is_right_beyond_four_gib() {
         let block = FilterBlock::open_unverified(block).unwrap();
         block.verify().unwrap();
         let info = block.info();
-        assert_eq!((info.kind, info.keys), (FilterKind::CUCKOO, keys));
-        let mut hits = MatchBitmap::default();
-        assert_answers(&name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
+        assert_eq!((info.kind, info.keys), (KindId::CUCKOO, keys));
+        let mut matches = MatchBitmap::default();
+        assert_answers(&name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut matches, hashes));
         report_memory(&name, started);
     }
 }
@@ -203,7 +206,7 @@ fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
     let (name, started, keys) = ("table", Instant::now(), 200_000_u32);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("huge.sst");
-    let policy = Arc::new(KindPolicy::bloom(BitsPerKey::MAX).unwrap());
+    let policy = Arc::new(FixedPolicy::bloom(BitsPerKey::MAX).unwrap());
     let options = TableOptions::default()
         .with_policy(policy)
         .with_context(BuildContext::new(&KeyHasher::default()).with_expected_keys(400_000_000));

@@ -465,8 +465,8 @@ fn watch(store: &Store, run: Length) -> Usage {
         let elapsed = begun.elapsed();
         if elapsed > warm {
             let span = if elapsed < late { &mut usage.early } else { &mut usage.late };
-            let (most_bytes, most_open) = span.unwrap_or_default();
-            *span = Some((most_bytes.max(bytes), most_open.max(open)));
+            let (max_bytes, max_open) = span.unwrap_or_default();
+            *span = Some((max_bytes.max(bytes), max_open.max(open)));
         }
         if elapsed.as_secs() / 60 > minutes {
             minutes = elapsed.as_secs() / 60;

@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, attempt, build};
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -17,11 +17,11 @@ use crate::units::Sizing;
 ///
 /// ```
 /// use sstfilter::kind::BinaryFuseKind;
-/// use sstfilter::{KindPolicy, Sizing};
+/// use sstfilter::{FixedPolicy, Sizing};
 ///
-/// let policy = KindPolicy::from(BinaryFuseKind::new(4, Sizing::FingerprintBits(8))?);
+/// let policy = FixedPolicy::from(BinaryFuseKind::new(4, Sizing::FingerprintBits(8))?);
 /// assert!(policy.block_bytes(1_000_000) <
-/// KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?.block_bytes(1_000_000));
+/// FixedPolicy::binary_fuse(Sizing::FingerprintBits(8))?.block_bytes(1_000_000));
 /// assert!(BinaryFuseKind::new(5, Sizing::FingerprintBits(8)).is_err());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
@@ -47,7 +47,7 @@ impl BinaryFuseKind {
         })?;
         let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
-        let fingerprint_bits = fingerprint_bits(FilterKind::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;
+        let fingerprint_bits = fingerprint_bits(KindId::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;
         Ok(Self { arity, fingerprint_bits })
     }
 }
@@ -56,10 +56,10 @@ impl Kind for BinaryFuseKind {
     type Shape = FuseShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::BINARY_FUSE;
+    const ID: KindId = KindId::BINARY_FUSE;
     const STRENGTH: &'static str = "is probed faster than Ribbon and is smaller than Bloom";
     /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
-    const TAKES_ROUGH_ORDER: bool = true;
+    const ACCEPTS_PARTITIONED_HASHES: bool = true;
 
     fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
         shape_for(keys, self.arity, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
@@ -73,7 +73,7 @@ impl Kind for BinaryFuseKind {
         build(hashes, *plan, NO_RESERVE, limits.threads)
     }
 
-    fn build_single_attempt(
+    fn build_from_partitioned(
         &self,
         plan: &FuseShape,
         hashes: &[KeyHash],

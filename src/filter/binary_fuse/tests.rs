@@ -67,9 +67,9 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
     let shape = shape_for(1_000, FuseArity::Three, 8).unwrap();
     let hashes = sorted(1, 130);
     assert!(hashes.iter().all(|&hash| shape.may_contain(&[], hash)));
-    let mut hits = [0; 3];
-    shape.may_contain_batch(&[0; 64], &hashes, &mut hits);
-    assert_eq!(hits, [u64::MAX, u64::MAX, 3]);
+    let mut matches = [0; 3];
+    shape.may_contain_batch(&[0; 64], &hashes, &mut matches);
+    assert_eq!(matches, [u64::MAX, u64::MAX, 3]);
 }
 
 #[test]

@@ -4,22 +4,22 @@ use super::build::BloomBits;
 use super::line::MAX_PROBES;
 use super::shape::{BloomShape, probes_for};
 use crate::error::ConfigError;
-use crate::filter::{BuildLimits, FallbackReason, FilterKind, FilterShape, Kind, RATE_KEYS, by_size_or_rate};
+use crate::filter::{BuildLimits, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, by_size_or_rate};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
 ///
-/// Two settings are for filters that will [shrink](crate::FilterBlock::shrunk_to): [`with_fold`](Self::with_fold) gives
+/// Two settings are for filters that will [shrink](crate::FilterBlock::shrink_to): [`with_fold`](Self::with_fold) gives
 /// them a number of lines with small divisors, and [`with_probes`](Self::with_probes) fewer probes, which cost some of
 /// the rate at first and pay once the filter is small.
 ///
 /// ```
 /// use sstfilter::kind::BlockedBloomKind;
-/// use sstfilter::{BitsPerKey, BuildContext, FilterBlock, KeyHasher, KindPolicy};
+/// use sstfilter::{BitsPerKey, BuildContext, FilterBlock, KeyHasher, FixedPolicy};
 ///
 /// let kind = BlockedBloomKind::configure(BitsPerKey::TEN)?.with_fold(12)?.with_probes(4)?;
 /// let hasher = KeyHasher::default();
-/// let mut builder = KindPolicy::from(kind).builder(&BuildContext::new(&hasher));
+/// let mut builder = FixedPolicy::from(kind).builder(&BuildContext::new(&hasher));
 /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
 ///
@@ -65,8 +65,8 @@ impl BlockedBloomKind {
             shape.map_or(1.0, |shape| shape.expected_fpr(RATE_KEYS))
         };
         let size = BitsPerKey::smallest_where(|size| rate_at(size) <= rate.get());
-        let (kind, least) = (FilterKind::BLOCKED_BLOOM, rate_at(BitsPerKey::MAX));
-        let size = size.ok_or(ConfigError::RateOutOfRange { kind, least, most: 1.0, got: rate.get() })?;
+        let (kind, least) = (KindId::BLOCKED_BLOOM, rate_at(BitsPerKey::MAX));
+        let size = size.ok_or(ConfigError::RateOutOfRange { kind, min: least, max: 1.0, got: rate.get() })?;
         Ok(Self { rate: Some(rate), probes, ..Self::new(size) })
     }
 
@@ -125,7 +125,7 @@ impl Kind for BlockedBloomKind {
     type Shape = BloomShape;
     type Stream = BloomBits;
 
-    const ID: FilterKind = FilterKind::BLOCKED_BLOOM;
+    const ID: KindId = KindId::BLOCKED_BLOOM;
     const STRENGTH: &'static str = "is built in one pass and probed at one cache line per key";
     const IS_STREAMED: bool = true;
 

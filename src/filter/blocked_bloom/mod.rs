@@ -29,7 +29,7 @@
 //! filter come in any order and any number of times; the bytes are the same.
 //!
 //! It can be made smaller without its keys: adjacent lines fold into one, and the result is the filter that so few
-//! lines would have had from the start ([`FilterBlock::shrunk_to`](crate::FilterBlock::shrunk_to)). Its probes are then
+//! lines would have had from the start ([`FilterBlock::shrink_to`](crate::FilterBlock::shrink_to)). Its probes are then
 //! too many for its size; [`BlockedBloomKind`] has settings for filters that will shrink.
 //!
 //! The bytes: FORMAT.md, "Blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and

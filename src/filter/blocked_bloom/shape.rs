@@ -69,11 +69,11 @@ impl BloomShape {
     /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
     /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit,
     /// the filter that is built with that many lines.
-    pub(in crate::filter) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+    pub(in crate::filter) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         let lines = self.lines.count();
         let min_factor = lines.div_ceil((max_bytes / LINE_BYTES as u64).max(1)).max(2);
         let fits = |lines: &u64| lines * LINE_BYTES as u64 <= max_bytes;
-        let folded = lines / least_divisor(lines, min_factor)?;
+        let folded = lines / min_divisor(lines, min_factor)?;
         Some(folded).filter(fits).map(|lines| Self { lines: Lines::new(lines), probes: self.probes })
     }
 
@@ -146,7 +146,7 @@ impl FilterShape for BloomShape {
 /// The least divisor of `number` from `least` on; none beyond `number`.
 ///
 /// By divisors in pairs, one of each at most the square root: 23,170 steps for the largest payload.
-fn least_divisor(number: u64, least: u64) -> Option<u64> {
+fn min_divisor(number: u64, least: u64) -> Option<u64> {
     let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
     small.flat_map(|divisor| [divisor, number / divisor]).filter(|&divisor| divisor >= least).min()
 }

@@ -5,7 +5,7 @@ use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::standard_bloom::size_for_rate;
 use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterKind, Kind, NotStreamed, RATE_KEYS, Updates, by_size_or_rate,
+    BuildLimits, BuildResult, FallbackReason, Kind, KindId, NotStreamed, RATE_KEYS, Updates, by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
@@ -23,7 +23,7 @@ impl CountingBloomKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let of_size = |size: BitsPerKey| {
             let least = BitsPerKey::MIN.get() * f64::from(COUNTER_BITS);
-            let too_small = ConfigError::SizeOutOfRange { kind: Self::ID, least, got: size.get() };
+            let too_small = ConfigError::SizeOutOfRange { kind: Self::ID, min: least, got: size.get() };
             BitsPerKey::from_millibits(size.millibits() / COUNTER_BITS).map_err(|_| too_small)
         };
         let counters_per_key = by_size_or_rate(sizing, of_size, |rate| size_for_rate(RATE_KEYS, rate))?;
@@ -35,7 +35,7 @@ impl Kind for CountingBloomKind {
     type Shape = CountingBloomShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::COUNTING_BLOOM;
+    const ID: KindId = KindId::COUNTING_BLOOM;
     const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
     const UPDATES: Updates = Updates::InsertAndRemove;
 

@@ -1,6 +1,6 @@
 //! Counters as the cells of a standard Bloom array, instead of bits.
 
-use crate::filter::FilterKind;
+use crate::filter::KindId;
 use crate::filter::standard_bloom::{ArrayShape, Cell};
 
 /// A position is one counter of four bits, the first of a byte in its low half.
@@ -24,7 +24,7 @@ impl Counter {
 }
 
 impl Cell for Counter {
-    const KIND: FilterKind = FilterKind::COUNTING_BLOOM;
+    const KIND: KindId = KindId::COUNTING_BLOOM;
     const PER_WORD_LOG2: u32 = 4;
     const PLURAL: &'static str = "counters";
 

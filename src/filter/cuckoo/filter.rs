@@ -145,12 +145,12 @@ impl CuckooFilter {
 
     /// The number of slots; insertions succeed up to a load of 95 %.
     #[must_use]
-    pub fn places(&self) -> u64 {
-        self.contents.shape.places()
+    pub fn slots(&self) -> u64 {
+        self.contents.shape.slots()
     }
 
     fn full(&self) -> FilterError {
-        FilterError::Full { keys: self.contents.keys, places: self.places() }
+        FilterError::Full { keys: self.contents.keys, places: self.slots() }
     }
 }
 

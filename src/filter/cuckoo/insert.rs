@@ -244,7 +244,7 @@ mod tests {
         let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
         let mut search = Search::default();
         let mut insert_up_to_percent = |from: u64, to: u64, search: &mut Search| {
-            let keys = shape.places() * from / 100..shape.places() * to / 100;
+            let keys = shape.slots() * from / 100..shape.slots() * to / 100;
             keys.for_each(|key| assert!(table.insert(&shape.candidates(KeyHash::mix(key)), search)));
         };
         insert_up_to_percent(0, 80, &mut search);
@@ -316,7 +316,7 @@ mod tests {
                 let mut payload = vec![0; usize::try_from(shape.payload_bytes()).unwrap()];
                 let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
                 let mut search = Search::default();
-                for number in 0..shape.places() {
+                for number in 0..shape.slots() {
                     let key = shape.candidates(KeyHash::mix(round << 32 | number));
                     let is_full = |bucket| table.mark(bucket, 0) as usize >= u128::BITS as usize;
                     let is_searched = is_full(key.first) && is_full(key.second);

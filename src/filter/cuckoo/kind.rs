@@ -6,7 +6,7 @@ use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
 use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
+    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS, Updates,
     fingerprint_bits,
 };
 use crate::hash::{HashIdentity, KeyHash};
@@ -28,7 +28,7 @@ impl CuckooKind {
             Sizing::FingerprintBits(_) => TAG_BITS.collect(),
         };
         let block_bytes = |bits| CuckooShape::with_tag_bits(RATE_KEYS, bits).ok().map(|shape| shape.block_bytes());
-        fingerprint_bits(FilterKind::CUCKOO, &widths, sizing, block_bytes).map(Self::TagBits)
+        fingerprint_bits(KindId::CUCKOO, &widths, sizing, block_bytes).map(Self::TagBits)
     }
 }
 
@@ -36,7 +36,7 @@ impl Kind for CuckooKind {
     type Shape = CuckooShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::CUCKOO;
+    const ID: KindId = KindId::CUCKOO;
     const STRENGTH: &'static str =
         "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
     const UPDATES: Updates = Updates::InsertAndRemove;

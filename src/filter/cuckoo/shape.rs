@@ -9,7 +9,7 @@ use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::dynamic::GrowingShape;
 use crate::filter::health::FilterHealth;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterShape, KindId, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
@@ -69,7 +69,7 @@ impl CuckooShape {
                 return Ok(shape);
             }
         }
-        Err(ConfigError::RateOutOfRange { kind: FilterKind::CUCKOO, least, most: 1.0, got: rate.get() })
+        Err(ConfigError::RateOutOfRange { kind: KindId::CUCKOO, min: least, max: 1.0, got: rate.get() })
     }
 
     /// The shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
@@ -100,7 +100,7 @@ impl CuckooShape {
     }
 
     /// The number of slots; insertions succeed up to a load of 95 %.
-    pub(super) const fn places(&self) -> u64 {
+    pub(super) const fn slots(&self) -> u64 {
         self.pairs * PLACES_PER_PAIR
     }
 
@@ -178,7 +178,7 @@ impl FilterShape for CuckooShape {
         let is_whole = shape.pairs > 0 && shape.payload_bytes() == encoded.payload_bytes;
         let expected = "those of pairs of buckets, up to the next word";
         BlockError::require(is_whole, "payload bytes", expected, encoded.payload_bytes)?;
-        BlockError::require(encoded.keys <= shape.places(), "keys", "at most the places of the buckets", encoded.keys)?;
+        BlockError::require(encoded.keys <= shape.slots(), "keys", "at most the places of the buckets", encoded.keys)?;
         Ok(shape)
     }
 
@@ -218,7 +218,7 @@ impl FilterShape for CuckooShape {
 
     /// Tags over places.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        Some(self.count(payload)? as f64 / self.places() as f64)
+        Some(self.count(payload)? as f64 / self.slots() as f64)
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
@@ -232,10 +232,10 @@ impl FilterShape for CuckooShape {
 }
 
 impl GrowingShape for CuckooShape {
-    const KIND: FilterKind = FilterKind::CUCKOO;
+    const KIND: KindId = KindId::CUCKOO;
 
     fn health(&self, keys: u64, _payload: &[u8]) -> FilterHealth {
-        FilterHealth::of_cuckoo(keys, keys as f64 / self.places() as f64, self.expected_fpr(keys))
+        FilterHealth::of_cuckoo(keys, keys as f64 / self.slots() as f64, self.expected_fpr(keys))
     }
 
     /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
@@ -363,7 +363,7 @@ mod tests {
         for tag_bits in TAG_BITS {
             for keys in (9..3_000).chain([100_000, 1 << 32]) {
                 let shape = shape(keys, tag_bits);
-                assert!(shape.places() >= keys && shape.places() as f64 * 0.9501 >= keys as f64 * 0.999);
+                assert!(shape.slots() >= keys && shape.slots() as f64 * 0.9501 >= keys as f64 * 0.999);
                 let encoded = shape.encode(keys);
                 assert_eq!(CuckooShape::decode(&encoded), Ok(shape));
             }
@@ -455,11 +455,11 @@ mod tests {
     fn a_payload_of_another_length_reads_as_may_be_present() {
         for tag_bits in [8, 20] {
             let shape = shape(1_000, tag_bits);
-            let mut hits = [0; 1];
+            let mut matches = [0; 1];
             for payload in [&[][..], &[0; 8], &[0; 10_000]] {
                 assert!(shape.may_contain(payload, KeyHash::mix(1)));
-                shape.may_contain_batch(payload, &[KeyHash::mix(1)], &mut hits);
-                assert_eq!(hits, [1]);
+                shape.may_contain_batch(payload, &[KeyHash::mix(1)], &mut matches);
+                assert_eq!(matches, [1]);
             }
         }
     }
@@ -468,7 +468,7 @@ mod tests {
     fn the_rate_is_that_of_eight_slots_at_the_load() {
         for tag_bits in [4, 8, 12, 16, 24, 32] {
             let shape = CuckooShape::with_tag_bits(1_000_000, tag_bits).unwrap();
-            let load = 1e6 / shape.places() as f64;
+            let load = 1e6 / shape.slots() as f64;
             let per_slot = 8.0 * load / ((1_u64 << tag_bits) - 1) as f64;
             let expected = -(-per_slot).exp_m1();
             let ratio = shape.expected_fpr(1_000_000) / expected;

@@ -11,10 +11,10 @@ use crate::filter::binary_fuse::BinaryFuseKind;
 use crate::filter::fingerprint::PeeledShape;
 use crate::filter::xor::XorShape;
 use crate::hash::{KeyHash, KeyHasher, STEP, mix64};
-use crate::policy::{BuildContext, BuiltFilter, KindPolicy};
+use crate::policy::{BuildContext, BuiltFilter, FixedPolicy};
 use crate::units::Sizing;
 
-fn build(policy: &KindPolicy, hashes: &[u64]) -> BuiltFilter {
+fn build(policy: &FixedPolicy, hashes: &[u64]) -> BuiltFilter {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()));
     hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_well_mixed(hash)));
     let built = builder.finish();
@@ -24,8 +24,8 @@ fn build(policy: &KindPolicy, hashes: &[u64]) -> BuiltFilter {
 }
 
 /// Xor and xor+.
-fn xors() -> [KindPolicy; 2] {
-    [KindPolicy::xor, KindPolicy::xor_plus].map(|of| of(Sizing::FingerprintBits(8)).unwrap())
+fn xors() -> [FixedPolicy; 2] {
+    [FixedPolicy::xor, FixedPolicy::xor_plus].map(|of| of(Sizing::FingerprintBits(8)).unwrap())
 }
 
 /// For each salt two hashes that have all their cells in common: of some ten thousand there are such two.
@@ -70,7 +70,7 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
 
 #[test]
 fn two_keys_for_each_salt_make_a_bloom_filter_of_a_binary_fuse_filter() {
-    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
+    let policy = FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
     let honest = build(&policy, &with_others(Vec::new(), FEW));
     let shape = BinaryFuseKind::new(3, Sizing::FingerprintBits(8)).unwrap().plan(FEW as u64).unwrap();
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement::<3>()));

@@ -12,7 +12,7 @@ use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
-use crate::filter::{FilterKind, FilterShape};
+use crate::filter::{FilterShape, KindId};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
@@ -178,7 +178,7 @@ impl RegisterBlockedBloom {
 
     /// [`insert`](Self::insert) with exclusive access: no atomic operation, which is several times faster.
     #[inline]
-    pub fn insert_mut(&mut self, hash: KeyHash) -> bool {
+    pub fn insert_exclusive(&mut self, hash: KeyHash) -> bool {
         let hash = hash.get();
         let mask = for_probes!(self.shape.probes, BITS => mask::<BITS>(hash));
         with_mut(&mut self.words[word_index(hash, self.shape.index_bits)], |word| {
@@ -243,8 +243,8 @@ fn set(word: &AtomicU64, mask: u64) -> bool {
 }
 
 impl Contents for RegisterBlockedBloom {
-    fn kind(&self) -> FilterKind {
-        FilterKind::REGISTER_BLOCKED_BLOOM
+    fn kind(&self) -> KindId {
+        KindId::REGISTER_BLOCKED_BLOOM
     }
 
     fn hash_identity(&self) -> HashIdentity {
@@ -295,14 +295,14 @@ impl Dynamic for RegisterBlockedBloom {
 
     fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
         for &hash in hashes {
-            self.insert_mut(hash);
+            self.insert_exclusive(hash);
         }
         Ok(())
     }
 
     /// Every payload of the right length is valid: a writer could have produced it.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut filter = Self::empty(stored.hash, stored.decode(FilterKind::REGISTER_BLOCKED_BLOOM)?)?;
+        let mut filter = Self::empty(stored.hash, stored.decode(KindId::REGISTER_BLOCKED_BLOOM)?)?;
         for (word, &stored) in filter.words.iter_mut().zip(stored.payload.as_chunks().0) {
             with_mut(word, |word| *word = u64::from_le_bytes(stored));
         }

@@ -12,7 +12,7 @@ use crate::filter::{
     by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Register-blocked Bloom filters of a rate or a size, which is a power of two of bytes.
@@ -42,7 +42,7 @@ impl RegisterBlockedKind {
 /// The largest filter for a file, in bytes: at most four bits in a word reach a low rate by size alone, with a tenth of
 /// the rate for nearly twice the size. 1,000 bits per key, ten times the most of any other Bloom filter, are reached at
 /// about 10^-7; without a limit, 10^-9 takes a GiB for some hundred keys.
-fn most_bytes(keys: u64) -> u128 {
+fn max_bytes(keys: u64) -> u128 {
     (u128::from(keys) * 1_000 / 8).max(64)
 }
 
@@ -50,7 +50,7 @@ impl Kind for RegisterBlockedKind {
     type Shape = RegisterBlockedShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
+    const ID: KindId = KindId::REGISTER_BLOCKED_BLOOM;
     const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
     const UPDATES: Updates = Updates::Insert;
     const IS_CONCURRENT: bool = true;
@@ -63,7 +63,7 @@ impl Kind for RegisterBlockedKind {
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
         });
         match best {
-            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(FallbackReason::NotSmaller),
+            Some(shape) if u128::from(shape.payload_bytes()) > max_bytes(keys) => Err(FallbackReason::NotSmaller),
             _ => best.ok_or(FallbackReason::TooManyKeys),
         }
     }
@@ -75,7 +75,7 @@ impl Kind for RegisterBlockedKind {
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut filter = RegisterBlockedBloom::empty(HashIdentity::default(), *plan)?;
         hashes.iter().for_each(|&hash| {
-            filter.insert_mut(hash);
+            filter.insert_exclusive(hash);
         });
         // A copy: the filter's atomic words cannot become bytes in place.
         let bytes = plan.payload_bytes();

@@ -62,7 +62,7 @@ fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
         let batch = Arc::clone(&filter);
         let thread = thread::spawn(move || batch.insert_all(&[key(ONE), key(OTHER)]));
         let mut merged = smallest(2);
-        merged.insert_mut(key(OVERLAPPING));
+        merged.insert_exclusive(key(OVERLAPPING));
         filter.union(&merged).unwrap();
         thread.join().unwrap();
         assert!([ONE, OTHER, OVERLAPPING].into_iter().all(|low_bits| filter.contains(key(low_bits))));

@@ -84,11 +84,11 @@ impl Work<'_> {
     /// Builds the final layer, which must take all of `hashes`, and appends the thresholds. Tries salts first, and then
     /// more slots.
     fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
-        let least_blocks = final_blocks(hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
+        let min_blocks = final_blocks(hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
         for attempt in 0..max_attempts {
             let salt = (attempt % SALTS) as u8;
-            let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(FallbackReason::TooManyKeys)?;
+            let blocks = min_blocks.checked_add(attempt / SALTS).ok_or(FallbackReason::TooManyKeys)?;
             let layer = Layer::alone(self.columns, blocks, SMASH);
             keys.clear();
             keys.extend(hashes.iter().map(|&hash| map_hash(hash, |hash| final_layer_hash(hash, salt))));

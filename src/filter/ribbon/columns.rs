@@ -1,7 +1,7 @@
 //! How many columns the blocks have: the part of the shape that sets the false positive rate.
 
 use crate::error::ConfigError;
-use crate::filter::FilterKind;
+use crate::filter::KindId;
 use crate::units::FalsePositiveRate;
 
 /// The most columns a block can have; results have as many bits.
@@ -53,9 +53,9 @@ impl Columns {
         // (1+s) x 2^-upper.
         if scaled < 1.0 || (upper == 1 && scaled > 1.0) {
             return Err(ConfigError::RateOutOfRange {
-                kind: FilterKind::RIBBON,
-                least: 1.0 / (1_u64 << MAX_COLUMNS) as f64,
-                most: 0.5,
+                kind: KindId::RIBBON,
+                min: 1.0 / (1_u64 << MAX_COLUMNS) as f64,
+                max: 0.5,
                 got: rate.get(),
             });
         }

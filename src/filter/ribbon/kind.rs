@@ -14,7 +14,7 @@ use crate::filter::{
     BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
 };
 use crate::hash::KeyHash;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Ribbon filters of a rate (2^-32 to 1/2: never more, and from 10,000 keys on less by at most 1 %) or of a size, which
@@ -154,7 +154,7 @@ impl Kind for RibbonKind {
     type Shape = RibbonShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::RIBBON;
+    const ID: KindId = KindId::RIBBON;
     const STRENGTH: &'static str =
         "takes the least memory for its rate: within half a percent of the information bound for large files";
     /// With fewer keys, the trailer and the last layer's slack cost more than the columns save.
@@ -191,7 +191,7 @@ impl Kind for RibbonKind {
         let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
         #[cfg(feature = "std")]
         if let Ok(mut idle) = self.shared.idle_sections.lock()
-            && idle.len() < MOST_KEPT
+            && idle.len() < MAX_KEPT
         {
             idle.push(section);
         }
@@ -200,7 +200,7 @@ impl Kind for RibbonKind {
 
     /// Rule 6. Keys that a bucket cannot take cost twice, in the bucket's empty slots and in the next layer: with all
     /// keys in one place the block is twice as large as planned.
-    fn most_block_bytes(&self, keys: u64, plan: &RibbonShape) -> Option<u64> {
+    fn max_block_bytes(&self, keys: u64, plan: &RibbonShape) -> Option<u64> {
         let bloom = BloomShape::for_keys(keys, self.fallback_size)?.block_bytes();
         if self.size.is_none() {
             return Some(bloom);
@@ -222,4 +222,4 @@ fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
 
 /// The most sections kept for reuse: one for each concurrent build.
 #[cfg(feature = "std")]
-const MOST_KEPT: usize = 8;
+const MAX_KEPT: usize = 8;

@@ -4,20 +4,20 @@ use super::kind::RibbonKind;
 use crate::block::FallbackReason;
 use crate::block::FilterBlock;
 use crate::filter::blocked_bloom::{BlockedBloomKind, expected_fpr};
-use crate::filter::{BuildLimits, FilterKind, FilterShape, Kind, MAX_KEYS, RATE_KEYS};
+use crate::filter::{BuildLimits, FilterShape, Kind, KindId, MAX_KEYS, RATE_KEYS};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::policy::{BuildContext, BuiltFilter, KindPolicy};
+use crate::policy::{BuildContext, BuiltFilter, FixedPolicy};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 fn rate(rate: f64) -> Sizing {
     FalsePositiveRate::new(rate).unwrap().into()
 }
 
-fn policy(sizing: impl Into<Sizing>) -> KindPolicy {
-    KindPolicy::ribbon(sizing).unwrap()
+fn policy(sizing: impl Into<Sizing>) -> FixedPolicy {
+    FixedPolicy::ribbon(sizing).unwrap()
 }
 
-fn one_percent() -> KindPolicy {
+fn one_percent() -> FixedPolicy {
     policy(FalsePositiveRate::ONE_PERCENT)
 }
 
@@ -26,11 +26,11 @@ fn bloom_block_bytes(kind: &RibbonKind, keys: u64) -> u64 {
     BlockedBloomKind::new(kind.fallback_size().unwrap()).plan(keys).unwrap().block_bytes()
 }
 
-fn build(policy: &KindPolicy, context: &BuildContext, keys: u64) -> BuiltFilter {
+fn build(policy: &FixedPolicy, context: &BuildContext, keys: u64) -> BuiltFilter {
     build_of(policy, context, &(0..keys).map(KeyHash::mix).collect::<Vec<_>>())
 }
 
-fn build_of(policy: &KindPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
+fn build_of(policy: &FixedPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
     let mut builder = policy.builder(context);
     builder.add_hashes(hashes);
     let built = builder.finish();
@@ -43,16 +43,16 @@ fn context() -> BuildContext {
     BuildContext::new(&KeyHasher::default())
 }
 
-fn outcome(built: &BuiltFilter) -> (Option<FilterKind>, FallbackReason) {
-    assert_eq!(built.report.requested, FilterKind::RIBBON);
+fn outcome(built: &BuiltFilter) -> (Option<KindId>, FallbackReason) {
+    assert_eq!(built.report.requested, KindId::RIBBON);
     let info = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
-    assert_eq!((Some(info.kind), info.requested), (built.report.used, FilterKind::RIBBON));
+    assert_eq!((Some(info.kind), info.requested), (built.report.used, KindId::RIBBON));
     assert_eq!(built.report.reason, info.reason);
     (built.report.used, info.reason)
 }
 
-const BLOOM: Option<FilterKind> = Some(FilterKind::BLOCKED_BLOOM);
-const RIBBON: Option<FilterKind> = Some(FilterKind::RIBBON);
+const BLOOM: Option<KindId> = Some(KindId::BLOCKED_BLOOM);
+const RIBBON: Option<KindId> = Some(KindId::RIBBON);
 
 #[test]
 fn the_edge_of_the_minimum_is_exact() {
@@ -66,7 +66,7 @@ fn the_edge_of_the_minimum_is_exact() {
 fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
     for rate in [0.5, 0.3, 0.01, 0.001, 1e-9] {
         let kind = RibbonKind::configure(self::rate(rate)).unwrap();
-        let policy = KindPolicy::from(kind.clone()).with_min_keys(0);
+        let policy = FixedPolicy::from(kind.clone()).with_min_keys(0);
         let edge = kind.smaller_from();
         assert!(edge < 1_024, "{rate}: {edge}");
         assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
@@ -105,7 +105,7 @@ fn a_memory_budget_that_building_would_exceed_gives_bloom() {
 #[test]
 fn a_construction_that_fails_gives_bloom() {
     let kind = RibbonKind::configure(rate(0.01)).unwrap();
-    let once = KindPolicy::from(kind.clone().with_max_attempts(1).unwrap());
+    let once = FixedPolicy::from(kind.clone().with_max_attempts(1).unwrap());
     let failing = (1_024..1_300).find(|&keys| build(&one_percent(), &context(), keys).report.attempts > 1).unwrap();
     assert_eq!(outcome(&build(&once, &context(), failing)), (BLOOM, FallbackReason::ConstructionFailed));
     assert!(kind.with_max_attempts(0).is_err());
@@ -165,7 +165,7 @@ fn a_size_is_met_and_a_bloom_rate_is_matched() {
             assert!((ratio - 1.0).abs() < tolerance, "{keys} keys at {bits}: {ratio}");
         }
     }
-    let same = build(&KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()), &context(), 100_000);
+    let same = build(&FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()), &context(), 100_000);
     let rate = expected_fpr(RATE_KEYS, BitsPerKey::TEN);
     assert!((same.report.expected_fpr / rate - 1.0).abs() < 0.01);
     assert!(same.report.bits_per_key() < 7.0);
@@ -196,7 +196,7 @@ fn no_block_is_larger_than_blooms_of_the_same_rate_however_hashes_crowd() {
     let rates = [0.5, 0.01, 1e-6].map(|rate| RibbonKind::configure(self::rate(rate)).unwrap());
     let (mut ribbons, mut blooms) = (0, 0);
     for kind in rates.into_iter().chain([RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()]) {
-        let policy = KindPolicy::from(kind.clone());
+        let policy = FixedPolicy::from(kind.clone());
         for keys in [1_024, 5_000, 5_001, 20_000] {
             let bloom = bloom_block_bytes(&kind, keys);
             for (what, hashes) in crowded(keys) {
@@ -230,7 +230,7 @@ fn a_million_hashes_in_one_place_give_bloom() {
 fn a_planned_size_is_exceeded_by_a_sixteenth_at_most_however_hashes_crowd() {
     for bits in [1.0, 3.0, 10.0, 25.0] {
         let kind = RibbonKind::configure(BitsPerKey::new(bits).unwrap()).unwrap();
-        let policy = KindPolicy::from(kind.clone());
+        let policy = FixedPolicy::from(kind.clone());
         for keys in [1_024, 5_001, 50_000] {
             let bloom = bloom_block_bytes(&kind, keys);
             for (what, hashes) in crowded(keys) {

@@ -35,7 +35,7 @@
 //! output, lower levels, rates below 0.1 %.
 //!
 //! It can be made smaller without its keys, in steps of one word a block: each column is a filter of its own, and the
-//! last ones are dropped ([`FilterBlock::shrunk_to`](crate::FilterBlock::shrunk_to)). A column less doubles the rate,
+//! last ones are dropped ([`FilterBlock::shrink_to`](crate::FilterBlock::shrink_to)). A column less doubles the rate,
 //! and what remains takes no more bytes than a filter that was built with that rate.
 //!
 //! # How it is built

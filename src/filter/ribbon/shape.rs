@@ -151,7 +151,7 @@ impl RibbonShape {
     /// Blocks keep their first columns. Any fewer columns work, also where only more blocks become lower ones: of two
     /// neighbouring blocks the second never has fewer columns than the first, so each equation still finds all columns
     /// of its result.
-    pub(in crate::filter) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+    pub(in crate::filter) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         let max_bytes = max_bytes.min(self.payload_bytes().checked_sub(1)?);
         let with_shares =
             |shares| self.with_columns(Columns::of_shares(shares)).filter(|shape| shape.payload_bytes() <= max_bytes);

@@ -226,9 +226,9 @@ fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
         let built = build(&hashes, Columns::new(upper, share).unwrap());
         let payload = built.payload.as_slice();
         for_each_set(|set| {
-            let mut hits = vec![0_u64; hashes.len().div_ceil(64)];
-            built.shape.may_contain_batch(payload, &hashes, &mut hits);
-            let found: u32 = hits.iter().map(|word| word.count_ones()).sum();
+            let mut matches = vec![0_u64; hashes.len().div_ceil(64)];
+            built.shape.may_contain_batch(payload, &hashes, &mut matches);
+            let found: u32 = matches.iter().map(|word| word.count_ones()).sum();
             assert_eq!(u64::from(found), keys, "{set}, {upper} columns");
             assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{set}, {keys} keys");
         });

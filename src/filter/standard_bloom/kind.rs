@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
 use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, by_size_or_rate};
 use crate::hash::HashIdentity;
-use crate::ids::FilterKind;
+use crate::ids::KindId;
 use crate::units::{BitsPerKey, Sizing};
 
 /// Standard Bloom filters of one size, 10 bits per key by default.
@@ -25,7 +25,7 @@ impl Kind for StandardBloomKind {
     type Shape = StandardBloomShape;
     type Stream = InMemory<StandardBloomShape>;
 
-    const ID: FilterKind = FilterKind::STANDARD_BLOOM;
+    const ID: KindId = KindId::STANDARD_BLOOM;
     const STRENGTH: &'static str =
         "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
     const UPDATES: Updates = Updates::Insert;

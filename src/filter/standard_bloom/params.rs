@@ -1,7 +1,7 @@
 //! A filter's size and number of positions per key, and the resulting rates.
 
 use crate::error::ConfigError;
-use crate::filter::{FilterKind, RATE_KEYS, power};
+use crate::filter::{KindId, RATE_KEYS, power};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -33,9 +33,9 @@ pub(crate) fn size_for_rate(keys: u64, rate: FalsePositiveRate) -> Result<BitsPe
     let keys = keys.clamp(1, RATE_KEYS);
     let fpr_at = |size| BloomParams::for_keys(keys, size).expected_fpr(keys);
     BitsPerKey::smallest_where(|size| fpr_at(size) <= rate.get()).ok_or_else(|| ConfigError::RateOutOfRange {
-        kind: FilterKind::STANDARD_BLOOM,
-        least: fpr_at(BitsPerKey::MAX),
-        most: 1.0,
+        kind: KindId::STANDARD_BLOOM,
+        min: fpr_at(BitsPerKey::MAX),
+        max: 1.0,
         got: rate.get(),
     })
 }

@@ -14,7 +14,7 @@ use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{GrowingShape, InMemory};
 use crate::filter::health::FilterHealth;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power};
+use crate::filter::{EncodedShape, FilterShape, KindId, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::units::BitsPerKey;
@@ -26,7 +26,7 @@ const TOGETHER: u8 = 4;
 /// The cell at a position of a payload: a bit or a counter.
 pub(crate) trait Cell: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The kind whose filters have such cells.
-    const KIND: FilterKind;
+    const KIND: KindId;
     /// The binary logarithm of the positions in a word of 8 bytes.
     const PER_WORD_LOG2: u32;
     /// What to call the cells.
@@ -55,7 +55,7 @@ pub(super) type Word = [u8; 8];
 pub(crate) struct Bit;
 
 impl Cell for Bit {
-    const KIND: FilterKind = FilterKind::STANDARD_BLOOM;
+    const KIND: KindId = KindId::STANDARD_BLOOM;
     const PER_WORD_LOG2: u32 = 6;
     const PLURAL: &'static str = "bits";
 
@@ -157,7 +157,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
 }
 
 impl<C: Cell> GrowingShape for ArrayShape<C> {
-    const KIND: FilterKind = C::KIND;
+    const KIND: KindId = C::KIND;
 
     /// Computed from the actual fill: reads the whole filter.
     fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth {

@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::NO_RESERVE;
 use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS, fingerprint_bits,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -19,7 +19,7 @@ pub(crate) struct XorKind {
 impl XorKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let block_bytes = |bits| shape_for(RATE_KEYS, bits).map(|shape| shape.block_bytes());
-        let fingerprint_bits = fingerprint_bits(FilterKind::XOR, &WIDTHS, sizing, block_bytes)?;
+        let fingerprint_bits = fingerprint_bits(KindId::XOR, &WIDTHS, sizing, block_bytes)?;
         Ok(Self { fingerprint_bits })
     }
 }
@@ -28,7 +28,7 @@ impl Kind for XorKind {
     type Shape = XorShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::XOR;
+    const ID: KindId = KindId::XOR;
     const STRENGTH: &'static str = "is probed at three cells without a branch";
 
     fn plan(&self, keys: u64) -> Result<XorShape, FallbackReason> {

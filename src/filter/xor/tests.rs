@@ -42,11 +42,11 @@ fn the_third_block_stays_emptier_where_that_is_wanted() {
 #[test]
 fn a_payload_of_another_length_reads_as_may_be_present() {
     let shape = shape_for(1_000, 8).unwrap();
-    let (hashes, mut hits) = (sorted(1, 100), [0; 2]);
+    let (hashes, mut matches) = (sorted(1, 100), [0; 2]);
     for payload in [&[][..], &[0; 1_256]] {
         assert!(!payload.is_empty() || hashes.iter().all(|&hash| shape.may_contain(payload, hash)));
-        shape.may_contain_batch(payload, &hashes, &mut hits);
-        assert_eq!(hits, [u64::MAX, u64::MAX >> 28]);
+        shape.may_contain_batch(payload, &hashes, &mut matches);
+        assert_eq!(matches, [u64::MAX, u64::MAX >> 28]);
     }
 }
 

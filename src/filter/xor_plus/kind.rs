@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
 use crate::filter::xor::{WIDTHS, XorShape};
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
 use crate::hash::KeyHash;
@@ -22,7 +22,7 @@ pub(crate) struct XorPlusKind {
 impl XorPlusKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let block_bytes = |bits| expected_shape(RATE_KEYS, bits).map(|shape| shape.block_bytes());
-        let fingerprint_bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
+        let fingerprint_bits = fingerprint_bits(KindId::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
         Ok(Self { fingerprint_bits })
     }
 }
@@ -31,7 +31,7 @@ impl Kind for XorPlusKind {
     type Shape = XorPlusShape;
     type Stream = NotStreamed;
 
-    const ID: FilterKind = FilterKind::XOR_PLUS;
+    const ID: KindId = KindId::XOR_PLUS;
     const STRENGTH: &'static str = "is a smaller xor filter";
 
     /// Within 2 % from 1,000 keys on, and within 0.3 % from 100,000 on.

@@ -1,8 +1,8 @@
 //! Keys that were inserted because of where a filter puts them.
 
 use sstfilter::{
-    BitsPerKey, CountingBloom, CuckooFilter, DEFAULT_HASH_SEED, FallbackReason, FilterBlock, FilterError, HashIdentity,
-    KeyHash, KeyHasher, KindPolicy,
+    BitsPerKey, CountingBloom, CuckooFilter, DEFAULT_HASH_SEED, FallbackReason, FilterBlock, FilterError, FixedPolicy,
+    HashIdentity, KeyHash, KeyHasher,
 };
 
 use super::kinds::{Built, Kind, at_most, rate};
@@ -74,7 +74,7 @@ fn keys_that_all_go_to_one_place_leave_the_rate_of_every_kind_within_bounds() {
 
 /// The most different bits of a line that keys can set, one key after the other: of some candidates the best.
 fn masks_that_fill_a_line(keys: usize) -> Vec<u64> {
-    let policy = KindPolicy::bloom(BitsPerKey::TEN).unwrap();
+    let policy = FixedPolicy::bloom(BitsPerKey::TEN).unwrap();
     let fill = |hashes: &[KeyHash]| {
         let mut padded = hashes.to_vec();
         // The number of keys decides the number of probes' lines: as many as fit in one.

@@ -12,7 +12,7 @@ const STORED: u32 = 20_000;
 const PREPARED: u32 = 500;
 
 /// Kinds whose filters of so few keys have a lower rate are not attacked: their false positives take long to find.
-const LEAST_RATE: f64 = 0.001;
+const MIN_RATE: f64 = 0.001;
 
 /// A length in each of the ways in which XXH3 treats keys: up to 3 bytes, 8, 16, 128, 240, and more.
 const LENGTHS: [usize; 6] = [3, 8, 16, 100, 200, 1_000];
@@ -39,7 +39,7 @@ fn prepared_false_positives_all_pass_under_a_known_seed_and_at_the_nominal_rate_
     let mut attacked = 0;
     for kind in Kind::all() {
         let known = kind.build(&open, &stored).filter;
-        if nominal(&known) < LEAST_RATE {
+        if nominal(&known) < MIN_RATE {
             println!("{kind:?}: {:e} nominal, too few false positives to prepare", nominal(&known));
             continue;
         }

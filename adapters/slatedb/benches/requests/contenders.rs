@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use slatedb::object_store::path::Path;
 use slatedb::{BloomFilterPolicy, CompactorBuilder, DbBuilder, FilterPolicy, PrefixExtractor, PrefixTarget};
-use sstfilter::{BitsPerKey, ConfigError, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KindPolicy};
+use sstfilter::{BitsPerKey, ConfigError, DelimitedPrefix, FalsePositiveRate, FixedPolicy, FixedPrefix};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
@@ -52,12 +52,14 @@ impl Ranges {
         match self {
             Self::Ordered => RangePolicy::ordered(rate),
             Self::BoundedByName => {
-                let units = RangeUnits::integer(1)?.of_low_bits(7)?.within(Arc::new(DelimitedPrefix::new(b'/')));
-                RangePolicy::bounded(units, 2, rate)
+                let units =
+                    RangeUnits::integer(1)?.with_granularity_bits(7)?.with_prefix(Arc::new(DelimitedPrefix::new(b'/')));
+                RangePolicy::hashed(units, 2, rate)
             }
             Self::BoundedByTime => {
-                let units = RangeUnits::integer(8)?.of_low_bits(10)?.within(Arc::new(FixedPrefix::new(8)));
-                RangePolicy::bounded(units, 1_024, rate)
+                let units =
+                    RangeUnits::integer(8)?.with_granularity_bits(10)?.with_prefix(Arc::new(FixedPrefix::new(8)));
+                RangePolicy::hashed(units, 1_024, rate)
             }
         }
     }
@@ -118,8 +120,8 @@ impl Contender {
         Ok(match self {
             Self::None | Self::BuiltIn => None,
             Self::Ribbon => Some(filters),
-            Self::Bloom => Some(filters.with_kind(KindPolicy::bloom(BitsPerKey::TEN)?)),
-            Self::RibbonTen => Some(filters.with_kind(KindPolicy::ribbon(BitsPerKey::TEN)?)),
+            Self::Bloom => Some(filters.with_kind(FixedPolicy::bloom(BitsPerKey::TEN)?)),
+            Self::RibbonTen => Some(filters.with_kind(FixedPolicy::ribbon(BitsPerKey::TEN)?)),
         })
     }
 

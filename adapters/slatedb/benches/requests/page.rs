@@ -330,12 +330,12 @@ fn ranges(results: &Results) -> Result<String, AnyError> {
     page.push_str(
         "\n- **Ordered** ranges have their rate where a range begins and ends without regard to an SST's keys. Package names are\n  \
            often close to others, so they are read in vain more often than that; and a quarter of an hour of a sensor begins and\n  \
-           ends beside rows of that sensor in each SST, where all answers are \"may be present\". **Bounded** ones keep their rate.\n\
+           ends beside rows of that sensor in each SST, where all answers are \"may be present\". **Hashed** ones keep their rate.\n\
          - **Prefixes** tell which SSTs have a package. They cannot tell times of a sensor apart, which each SST has: the filters are\n  \
            then read in vain.\n\
          - **Cold**, a range filter costs one request for each SST and saves two for all but those with rows and false positives. It is\n  \
-           read with the point filter: for sensors, bounded ranges are more bytes than the indexes and blocks that they save.\n\
-         - Bounded ranges take two units for a package, and 1,024 of 1,024 ms for a sensor. All counts are in\n  \
+           read with the point filter: for sensors, hashed ranges are more bytes than the indexes and blocks that they save.\n\
+         - Hashed ranges take two units for a package, and 1,024 of 1,024 ms for a sensor. All counts are in\n  \
            [ranges.csv](results/ranges.csv).\n",
     );
     Ok(page)

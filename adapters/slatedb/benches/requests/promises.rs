@@ -42,7 +42,7 @@ fn check_scans(scans: &Scans) {
     }
 }
 
-/// Each filter finds the same rows. Ordered ranges save requests where ends are beside no keys of an SST, bounded ones
+/// Each filter finds the same rows. Ordered ranges save requests where ends are beside no keys of an SST, hashed ones
 /// also beside them.
 pub(crate) fn check_ranges(scans: &[RangeScans]) {
     let find = |workload, contender| {
@@ -55,9 +55,9 @@ pub(crate) fn check_ranges(scans: &[RangeScans]) {
             let one = find(workload, contender);
             assert_eq!((one.cold.rows, one.cached.rows), (none.cold.rows, none.cold.rows), "{one:?}");
         }
-        // Bounded ranges save nearly one of two requests when nothing is cached, ordered ones a fifth of all.
+        // Hashed ranges save nearly one of two requests when nothing is cached, ordered ones a fifth of all.
         let bytes = |outcome: &Outcome| outcome.requests.all().bytes;
-        for (contender, times, cold_percent) in [(RangeContender::Bounded, 5, 55), (RangeContender::Ordered, 3, 80)] {
+        for (contender, times, cold_percent) in [(RangeContender::Hashed, 5, 55), (RangeContender::Ordered, 3, 80)] {
             let one = find(workload, contender);
             let is_beside_keys = workload == Workload::Quarter;
             if contender == RangeContender::Ordered && is_beside_keys {

@@ -62,18 +62,18 @@ pub(crate) enum RangeContender {
     None,
     Prefixes,
     Ordered,
-    Bounded,
+    Hashed,
 }
 
 impl RangeContender {
-    pub(crate) const ALL: [Self; 4] = [Self::None, Self::Prefixes, Self::Ordered, Self::Bounded];
+    pub(crate) const ALL: [Self; 4] = [Self::None, Self::Prefixes, Self::Ordered, Self::Hashed];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "no filter",
             Self::Prefixes => "Ribbon with prefixes",
             Self::Ordered => "Ribbon, and ordered ranges",
-            Self::Bounded => "Ribbon, and bounded ranges",
+            Self::Hashed => "Ribbon, and hashed ranges",
         }
     }
 
@@ -85,12 +85,12 @@ impl RangeContender {
         if self == Self::Prefixes { ScannedBy::Prefix } else { ScannedBy::Range }
     }
 
-    fn parts(self, prefixes: Parts, bounded: Ranges) -> Parts {
+    fn parts(self, prefixes: Parts, hashed: Ranges) -> Parts {
         match self {
             Self::None => Parts::Whole,
             Self::Prefixes => prefixes,
             Self::Ordered => Parts::WholeAndRanges(Ranges::Ordered),
-            Self::Bounded => Parts::WholeAndRanges(bounded),
+            Self::Hashed => Parts::WholeAndRanges(hashed),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::common::PATH;
 /// rests when told to compact a single source: it would compact the only sorted run again and again.
 struct DrainLevel0;
 
-const MOST_SORTED_RUNS: usize = 2;
+const MAX_SORTED_RUNS: usize = 2;
 
 impl CompactionSchedulerSupplier for DrainLevel0 {
     fn compaction_scheduler(&self, _options: &CompactorOptions) -> Box<dyn CompactionScheduler + Send + Sync> {
@@ -35,7 +35,7 @@ impl CompactionScheduler for DrainLevel0 {
         }
         let sources = level_0.iter().map(|view| SourceId::SstView(view.id));
         let ids = runs.iter().map(|run| run.id);
-        if runs.len() < MOST_SORTED_RUNS {
+        if runs.len() < MAX_SORTED_RUNS {
             return vec![CompactionSpec::new(sources.collect(), ids.max().map_or(0, |newest| newest + 1))];
         }
         let oldest = ids.clone().min().unwrap_or(0);

@@ -6,7 +6,7 @@ use slatedb::object_store::path::Path;
 use slatedb::{
     BloomFilterPolicy, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy, PrefixExtractor, PrefixTarget,
 };
-use sstfilter::{BitsPerKey, FalsePositiveRate, KeyHasher, KindPolicy};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, KeyHasher};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilteredKeys, OldBloom, SlateFilters};
 
@@ -60,13 +60,13 @@ impl Configuration {
 /// One of each, with counters of its own. Ribbon filters are built for any number of keys.
 pub(crate) fn all() -> Vec<Configuration> {
     let ribbon = SlateFilters::default().with_kind(ribbon());
-    let bloom = SlateFilters::default().with_kind(KindPolicy::bloom(BitsPerKey::TEN).unwrap());
+    let bloom = SlateFilters::default().with_kind(FixedPolicy::bloom(BitsPerKey::TEN).unwrap());
     let other_seed = SlateFilters::new(&KeyHasher::with_seed(7)).with_kind(self::ribbon());
     let two_bytes = || Arc::new(FirstBytes { name: "first-2", length: 2 });
     let prefixes = SlateFilters::default().with_keys(FilteredKeys::prefixes(two_bytes()));
     let both = SlateFilters::default().with_keys(FilteredKeys::whole_and_prefixes(two_bytes()));
     let ranges = SlateFilters::default().with_range_filter(ordered());
-    let short_ranges = SlateFilters::default().with_range_filter(bounded(4));
+    let short_ranges = SlateFilters::default().with_range_filter(hashed(4));
     let everything =
         both.clone().with_range_filter(ordered()).with_old_bloom(BloomFilterPolicy::new(10), OldBloom::Stub);
     let old = |new_ssts| SlateFilters::default().with_old_bloom(BloomFilterPolicy::new(10), new_ssts);
@@ -79,8 +79,8 @@ pub(crate) fn all() -> Vec<Configuration> {
 
 /// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower
 /// rate, blocked Bloom would be smaller and would be built instead.
-pub(crate) fn ribbon() -> KindPolicy {
-    KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
+pub(crate) fn ribbon() -> FixedPolicy {
+    FixedPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
 }
 
 /// Range filters of any keys, at 1 %.
@@ -89,9 +89,9 @@ pub(crate) fn ordered() -> RangePolicy {
 }
 
 /// Range filters of short ranges, at 1 %: of up to 2^`units_log2` of the integers that keys begin with, in eight bytes.
-pub(crate) fn bounded(units_log2: u32) -> RangePolicy {
+pub(crate) fn hashed(units_log2: u32) -> RangePolicy {
     let units = RangeUnits::integer(8).unwrap();
-    RangePolicy::bounded(units, 1 << units_log2, FalsePositiveRate::ONE_PERCENT).unwrap()
+    RangePolicy::hashed(units, 1 << units_log2, FalsePositiveRate::ONE_PERCENT).unwrap()
 }
 
 /// The first bytes of a key; shorter keys have no prefix.

@@ -10,7 +10,7 @@ use slatedb::config::{CompressionCodec, Settings};
 use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::{BlockTransformer, BloomFilterPolicy, Db, DbReader, ErrorKind};
-use sstfilter::FilterKind;
+use sstfilter::KindId;
 use sstfilter_slatedb::{Audit, FilterState, SlateFilterStats, SlateFilters, Unusable};
 
 use crate::common::{Counted, PATH, flush, key, settings, uncached};
@@ -373,9 +373,9 @@ async fn an_sst_too_large_for_ribbon_in_the_engine_gets_it_from_a_standalone_com
         FilterState::Usable(info) => (info.kind, info.keys),
         other => panic!("{other}"),
     };
-    assert_eq!(kinds().await, (FilterKind::BLOCKED_BLOOM, MANY));
+    assert_eq!(kinds().await, (KindId::BLOCKED_BLOOM, MANY));
     compaction::run(&store, filters.configure(compaction::builder(&store))).await;
-    assert_eq!(kinds().await, (FilterKind::RIBBON, MANY));
+    assert_eq!(kinds().await, (KindId::RIBBON, MANY));
     db.refresh_manifest().await.unwrap();
     find_all(&db, 0..500).await;
     find_all(&db, MANY - 500..MANY).await;

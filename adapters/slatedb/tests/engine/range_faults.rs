@@ -13,7 +13,7 @@ use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilterState, SlateFilterStats, SlateFilters, Unusable};
 
 use crate::common::{flush, settings, uncached};
-use crate::configurations::{bounded, ordered};
+use crate::configurations::{hashed, ordered};
 use crate::faults::{audit, counted_since, new_store};
 use crate::sections::{Section, framed};
 
@@ -26,8 +26,8 @@ fn filters(policy: RangePolicy) -> SlateFilters {
 
 /// Ranges inside prefixes of an extractor.
 fn inside(extractor: Arc<dyn KeyExtractor>) -> RangePolicy {
-    let units = RangeUnits::integer(8).unwrap().within(extractor);
-    RangePolicy::bounded(units, 1 << 8, FalsePositiveRate::ONE_PERCENT).unwrap()
+    let units = RangeUnits::integer(8).unwrap().with_prefix(extractor);
+    RangePolicy::hashed(units, 1 << 8, FalsePositiveRate::ONE_PERCENT).unwrap()
 }
 
 /// Two bytes, and a number in eight.
@@ -82,7 +82,7 @@ const SCANS: u64 = KEYS - 2;
 
 #[tokio::test]
 async fn damaged_bytes_of_a_range_filter_lose_no_row() {
-    for policy in [ordered(), bounded(4), inside(Arc::new(FixedPrefix::new(2)))] {
+    for policy in [ordered(), hashed(4), inside(Arc::new(FixedPrefix::new(2)))] {
         let filters = filters(policy);
         let (store, db) = one_sst(&filters).await;
         let section = Section::only(&store, &db);
@@ -142,7 +142,7 @@ async fn another_hash_seed_or_extractor_loses_no_row() {
         seeded(inside(fixed(2))),
         seeded(ordered()),
         filters(inside(fixed(1))),
-        filters(bounded(4)),
+        filters(hashed(4)),
         filters(ordered()),
     ];
     for filters in readers {
@@ -155,11 +155,11 @@ async fn another_hash_seed_or_extractor_loses_no_row() {
         assert_eq!([damaged, unsupported, none, foreign], [0; 4], "{filters:?}");
         assert!(matches!(audited(&store, &filters).await, FilterState::Unusable(Unusable::OtherHash(_))));
     }
-    // Ordered codes have no hash, and bounded ones without prefixes no extractor.
-    for wrote in [ordered(), bounded(4)] {
+    // Ordered codes have no hash, and hashed ones without prefixes no extractor.
+    for wrote in [ordered(), hashed(4)] {
         let (store, db) = one_sst(&filters(wrote)).await;
         db.close().await.unwrap();
-        for filters in [filters(inside(fixed(2))), filters(ordered()), filters(bounded(8))] {
+        for filters in [filters(inside(fixed(2))), filters(ordered()), filters(hashed(8))] {
             let db = open(&store, &filters).await;
             scan_all(&db, 1..KEYS - 1).await;
             let between = |part: u64| Bytes::from([&b"t:"[..], &(8_000 + part).to_be_bytes()].concat());
@@ -287,7 +287,7 @@ async fn the_range_filter_of_an_sst_with_overlapping_keys_is_found_by_an_audit_a
 
 #[tokio::test]
 async fn tombstones_versions_and_one_key_are_in_range_filters() {
-    for policy in [ordered(), bounded(4)] {
+    for policy in [ordered(), hashed(4)] {
         let filters = filters(policy);
         let (store, db) = one_sst(&filters).await;
         // Newer SSTs delete key 3, and then have it again, alone.

@@ -19,7 +19,7 @@ use sstfilter_slatedb::{FilterState, FilteredKeys, SlateFilters};
 
 use crate::common::{Answers, Counted, PATH, flush, settings, uncached};
 use crate::compaction;
-use crate::configurations::{FirstBytes, bounded, ordered};
+use crate::configurations::{FirstBytes, hashed, ordered};
 use crate::counting::{CountingStore, Reads};
 
 const SSTS: u64 = 64;
@@ -187,7 +187,7 @@ fn with_ranges(policy: RangePolicy) -> SlateFilters {
 #[tokio::test]
 async fn short_scans_of_64_ssts_fetch_a_fifth_of_the_bytes_and_lose_no_key() {
     let scanned = short_scans();
-    for (name, policy) in [("ordered", ordered()), ("bounded", bounded(14))] {
+    for (name, policy) in [("ordered", ordered()), ("hashed", hashed(14))] {
         let filters = with_ranges(policy);
         let (store, model) = store_with(&filters).await;
         let (plain, answers) = scans(&store, None, CachesMetadata::Yes, &model, &scanned).await;
@@ -211,7 +211,7 @@ async fn short_scans_of_64_ssts_fetch_a_fifth_of_the_bytes_and_lose_no_key() {
 
 #[tokio::test]
 async fn long_and_half_open_scans_lose_no_key() {
-    for policy in [ordered(), bounded(14)] {
+    for policy in [ordered(), hashed(14)] {
         let filters = with_ranges(policy);
         let (store, model) = store_with(&filters).await;
         scans(&store, Some(&filters), CachesMetadata::Yes, &model, &long_scans()).await;
@@ -240,7 +240,7 @@ async fn without_range_filters_a_scan_reads_no_filter_and_with_them_one_of_each_
 async fn a_store_that_gets_range_filters_later_is_read_and_audited_throughout() {
     let (store, mut model) = (Arc::<CountingStore>::default(), Model::new());
     let plain = SlateFilters::default();
-    let (long, short) = (with_ranges(ordered()), with_ranges(bounded(14)));
+    let (long, short) = (with_ranges(ordered()), with_ranges(hashed(14)));
     for (number, filters) in [&plain, &long, &short].into_iter().enumerate() {
         let db = filters.configure(uncached(&dyn_store(&store), settings())).build().await.unwrap();
         for sst in 0..8 {

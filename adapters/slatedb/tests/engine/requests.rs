@@ -12,7 +12,7 @@ use slatedb::object_store::path::Path;
 use slatedb::{
     BloomFilterPolicy, Db, DbBuilder, DbCacheManagerOps, DbReader, FilterPolicy, PrefixExtractor, PrefixTarget,
 };
-use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
 use crate::common::{Answers, Counted, PATH, flush, key, settings, uncached};
@@ -52,7 +52,7 @@ async fn store_with(filters: &SlateFilters) -> Arc<dyn ObjectStore> {
 }
 
 fn bloom() -> SlateFilters {
-    SlateFilters::default().with_kind(KindPolicy::bloom(BitsPerKey::TEN).unwrap())
+    SlateFilters::default().with_kind(FixedPolicy::bloom(BitsPerKey::TEN).unwrap())
 }
 
 /// Requests and answers of the absent lookups, nothing cached.

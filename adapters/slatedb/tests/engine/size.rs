@@ -9,7 +9,7 @@ use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::{Db, DbBuilder};
-use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_slatedb::SlateFilters;
 
 use crate::common::{Counted, flush, key, settings, uncached};
@@ -53,7 +53,7 @@ async fn ribbon_has_the_rate_of_the_built_in_filter_in_72_percent_of_its_bytes_o
     // Both counts have a standard deviation of 29, so their difference has one of 41.
     assert!(positives <= bloom_positives + 3 * 41, "{positives}, and {bloom_positives} of the built-in filter");
 
-    let ten_bits = SlateFilters::default().with_kind(KindPolicy::ribbon(BitsPerKey::TEN).unwrap());
+    let ten_bits = SlateFilters::default().with_kind(FixedPolicy::ribbon(BitsPerKey::TEN).unwrap());
     let (bytes, positives) = measure(|builder| ten_bits.configure(builder)).await;
     println!("ribbon, equal bytes: {bytes} bytes, {positives} false positives");
     assert!(bytes <= bloom_bytes + 200, "{bytes} of {bloom_bytes} bytes: framing and the key range aside, no more");

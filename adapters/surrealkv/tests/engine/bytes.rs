@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher, KeyParts, KindPolicy, Sizing};
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, Sizing};
 use sstfilter_surrealkv::{FilterCounts, SstFilterPolicy};
 use surrealkv::FilterPolicy;
 
@@ -143,7 +143,7 @@ fn a_filter_of_another_hash_means_may_contain() {
 #[test]
 fn a_block_of_parts_of_keys_alone_means_may_contain() {
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts));
     let keys = keys(500);
     keys.iter().for_each(|key| builder.add_key(key));
     let filter = builder.finish().block.unwrap();
@@ -172,11 +172,11 @@ fn a_block_of_a_newer_version_means_may_contain_even_if_its_checksum_is_right() 
 fn bloom_ribbon_and_all_sizes_share_one_name_and_read_each_other() {
     let rate = FalsePositiveRate::new(0.001).unwrap();
     let kinds = [
-        KindPolicy::default(),
-        KindPolicy::bloom(rate).unwrap(),
-        KindPolicy::ribbon(rate).unwrap(),
-        KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap(),
-        KindPolicy::xor(Sizing::FingerprintBits(8)).unwrap(),
+        FixedPolicy::default(),
+        FixedPolicy::bloom(rate).unwrap(),
+        FixedPolicy::ribbon(rate).unwrap(),
+        FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap(),
+        FixedPolicy::xor(Sizing::FingerprintBits(8)).unwrap(),
     ];
     let policies: Vec<SstFilterPolicy> = kinds.into_iter().map(SstFilterPolicy::new).collect();
     let keys = keys(3_000);
@@ -198,8 +198,8 @@ fn a_full_partition_is_as_large_as_the_engine_asks() {
     let policies = [
         SstFilterPolicy::bloom(),
         SstFilterPolicy::ribbon(),
-        SstFilterPolicy::new(KindPolicy::ribbon(rate).unwrap()),
-        SstFilterPolicy::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
+        SstFilterPolicy::new(FixedPolicy::ribbon(rate).unwrap()),
+        SstFilterPolicy::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
         migrating(engine_bloom()),
     ];
     for policy in policies {
@@ -230,7 +230,7 @@ fn what_was_built_and_answered_is_counted() {
     let counts = counters.snapshot();
     assert_eq!((counts.positives, counts.negatives), (1, 1));
     assert_eq!((counts.unusable.empty, counts.unusable.not_a_block, counts.unusable.total()), (1, 1, 2));
-    assert_eq!(counts.builds, [(sstfilter::FilterKind::BLOCKED_BLOOM, 1), (sstfilter::FilterKind::RIBBON, 2)]);
+    assert_eq!(counts.builds, [(sstfilter::KindId::BLOCKED_BLOOM, 1), (sstfilter::KindId::RIBBON, 2)]);
     assert_eq!(counts.fallbacks, [(sstfilter::FallbackReason::TooFewKeys, 1)]);
     assert_eq!(counts.bytes_built, bytes.iter().sum::<u64>() + filter.len() as u64);
     assert_eq!(counts.keys_built, 10 + 1_024 + 2_000);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use sstfilter::{FilterKind, KeyHasher};
+use sstfilter::{KeyHasher, KindId};
 use sstfilter_surrealkv::{FilterCounts, SstFilterPolicy};
 use surrealkv::{CipherPreference, CompressionType, Options, SoftwareKeyManager};
 use tokio::runtime::Runtime;
@@ -113,8 +113,8 @@ impl Totals {
         self.old_negatives += counts.old_negatives;
         self.old_positives += counts.old_positives;
         self.other_hash += counts.unusable.other_hash;
-        self.blooms += built(FilterKind::BLOCKED_BLOOM);
-        self.ribbons += built(FilterKind::RIBBON);
+        self.blooms += built(KindId::BLOCKED_BLOOM);
+        self.ribbons += built(KindId::RIBBON);
         assert_eq!(counts.unusable.total(), counts.unusable.other_hash, "{counts:?}");
     }
 }

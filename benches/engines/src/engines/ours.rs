@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
+use sstfilter::{BitsPerKey, FilterPolicy, FixedPolicy};
 use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 
 use super::{Engine, OURS, RIBBON};
@@ -31,8 +31,8 @@ impl Ours {
         let reading =
             if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
-            RIBBON => Arc::new(KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
-            _ => Arc::new(KindPolicy::default()),
+            RIBBON => Arc::new(FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
+            _ => Arc::new(FixedPolicy::default()),
         };
         let options = TableOptions::default().with_policy(policy);
         let tables = (0..data.scenario.files).map(|file| {

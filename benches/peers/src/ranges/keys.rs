@@ -89,7 +89,7 @@ impl Strings {
     }
 
     /// The first string that is not below `string`.
-    fn first_at_least(&self, string: &[u8]) -> Option<&[u8]> {
+    fn seek_hint(&self, string: &[u8]) -> Option<&[u8]> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
@@ -138,7 +138,7 @@ impl SortedKeys {
 
     /// Whether no key is in the range, both ends included.
     fn none_in(&self, lower: &[u8], upper: &[u8]) -> bool {
-        self.bytes.first_at_least(lower).is_none_or(|key| key > upper)
+        self.bytes.seek_hint(lower).is_none_or(|key| key > upper)
     }
 
     fn no_number_in(&self, lower: u64, upper: u64) -> bool {

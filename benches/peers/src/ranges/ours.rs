@@ -14,7 +14,7 @@ pub fn subjects(lengths: &[u64]) -> Result<Vec<Box<dyn Subject>>, BuildError> {
     let rate = FalsePositiveRate::ONE_PERCENT;
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for &longest in lengths {
-        let policy = RangePolicy::bounded(RangeUnits::integer(8)?, longest, rate)?;
+        let policy = RangePolicy::hashed(RangeUnits::integer(8)?, longest, rate)?;
         let kind = hashed(longest);
         subjects.push(Box::new(Ours { kind, longest: Some(longest), policy }));
     }
@@ -67,14 +67,14 @@ impl Filter for Loaded {
     }
 
     fn probe(&mut self, ranges: Ranges<'_>) -> Answers {
-        let positives = count_where(ranges.keys, |&range| self.filter.may_hold(range));
+        let positives = count_where(ranges.keys, |&range| self.filter.may_contain_range(range));
         Answers { positives, errors: 0 }
     }
 
     fn probe_batch(&mut self, ranges: Ranges<'_>) -> Option<u64> {
         let mut positives = 0;
         for part in ranges.keys.chunks(BATCH_KEYS) {
-            self.filter.may_hold_batch(part, &mut self.matches);
+            self.filter.may_contain_range_batch(part, &mut self.matches);
             positives += self.matches.count();
         }
         Some(positives)

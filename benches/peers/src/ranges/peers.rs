@@ -106,7 +106,7 @@ impl Filter for Surf {
         for range in ranges.keys {
             let (Bound::Included(lower), Bound::Included(upper)) = (range.lower, range.upper) else { continue };
             match self.range(lower.to_vec(), upper.to_vec()) {
-                Ok(may_hold) => answers.positives += u64::from(may_hold),
+                Ok(may_contain_range) => answers.positives += u64::from(may_contain_range),
                 Err(_) => answers.errors += 1,
             }
         }

@@ -5,7 +5,9 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::{BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy, MatchBitmap, Sizing};
+use sstfilter::{
+    BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHasher, MatchBitmap, Sizing,
+};
 
 use super::IsaChoice;
 use crate::keys::Keys;
@@ -19,7 +21,7 @@ struct Ours {
     kind: &'static str,
     name: &'static str,
     size: Size,
-    policy: OnceCell<KindPolicy>,
+    policy: OnceCell<FixedPolicy>,
     isa: Option<InstructionSet>,
 }
 
@@ -84,7 +86,7 @@ pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
 }
 
 impl Ours {
-    fn policy(&self) -> Result<&KindPolicy, BuildError> {
+    fn policy(&self) -> Result<&FixedPolicy, BuildError> {
         if self.policy.get().is_none() {
             let sizing = match self.size {
                 Size::Bits(bits) => BitsPerKey::new(bits)?.into(),
@@ -112,14 +114,14 @@ impl Subject for Ours {
         let mut builder = self.policy()?.builder(&context);
         builder.add_hashes(keys.hashes);
         let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?;
-        Ok(Box::new(Built { block, isa, hits: MatchBitmap::default() }))
+        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
     }
 }
 
 struct Built {
     block: FilterBlock<Bytes>,
     isa: InstructionSet,
-    hits: MatchBitmap,
+    matches: MatchBitmap,
 }
 
 impl Built {
@@ -143,8 +145,8 @@ impl Filter for Built {
         self.select();
         let batches = keys.hashes.chunks(BATCH_KEYS);
         Some(batches.fold(0, |sum, batch| {
-            self.block.may_contain_batch(batch, &mut self.hits);
-            sum + self.hits.count()
+            self.block.may_contain_batch(batch, &mut self.matches);
+            sum + self.matches.count()
         }))
     }
 }

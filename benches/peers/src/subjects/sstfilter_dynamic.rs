@@ -43,12 +43,12 @@ impl Subject for Cuckoo {
 pub(super) struct InMemory<F> {
     filter: F,
     bytes: u64,
-    hits: MatchBitmap,
+    matches: MatchBitmap,
 }
 
 impl<F> InMemory<F> {
     pub(super) fn new(filter: F, bytes: u64) -> Self {
-        Self { filter, bytes, hits: MatchBitmap::default() }
+        Self { filter, bytes, matches: MatchBitmap::default() }
     }
 }
 
@@ -64,8 +64,8 @@ impl<F: DynamicFilter> Filter for InMemory<F> {
     fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
         let batches = keys.hashes.chunks(BATCH_KEYS);
         Some(batches.fold(0, |sum, batch| {
-            self.filter.contains_batch(batch, &mut self.hits);
-            sum + self.hits.count()
+            self.filter.contains_batch(batch, &mut self.matches);
+            sum + self.matches.count()
         }))
     }
 }

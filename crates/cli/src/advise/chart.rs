@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
-use sstfilter::{ConfigError, FalsePositiveRate, KindPolicy, Sizing};
+use sstfilter::{ConfigError, FalsePositiveRate, FixedPolicy, Sizing};
 use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
 
 use super::tables::TableFilter;
@@ -16,7 +16,7 @@ const STEPS: u32 = 60;
 
 /// The most bits per key that are drawn: a table of a few keys has hundreds, and would make all others a line at the
 /// bottom.
-const MOST_BITS: f64 = 40.0;
+const MAX_BITS: f64 = 40.0;
 
 /// Styles of the levels; further ones begin again.
 const STYLES: [(Colour, Mark); 7] = [
@@ -43,14 +43,14 @@ pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> 
 
 fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
     let is_drawn = |filter: &TableFilter| {
-        filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MOST_BITS
+        filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MAX_BITS
     };
     let drawn: Vec<_> = filters.iter().filter(|(_, filter)| is_drawn(filter)).collect();
-    ensure!(!drawn.is_empty(), "--chart: no filter of at most {MOST_BITS} bits per key has a rate between 0 and 1");
+    ensure!(!drawn.is_empty(), "--chart: no filter of at most {MAX_BITS} bits per key has a rate between 0 and 1");
     let rates = drawn.iter().map(|(_, filter)| filter.expected_fpr);
     let ends = (rates.clone().fold(0.02, f64::max) * 1.5, rates.fold(0.005, f64::min) / 1.5);
     let ends = (ends.0.min(0.99), ends.1);
-    let most_bits = drawn.iter().map(|(_, filter)| filter.bits_per_key()).fold(-ends.1.log2() * 1.3, f64::max);
+    let max_bits = drawn.iter().map(|(_, filter)| filter.bits_per_key()).fold(-ends.1.log2() * 1.3, f64::max);
     let mut series = by_level(&drawn);
     series.extend(lines(&drawn, ends));
     let tables = counted(drawn.len() as u64, "table");
@@ -58,11 +58,11 @@ fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
         0 => format!("The filters of {tables}"),
         hidden => {
             let hidden = grouped(hidden as u64);
-            format!("The filters of {tables}; {hidden} more of over {MOST_BITS} bits per key or without a rate")
+            format!("The filters of {tables}; {hidden} more of over {MAX_BITS} bits per key or without a rate")
         }
     };
     let x = Axis::rates("false positive rate, expected", ends);
-    Ok(Chart::bits_by_rate(&title, x, (most_bits.min(MOST_BITS) / 5.0).ceil() * 5.0, series))
+    Ok(Chart::bits_by_rate(&title, x, (max_bits.min(MAX_BITS) / 5.0).ceil() * 5.0, series))
 }
 
 /// The tables of each level, as marks.
@@ -91,7 +91,7 @@ fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 2] {
     keys.sort_unstable();
     let keys = keys.get(keys.len() / 2).copied().unwrap_or(1);
     let rates = (0..=STEPS).map(|step| highest * (lowest / highest).powf(f64::from(step) / f64::from(STEPS)));
-    let line = |name: &str, colour, policy: fn(Sizing) -> Result<KindPolicy, ConfigError>| {
+    let line = |name: &str, colour, policy: fn(Sizing) -> Result<FixedPolicy, ConfigError>| {
         let bits = |rate| {
             let plan = policy(Sizing::Rate(FalsePositiveRate::new(rate).ok()?)).ok()?.plan(keys, None).ok()?;
             Some(Point { at: (rate, plan.block_bytes as f64 * 8.0 / keys as f64), tip: String::new() })
@@ -100,7 +100,7 @@ fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 2] {
         Series { name: name.to_owned(), style, form: Form::Line, points: rates.clone().filter_map(bits).collect() }
     };
     [
-        line("sstfilter, Bloom", Colour::BLUE, KindPolicy::bloom),
-        line("sstfilter, Ribbon", Colour::INK, KindPolicy::ribbon),
+        line("sstfilter, Bloom", Colour::BLUE, FixedPolicy::bloom),
+        line("sstfilter, Ribbon", Colour::INK, FixedPolicy::ribbon),
     ]
 }

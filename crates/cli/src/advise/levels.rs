@@ -107,9 +107,9 @@ const HARDLY_MORE: f64 = 1.01;
 
 /// The smallest plan of a half, a quarter and so on of the memory of `plan` that has hardly more useless reads.
 fn enough(plan: &LevelPlan, within: impl Fn(u64) -> Option<LevelPlan>) -> Option<LevelPlan> {
-    let most_reads = plan.useless_reads() * HARDLY_MORE;
+    let max_reads = plan.useless_reads() * HARDLY_MORE;
     let halves = core::iter::successors(Some(plan.bytes() / 2), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 0);
-    halves.map_while(within).take_while(|smaller| smaller.useless_reads() <= most_reads).last()
+    halves.map_while(within).take_while(|smaller| smaller.useless_reads() <= max_reads).last()
 }
 
 fn keys_of(levels: &[LevelSize]) -> u64 {

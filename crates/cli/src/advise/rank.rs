@@ -122,9 +122,9 @@ impl Need {
     fn largest_plan(&self, kind: &KindEntry, bytes: u64) -> Result<Plan, String> {
         let plan = |size: BitsPerKey| self.plan(kind, size.into());
         let least = smallest_size(|size| kind.configure(size).is_ok()).unwrap_or(BitsPerKey::MAX);
-        let least_bytes = plan(least)?.block_bytes;
-        if least_bytes > bytes {
-            return Err(format!("needs at least {} for this number of keys", units::bytes(least_bytes)));
+        let min_bytes = plan(least)?.block_bytes;
+        if min_bytes > bytes {
+            return Err(format!("needs at least {} for this number of keys", units::bytes(min_bytes)));
         }
         let is_too_large = |size| size > least && plan(size).map_or(true, |plan| plan.block_bytes > bytes);
         let below = |size: BitsPerKey| BitsPerKey::from_millibits(size.millibits() - 1).ok();
@@ -167,7 +167,7 @@ fn between(measured: &[(f64, f64); 4], keys: u64) -> [f64; 2] {
 mod tests {
     use super::*;
     use crate::effort;
-    use sstfilter::FilterKind;
+    use sstfilter::KindId;
 
     fn rate(rate: f64) -> Target {
         Target::Rate(FalsePositiveRate::new(rate).unwrap())
@@ -233,8 +233,8 @@ mod tests {
     #[test]
     fn a_filter_that_is_probed_more_is_made_smaller() {
         let first = |absent_lookups| rank(&Need { absent_lookups, ..need(1_000_000, rate(0.01)) }).0[0].kind.id;
-        assert_eq!([0, 100_000].map(first), [FilterKind::BLOCKED_BLOOM; 2]);
-        assert_eq!([10_000_000, 100_000_000].map(first), [FilterKind::RIBBON; 2]);
+        assert_eq!([0, 100_000].map(first), [KindId::BLOCKED_BLOOM; 2]);
+        assert_eq!([10_000_000, 100_000_000].map(first), [KindId::RIBBON; 2]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 use serde::Serialize;
-use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FixedPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
 use sstfilter_table::Table;
 
@@ -114,10 +114,10 @@ impl Policy {
         }
     }
 
-    fn kind_policy(self, sizing: Sizing) -> Option<KindPolicy> {
+    fn kind_policy(self, sizing: Sizing) -> Option<FixedPolicy> {
         match self {
-            Self::Bloom => KindPolicy::bloom(sizing),
-            Self::Auto | Self::Ribbon => KindPolicy::ribbon(sizing),
+            Self::Bloom => FixedPolicy::bloom(sizing),
+            Self::Auto | Self::Ribbon => FixedPolicy::ribbon(sizing),
         }
         .ok()
     }
@@ -159,7 +159,7 @@ impl TableFilter {
         let kind = policy.kind_policy(sizing)?;
         let plan = match kind.plan(self.keys, None) {
             Ok(plan) => plan,
-            Err(_) => KindPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok()?,
+            Err(_) => FixedPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok()?,
         };
         Some(Self { bytes: plan.block_bytes + BINDING_BYTES, expected_fpr: plan.expected_fpr, ..*self })
     }

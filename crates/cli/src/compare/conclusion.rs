@@ -1,6 +1,6 @@
 //! The sentence that the table amounts to.
 
-use sstfilter::FilterKind;
+use sstfilter::KindId;
 
 use super::Footing;
 use super::measure::Row;
@@ -15,7 +15,7 @@ pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
         let (name, lost, keys) = (row.name(), grouped(row.lost_keys), counted(keys, "key"));
         return format!("KEYS WERE LOST: {name} denies {lost} of its {keys}, which must never be. Please report it.");
     }
-    let bloom = rows.iter().find(|row| row.filter == FilterKind::BLOCKED_BLOOM.name());
+    let bloom = rows.iter().find(|row| row.filter == KindId::BLOCKED_BLOOM.name());
     if let Footing::BitsPerKey(_) = footing {
         at_one_size(rows, bloom, footing)
     } else {
@@ -46,9 +46,9 @@ fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
 /// The filter that is expected to read the fewest blocks in about the bytes of blocked Bloom. What was measured is
 /// too rough: kinds that saw no false positive would all be best.
 fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
-    let most_bytes = bloom.map_or(f64::INFINITY, |bloom| bloom.bytes as f64 * SAME_BYTES);
+    let max_bytes = bloom.map_or(f64::INFINITY, |bloom| bloom.bytes as f64 * SAME_BYTES);
     let blocks = |row: &Row| row.expected_blocks_per_absent_key;
-    let fitting = rows.iter().filter(|row| row.bytes as f64 <= most_bytes);
+    let fitting = rows.iter().filter(|row| row.bytes as f64 <= max_bytes);
     let Some(best) = fitting.min_by(|a, b| blocks(a).total_cmp(&blocks(b))) else { return NONE.to_owned() };
     let (name, read) = (best.name(), significant(blocks(best)));
     match bloom {

@@ -8,7 +8,7 @@ mod measure;
 use core::fmt;
 
 use serde::Serialize;
-use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
 
 pub(crate) use args::CompareArgs;
 
@@ -66,7 +66,7 @@ impl Footing {
             (Some(rate), _) => Self::Fpr(rate.get()),
             (None, Some(size)) => Self::BitsPerKey(size.get()),
             (None, None) => {
-                let plan = KindPolicy::default().plan(KEYS_OF_DEFAULT, None);
+                let plan = FixedPolicy::default().plan(KEYS_OF_DEFAULT, None);
                 Self::DefaultFpr(
                     plan.map_err(|reason| anyhow::anyhow!("blocked Bloom has no plan: {reason}"))?.expected_fpr,
                 )

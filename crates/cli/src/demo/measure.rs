@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy, KeyHasher};
 use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;
@@ -46,8 +46,8 @@ pub(super) struct PolicyFigures {
 /// Measures no filter, Bloom at 10 bits per key, and Ribbon at the rate that this gives: over the 70 files, and then
 /// Bloom and Ribbon in one.
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([PolicyFigures; 3], [KindFigures; 2])> {
-    let bloom = KindPolicy::default();
-    let ribbon = KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
+    let bloom = FixedPolicy::default();
+    let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
     let scenario = [
         measure_policy(keys, directory, None)?,
         measure_policy(keys, directory, Some(&bloom))?,
@@ -56,7 +56,7 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([
     Ok((scenario, [measure_kind(keys, directory, &bloom)?, measure_kind(keys, directory, &ribbon)?]))
 }
 
-fn name(policy: Option<&KindPolicy>) -> &'static str {
+fn name(policy: Option<&FixedPolicy>) -> &'static str {
     policy.map_or("none", |policy| policy.kind().name())
 }
 
@@ -64,7 +64,7 @@ fn name(policy: Option<&KindPolicy>) -> &'static str {
 fn write(
     keys: &BundledKeys,
     directory: &Path,
-    policy: Option<&KindPolicy>,
+    policy: Option<&FixedPolicy>,
     count: usize,
 ) -> anyhow::Result<(TableSet, Vec<TableLine>)> {
     let directory = directory.join(format!("{}-{count}", name(policy)));
@@ -111,7 +111,7 @@ fn look_up_absent(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::R
     Ok(begun.elapsed().as_nanos() as f64 / lookups as f64)
 }
 
-fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&KindPolicy>) -> anyhow::Result<PolicyFigures> {
+fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&FixedPolicy>) -> anyhow::Result<PolicyFigures> {
     let every = if policy.is_none() { EVERY_WITHOUT_FILTERS } else { 1 };
     let (set, written) = write(keys, directory, policy, FILES)?;
     // Every table's index is loaded first, and then stays in memory.
@@ -167,7 +167,7 @@ pub(super) struct KindFigures {
     pub(super) query_absent_ns: f64,
 }
 
-fn measure_kind(keys: &BundledKeys, directory: &Path, policy: &KindPolicy) -> anyhow::Result<KindFigures> {
+fn measure_kind(keys: &BundledKeys, directory: &Path, policy: &FixedPolicy) -> anyhow::Result<KindFigures> {
     let (set, _) = write(keys, directory, Some(policy), 1)?;
     let snapshot = set.snapshot();
     let table = snapshot.tables(0).next().context("one table was written")?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy, KeyHash};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
@@ -87,7 +87,7 @@ struct Files {
 fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptions>) -> anyhow::Result<Files> {
     let directory = directory.join(if partitions.is_some() { "partitioned" } else { "whole" });
     std::fs::create_dir(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let policy = KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
+    let policy = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
     let options = TableOptions::default().with_context(context()).with_policy(Arc::new(policy));
     let options = match partitions {
         Some(partitions) => options.with_partitioned_filter(partitions),

@@ -26,7 +26,7 @@ pub(super) const STRETCHES: [usize; 2] = [100, 1];
 const SCANS: u64 = 100;
 
 /// The share of useless reads that range filters may leave, of scans of 100 names in files of stretches.
-const MOST_LEFT: f64 = 0.1;
+const MAX_LEFT: f64 = 0.1;
 
 /// The scheme by which scans and dealt names are chosen, each with numbers of its own.
 const SCAN_SEED: u64 = 1 << 40;
@@ -62,8 +62,8 @@ impl Method {
             Self::Ordered => options.without_filter().with_range_filter(RangePolicy::ordered(rate)?),
             Self::Hashed => {
                 // The first five bytes of a name: longer ones make scans too long for any declared length.
-                let units = RangeUnits::integer(8)?.of_low_bits(24)?;
-                options.without_filter().with_range_filter(RangePolicy::bounded(units, 1 << 18, rate)?)
+                let units = RangeUnits::integer(8)?.with_granularity_bits(24)?;
+                options.without_filter().with_range_filter(RangePolicy::hashed(units, 1 << 18, rate)?)
             }
         })
     }
@@ -155,7 +155,7 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Sc
         let left = useless(Method::Ordered) / useless(Method::None).max(f64::MIN_POSITIVE);
         figures.useless_reads_left.push(left);
     }
-    figures.is_accepted = figures.useless_reads_left.first().is_some_and(|&left| left <= MOST_LEFT);
+    figures.is_accepted = figures.useless_reads_left.first().is_some_and(|&left| left <= MAX_LEFT);
     Ok(figures)
 }
 
@@ -252,8 +252,8 @@ fn entries(
     }
     let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
     let mut entries = Vec::new();
-    let may_hold = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
-    for entry in set.tables(0).filter(may_hold).flat_map(|table| table.range(range)) {
+    let may_contain_range = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
+    for entry in set.tables(0).filter(may_contain_range).flat_map(|table| table.range(range)) {
         let entry = entry?;
         // Every name is in one file.
         entries.push((entry.key, entry.value.context("a name without its version")?));

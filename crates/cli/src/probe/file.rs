@@ -242,7 +242,7 @@ fn probe_range_filter(
     };
     let points: Vec<_> = keys.keys.iter().map(|&key| KeyRange::from(key..=key)).collect();
     let mut matches = MatchBitmap::default();
-    timed(&mut times.probing, || filter.may_hold_batch(&points, &mut matches));
+    timed(&mut times.probing, || filter.may_contain_range_batch(&points, &mut matches));
     times.probes += points.len() as u64;
     let kind = format!("range, {}", ranges::map_name(&block.info));
     let state = FilterState::usable(kind, Some(block.info.expected_fpr(1)));

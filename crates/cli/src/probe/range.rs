@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{BlockError, FilterKind};
+use sstfilter::{BlockError, KindId};
 use sstfilter_interop::ManifestFile;
 use sstfilter_range::{KeyRange, RangeFilter};
 use sstfilter_table::Table;
@@ -35,7 +35,7 @@ struct FileAnswer {
     format: &'static str,
     /// How keys became codes; `none` or `unusable`.
     range_filter: &'static str,
-    may_hold: bool,
+    may_contain_range: bool,
     /// Why there is no answer but "may be present".
     problem: Option<String>,
     #[serde(skip)]
@@ -68,7 +68,7 @@ impl Ends {
 pub(super) fn run(paths: &[PathBuf], ends: Ends, reading: Reading<'_>) -> (Outcome, RangeReport) {
     let answers: Vec<_> = paths.iter().map(|path| FileAnswer::new(path, &ends, reading)).collect();
     let outcome = answers.iter().map(|answer| answer.outcome).max().unwrap_or(Outcome::Yes);
-    let touched = answers.iter().filter(|answer| answer.may_hold).count();
+    let touched = answers.iter().filter(|answer| answer.may_contain_range).count();
     let report = RangeReport {
         tables: answers.len(),
         touched,
@@ -100,8 +100,8 @@ impl FileAnswer {
             (None, Some(filter)) => Self::of_filter("table", Ok(&filter), ends),
             (None, None) => Self::without_filter("table"),
         };
-        let may_hold = found.may_hold && table.filters().may_contain_range(ends.range());
-        found.within(may_hold)
+        let may_contain_range = found.may_contain_range && table.filters().may_contain_range(ends.range());
+        found.within(may_contain_range)
     }
 
     /// It has no range filter, but its database's manifest may have its bounds.
@@ -112,10 +112,10 @@ impl FileAnswer {
     }
 
     /// The same with the answer of the bounds, which needs no filter if it is no.
-    fn within(self, may_hold: bool) -> Self {
-        let is_answered = self.outcome == Outcome::Yes && !may_hold;
+    fn within(self, may_contain_range: bool) -> Self {
+        let is_answered = self.outcome == Outcome::Yes && !may_contain_range;
         let problem = self.problem.filter(|_| !is_answered);
-        Self { may_hold, problem, ..self }
+        Self { may_contain_range, problem, ..self }
     }
 
     fn of_filter<D: AsRef<[u8]>>(
@@ -126,7 +126,7 @@ impl FileAnswer {
         match filter {
             Ok(filter) => Self {
                 range_filter: ranges::map_name(&filter.info()),
-                may_hold: filter.may_hold(ends.range()),
+                may_contain_range: filter.may_contain_range(ends.range()),
                 problem: None,
                 ..Self::without_filter(format)
             },
@@ -135,9 +135,9 @@ impl FileAnswer {
     }
 
     fn without_filter(format: &'static str) -> Self {
-        let problem = Some(format!("it has no {} filter", FilterKind::RANGE));
+        let problem = Some(format!("it has no {} filter", KindId::RANGE));
         let (range_filter, outcome) = ("none", Outcome::Yes);
-        Self { path: String::new(), format, range_filter, may_hold: true, problem, outcome }
+        Self { path: String::new(), format, range_filter, may_contain_range: true, problem, outcome }
     }
 
     fn unusable(format: &'static str, problem: String, outcome: Outcome) -> Self {
@@ -151,7 +151,7 @@ impl fmt::Display for RangeReport {
             ("table", |file| listing::file_name(&file.path)),
             ("format", |file| file.format.to_owned()),
             ("range filter", |file| file.range_filter.to_owned()),
-            ("answer", |file| if file.may_hold { "may be present" } else { "absent" }.to_owned()),
+            ("answer", |file| if file.may_contain_range { "may be present" } else { "absent" }.to_owned()),
         ];
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
         for file in &self.per_table {

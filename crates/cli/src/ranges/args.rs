@@ -15,12 +15,12 @@ use crate::units::{count_in, counted, parse_count};
 #[derive(Debug, Args)]
 pub(crate) struct RangeFilterArgs {
     /// Build a range filter as well, by which scans skip tables: `ordered[:RATE]` for ranges of any length, or
-    /// `bounded:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after
+    /// `hashed:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after
     /// its --range-prefix [RATE: 0.01]
     #[arg(long, value_name = "MAP", value_parser = parse_map)]
     range_filter: Option<RangeMapArg>,
 
-    /// With --range-filter bounded: bytes of the integer, big-endian, 1 to 8
+    /// With --range-filter hashed: bytes of the integer, big-endian, 1 to 8
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = count_in::<u32>(1..=8), requires = "range_filter")]
     range_integer: u32,
 }
@@ -29,19 +29,19 @@ pub(crate) struct RangeFilterArgs {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RangeMapArg {
     Ordered { rate: FalsePositiveRate },
-    Bounded { longest: u64, rate: FalsePositiveRate },
+    Hashed { longest: u64, rate: FalsePositiveRate },
 }
 
 fn parse_map(text: &str) -> Result<RangeMapArg, String> {
-    let expected = || format!("expected ordered, ordered:RATE, bounded:UNITS or bounded:UNITS:RATE, got '{text}'");
+    let expected = || format!("expected ordered, ordered:RATE, hashed:UNITS or hashed:UNITS:RATE, got '{text}'");
     let rate = |text: Option<&str>| text.map_or(Ok(FalsePositiveRate::ONE_PERCENT), parse_fpr);
     let parts: Vec<_> = text.split(':').collect();
     match *parts.as_slice() {
         ["ordered", ref rest @ ..] if rest.len() <= 1 => {
             Ok(RangeMapArg::Ordered { rate: rate(rest.first().copied())? })
         }
-        ["bounded", longest, ref rest @ ..] if rest.len() <= 1 => {
-            Ok(RangeMapArg::Bounded { longest: parse_count(longest)?, rate: rate(rest.first().copied())? })
+        ["hashed", longest, ref rest @ ..] if rest.len() <= 1 => {
+            Ok(RangeMapArg::Hashed { longest: parse_count(longest)?, rate: rate(rest.first().copied())? })
         }
         _ => Err(expected()),
     }
@@ -58,9 +58,9 @@ impl RangeFilterArgs {
         let policy = match self.range_filter {
             None => return Ok(None),
             Some(RangeMapArg::Ordered { rate }) => RangePolicy::ordered(rate),
-            Some(RangeMapArg::Bounded { longest, rate }) => {
+            Some(RangeMapArg::Hashed { longest, rate }) => {
                 let units = RangeUnits::integer(self.range_integer).context("--range-integer")?;
-                RangePolicy::bounded(within(units, prefix), longest, rate)
+                RangePolicy::hashed(with_prefix(units, prefix), longest, rate)
             }
         };
         policy.map(Some).context("--range-filter")
@@ -68,9 +68,9 @@ impl RangeFilterArgs {
 }
 
 /// These units after the prefix, if there is one.
-pub(crate) fn within(units: RangeUnits, prefix: Option<&RangePrefix>) -> RangeUnits {
+pub(crate) fn with_prefix(units: RangeUnits, prefix: Option<&RangePrefix>) -> RangeUnits {
     match prefix {
-        Some(prefix) => units.within(prefix.extractor()),
+        Some(prefix) => units.with_prefix(prefix.extractor()),
         None => units,
     }
 }
@@ -136,9 +136,9 @@ mod tests {
         let (one_percent, rate) = (FalsePositiveRate::ONE_PERCENT, FalsePositiveRate::new(0.001).unwrap());
         assert_eq!(parse_map("ordered"), Ok(RangeMapArg::Ordered { rate: one_percent }));
         assert_eq!(parse_map("ordered:0.001"), Ok(RangeMapArg::Ordered { rate }));
-        assert_eq!(parse_map("bounded:1K"), Ok(RangeMapArg::Bounded { longest: 1_000, rate: one_percent }));
-        assert_eq!(parse_map("bounded:32:0.001"), Ok(RangeMapArg::Bounded { longest: 32, rate }));
-        for text in ["", "hashed", "bounded", "ordered:2", "ordered:0.1:1", "bounded:x", "bounded:1:0.1:", "ordered:"] {
+        assert_eq!(parse_map("hashed:1K"), Ok(RangeMapArg::Hashed { longest: 1_000, rate: one_percent }));
+        assert_eq!(parse_map("hashed:32:0.001"), Ok(RangeMapArg::Hashed { longest: 32, rate }));
+        for text in ["", "hashed", "hashed", "ordered:2", "ordered:0.1:1", "hashed:x", "hashed:1:0.1:", "ordered:"] {
             assert!(parse_map(text).is_err(), "{text}");
         }
     }

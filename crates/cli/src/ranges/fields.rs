@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::{BlockError, FilterKind};
+use sstfilter::{BlockError, KindId};
 use sstfilter_range::{RangeInfo, RangeMap};
 
 use super::RangeBlock;
@@ -91,8 +91,8 @@ impl Serialize for RangeFields {
         let info = &self.info;
         let rate = |(units, rate): (Option<u64>, f64)| json!({ "units": units, "expected_fpr": rate });
         let fields = [
-            ("kind", json!(FilterKind::RANGE.name())),
-            ("kind_code", json!(FilterKind::RANGE.code())),
+            ("kind", json!(KindId::RANGE.name())),
+            ("kind_code", json!(KindId::RANGE.code())),
             ("map", json!(map_name(info))),
             ("hash", json!(info.hash.to_string())),
             ("hash_id", json!(info.hash.id.code())),
@@ -119,7 +119,7 @@ impl fmt::Display for RangeFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = &self.info;
         let mut field = |name: &str, value: String| writeln!(f, "    {name:<17} {value}");
-        field("kind", format!("{} ({})", FilterKind::RANGE, FilterKind::RANGE.code()))?;
+        field("kind", format!("{} ({})", KindId::RANGE, KindId::RANGE.code()))?;
         field("map", map_in_words(info))?;
         field("keys", grouped(info.keys))?;
         field("codes", grouped(info.codes))?;

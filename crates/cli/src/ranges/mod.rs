@@ -7,10 +7,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use bytes::Bytes;
-use sstfilter::{BlockError, FilterKind, HashIdentity, KeyHasher, LoadContext};
+use sstfilter::{BlockError, HashIdentity, KeyHasher, KindId, LoadContext};
 use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 
-pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix, within};
+pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix, with_prefix};
 pub(crate) use fields::{RangeFields, map_name};
 
 use crate::input;
@@ -22,7 +22,7 @@ const KIND_AT: usize = 21;
 
 /// Whether the last 32 bytes of a filter block say that it is a range filter.
 pub(crate) fn is_kind_of(last: &[u8; 32]) -> bool {
-    last[KIND_AT] == FilterKind::RANGE.code()
+    last[KIND_AT] == KindId::RANGE.code()
 }
 
 /// A block of a range filter without a table. Its payload has not been verified.

@@ -22,7 +22,7 @@ pub(super) struct Effort {
     /// Keys of the filters whose rates are measured.
     pub(super) rate_keys: u64,
     /// The most absent keys that one filter is probed for.
-    pub(super) most_probes: u64,
+    pub(super) max_probes: u64,
     /// Repetitions of each time; the best counts.
     pub(super) repetitions: u32,
     /// Keys that the filters are planned for that are then overfilled.
@@ -34,14 +34,14 @@ const STEPS: [u64; 2] = [1, 3];
 
 impl Effort {
     pub(super) fn from_args(args: &ReportArgs) -> Self {
-        let (most_keys, most_probes, repetitions, overfill_keys) = match (args.most_keys, args.quick) {
+        let (max_keys, max_probes, repetitions, overfill_keys) = match (args.max_keys, args.quick) {
             (Some(most), _) => (most.into(), u64::from(most) * 20, 1, 1_000),
             (None, true) => (100_000, 10_000_000, 7, 20_000),
             (None, false) => (1_000_000, 50_000_000, 15, 100_000),
         };
         let decades = (2..=9).map(|exponent| 10_u64.pow(exponent));
-        let ladder = decades.flat_map(|decade| STEPS.map(|step| step * decade)).filter(|&keys| keys <= most_keys);
-        Self { ladder: ladder.collect(), rate_keys: most_keys, most_probes, repetitions, overfill_keys }
+        let ladder = decades.flat_map(|decade| STEPS.map(|step| step * decade)).filter(|&keys| keys <= max_keys);
+        Self { ladder: ladder.collect(), rate_keys: max_keys, max_probes, repetitions, overfill_keys }
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<O
     for kind in kind::all() {
         stages.set_message(format!("false positive rates: {}", kind.name));
         for target in SETTINGS {
-            let point = rate(kind, target, &hashes, effort.most_probes);
+            let point = rate(kind, target, &hashes, effort.max_probes);
             points.extend(noted(point, kind.name, &format!("a rate of {}", percent(target)), omissions));
             stages.inc(1);
         }
@@ -95,13 +95,13 @@ pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<O
     points
 }
 
-fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
+fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], max_probes: u64) -> anyhow::Result<RatePoint> {
     let rate = FalsePositiveRate::new(target)?;
     let filter = filters::build(&kind.configure(rate)?, &filters::context_of(hashes), hashes)?;
     filters::ensure_as_requested(&filter)?;
     let size = FilterSize::new(kind, rate, hashes.len(), &filter);
     // As many probes as give enough false positives, and at least a tenth of the most.
-    let probes = whole(ENOUGH / size.expected_fpr).clamp(most_probes / 10, most_probes);
+    let probes = whole(ENOUGH / size.expected_fpr).clamp(max_probes / 10, max_probes);
     Ok(RatePoint { size, observed_fpr: filters::observed_fpr(&filter, probes), probes })
 }
 

@@ -125,7 +125,7 @@ fn command(args: &ReportArgs) -> String {
     let words = [
         Some("sstfilter report --out DIR".to_owned()),
         args.quick.then(|| "--quick".to_owned()),
-        args.most_keys.map(|most| format!("--most-keys {most}")),
+        args.max_keys.map(|most| format!("--max-keys {most}")),
     ];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
 use sstfilter::{
-    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, FilterKind, HashIdentity,
+    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, HashIdentity, KindId,
     RegisterBlockedBloom, StandardBloom,
 };
 
@@ -78,7 +78,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
             refused_keys: refused,
             fill_ratio: health.fill_ratio,
             expected_fpr: health.expected_fpr,
-            observed_fpr: filters::observed_fpr(&block, effort.most_probes / 10),
+            observed_fpr: filters::observed_fpr(&block, effort.max_probes / 10),
             alarms: alarms(&health),
         });
         stages.inc(1);
@@ -87,13 +87,13 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
 }
 
 /// An empty filter for `keys` keys, of a kind that takes keys while it is in use.
-fn empty(kind: FilterKind, keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn DynamicFilter>> {
+fn empty(kind: KindId, keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn DynamicFilter>> {
     let hash = HashIdentity::default();
     Ok(match kind {
-        FilterKind::STANDARD_BLOOM => Box::new(StandardBloom::for_rate(hash, keys, rate)?),
-        FilterKind::COUNTING_BLOOM => Box::new(CountingBloom::for_rate(hash, keys, rate)?),
-        FilterKind::CUCKOO => Box::new(CuckooFilter::for_rate(hash, keys, rate)?),
-        FilterKind::REGISTER_BLOCKED_BLOOM => Box::new(RegisterBlockedBloom::for_rate(hash, keys, rate)?),
+        KindId::STANDARD_BLOOM => Box::new(StandardBloom::for_rate(hash, keys, rate)?),
+        KindId::COUNTING_BLOOM => Box::new(CountingBloom::for_rate(hash, keys, rate)?),
+        KindId::CUCKOO => Box::new(CuckooFilter::for_rate(hash, keys, rate)?),
+        KindId::REGISTER_BLOCKED_BLOOM => Box::new(RegisterBlockedBloom::for_rate(hash, keys, rate)?),
         _ => bail!("{kind} filters take no keys while they are in use"),
     })
 }

@@ -451,10 +451,13 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
         let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
         found["per_table"][0].clone()
     };
-    assert_eq!((&range("!", smallest)["may_hold"], &range("!", smallest)["problem"]), (&false.into(), &Value::Null));
-    assert_eq!(range("!", &format!("{smallest}!"))["may_hold"], true);
-    assert_eq!(range(&format!("{largest}!"), "~")["may_hold"], false);
-    assert_eq!(range(largest, "~")["may_hold"], true);
+    assert_eq!(
+        (&range("!", smallest)["may_contain_range"], &range("!", smallest)["problem"]),
+        (&false.into(), &Value::Null)
+    );
+    assert_eq!(range("!", &format!("{smallest}!"))["may_contain_range"], true);
+    assert_eq!(range(&format!("{largest}!"), "~")["may_contain_range"], false);
+    assert_eq!(range(largest, "~")["may_contain_range"], true);
     // Another table of this number, and one that the manifest does not have.
     for (number, bytes) in [(7, bytes + 1), (8, bytes)] {
         write_manifest(&place, number, bytes, [smallest, largest]);

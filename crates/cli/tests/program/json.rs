@@ -45,22 +45,11 @@ fn every_field_of_json_is_on_the_page_of_fields() {
     let [block, taken, ranges, report] =
         ["own.filter", "taken.filter", "ranges.filter", "report"].map(|name| place.text(name));
     let runs: [&[&str]; 20] = [
-        &["report", "--most-keys", "1000", "--out", &report],
+        &["report", "--max-keys", "1000", "--out", &report],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
         &["filter", "build", "--keys", &keys, "--out", &block],
-        &[
-            "filter",
-            "build",
-            "--keys",
-            &keys,
-            "--out",
-            &ranges,
-            "--range-filter",
-            "bounded:1024",
-            "--range-prefix",
-            "3",
-        ],
+        &["filter", "build", "--keys", &keys, "--out", &ranges, "--range-filter", "hashed:1024", "--range-prefix", "3"],
         &["filter", "extract", &first, "--out", &taken],
         &["get", &tables, "key0001", "none"],
         &["scan", &tables, "key0001", "key0009"],

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sstfilter::{BitsPerKey, BuildContext, FileId, KeyHasher, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, BuildContext, FileId, FixedPolicy, KeyHasher, Sizing};
 use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 
 use crate::common::{Place, flip, lines, run};
@@ -161,7 +161,7 @@ fn bare_filter(place: &Place, cut: PartitionCut, file: Option<FileId>) -> String
     let context = BuildContext::new(&KeyHasher::default());
     let context = file.map_or(context.clone(), |file| context.with_file_id(file));
     let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-    let policy = KindPolicy::bloom(Sizing::BitsPerKey(BitsPerKey::default())).unwrap();
+    let policy = FixedPolicy::bloom(Sizing::BitsPerKey(BitsPerKey::default())).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(policy), &context, options);
     (0..KEYS).for_each(|key| builder.add_key(format!("key{key:05}").as_bytes()));
     place.write("bare.filter", builder.finish().block.unwrap())

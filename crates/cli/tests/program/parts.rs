@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sstfilter::{BuildContext, Domain, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy};
+use sstfilter::{BuildContext, Domain, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher, KeyParts};
 use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter_table::{Table, TableOptions, TableWriter};
 
@@ -41,9 +41,9 @@ fn whole_and_parts() -> KeyParts {
 fn bare_filters(place: &Place, parts: &KeyParts) -> [String; 2] {
     let hasher = KeyHasher::default();
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-    let mut block = KindPolicy::default().builder(&context);
+    let mut block = FixedPolicy::default().builder(&context);
     let options = PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap();
-    let mut container = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    let mut container = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
     for key in keys() {
         block.add_key(key.as_bytes());
         container.add_key(key.as_bytes());

@@ -18,7 +18,7 @@ fn block(place: &Place, name: &str, options: &[&str]) -> String {
 }
 
 fn hashed(place: &Place) -> String {
-    block(place, "hashed.filter", &["--range-filter", "bounded:64:0.01", "--range-prefix", ":", "--range-integer", "4"])
+    block(place, "hashed.filter", &["--range-filter", "hashed:64:0.01", "--range-prefix", ":", "--range-integer", "4"])
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn options_that_make_no_range_filter_are_refused() {
     let (rows, out) = (keys(&place), place.text("out"));
     for (options, words) in [
         (&["--range-filter", "hashed"][..], "expected ordered"),
-        (&["--range-filter", "bounded:0"], "longest range"),
-        (&["--range-filter", "bounded:1e18"], "at most 2^41 units"),
+        (&["--range-filter", "hashed:0"], "longest range"),
+        (&["--range-filter", "hashed:1e18"], "at most 2^41 units"),
         (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
-        (&["--range-filter", "bounded:8", "--range-integer", "9"], "expected 1 to 8"),
+        (&["--range-filter", "hashed:8", "--range-integer", "9"], "expected 1 to 8"),
         (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
     ] {
         run(&[&["filter", "build", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
@@ -143,7 +143,7 @@ fn tables(place: &Place, options: &[&str]) -> String {
     out
 }
 
-const HASHED: [&str; 6] = ["--range-filter", "bounded:64:0.001", "--range-integer", "4", "--range-prefix", ":"];
+const HASHED: [&str; 6] = ["--range-filter", "hashed:64:0.001", "--range-integer", "4", "--range-prefix", ":"];
 
 #[test]
 fn a_scan_prints_what_is_there_and_says_which_tables_were_skipped_by_what() {

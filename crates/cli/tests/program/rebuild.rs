@@ -206,7 +206,7 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
 #[test]
 fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
     let place = Place::new();
-    let out = place.build(2_000, &["--range-filter", "bounded:100", "--range-integer", "1", "--range-prefix", "4"]);
+    let out = place.build(2_000, &["--range-filter", "hashed:100", "--range-integer", "1", "--range-prefix", "4"]);
     run(&["rebuild", &out, "--bits-per-key", "20"]).expect_code(0);
     let table = format!("{out}/000001.sst");
     let shown = run(&["inspect", &table]).expect_code(0).stdout;

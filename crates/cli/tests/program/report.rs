@@ -31,7 +31,7 @@ fn fields(line: &str) -> Vec<String> {
 fn a_report_is_three_files_that_agree_and_need_nothing_else() {
     let place = Place::new();
     let out = place.text("new/report");
-    let summary = run(&["report", "--out", &out, "--most-keys", "3000", "--json"]).expect_code(0).json();
+    let summary = run(&["report", "--out", &out, "--max-keys", "3000", "--json"]).expect_code(0).json();
     assert_eq!(names(&out), ["report.csv", "report.html", "report.json"], "and no left-over");
 
     let json: Value = serde_json::from_slice(&fs::read(format!("{out}/report.json")).unwrap()).unwrap();
@@ -112,7 +112,7 @@ fn a_report_that_is_made_again_replaces_its_files_and_no_others() {
     let place = Place::new();
     place.write("notes.txt", "mine");
     let out = place.text("");
-    let report = ["report", "--out", &out, "--most-keys", "1000"];
+    let report = ["report", "--out", &out, "--max-keys", "1000"];
     for mine in ["report.html", "report.csv", "report.json"] {
         place.write(mine, "{\n  \"program\": \"of mine\"");
         run(&report).expect_error(&format!("{mine} was not written by this command"));

@@ -11,7 +11,7 @@ use super::leveldb_bloom::positions;
 /// Hashes of absent keys that are taken to see how many different bits LevelDB's double hashing gives.
 const SAMPLED_HASHES: u32 = 1 << 14;
 /// LevelDB's filters have no more.
-const MOST_PROBES: usize = 30;
+const MAX_PROBES: usize = 30;
 /// Above this many keys per line, lines differ so little that one load stands for all.
 const MANY_KEYS_PER_LINE: f64 = 4_096.0;
 /// Loads that are rarer than this beside the most frequent one are left out.
@@ -41,7 +41,7 @@ pub(super) fn lines_of_double_hashing(keys: u64, lines: u64, line_bits: f64, pro
 
 /// Probes are anywhere in the filter, by double hashing with sums of 32 bits, modulo any number of bits.
 pub(super) fn one_line_of_double_hashing(keys: u64, bits: u64, probes: u8) -> f64 {
-    let mut sampled = [0.0_f64; MOST_PROBES + 1];
+    let mut sampled = [0.0_f64; MAX_PROBES + 1];
     for i in 0..SAMPLED_HASHES {
         // Multiples of the golden ratio are spread evenly.
         sampled[different_bits(i.wrapping_mul(0x9e37_79b9), bits, probes)] += 1.0 / f64::from(SAMPLED_HASHES);
@@ -57,7 +57,7 @@ pub(super) fn one_line_of_double_hashing(keys: u64, bits: u64, probes: u8) -> f6
 
 /// How many different bits a key of LevelDB's filter has.
 fn different_bits(hash: u32, bits: u64, probes: u8) -> usize {
-    let mut of_key = [0; MOST_PROBES];
+    let mut of_key = [0; MAX_PROBES];
     let mut count = 0;
     for (slot, bit) in of_key.iter_mut().zip(positions(hash, bits, probes)) {
         *slot = bit;

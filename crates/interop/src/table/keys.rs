@@ -4,7 +4,7 @@ use crate::random_access::RandomAccess;
 
 use super::Table;
 use super::file::TableFile;
-use super::layout::{DataPlace, IndexPlace};
+use super::layout::{DataLocation, IndexLocation};
 use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
 use crate::error::{Error, Part};
 use crate::format::handle::BlockHandle;
@@ -79,7 +79,7 @@ impl OpenBlock {
 /// block is read twice, whatever an index says.
 #[derive(Debug)]
 pub(crate) struct IndexWalk {
-    place: IndexPlace,
+    place: IndexLocation,
     state: WalkState,
     top: Option<OpenBlock>,
     last_top: Option<BlockHandle>,
@@ -103,7 +103,7 @@ pub(crate) enum Met {
 }
 
 impl IndexWalk {
-    pub(crate) const fn new(place: IndexPlace) -> Self {
+    pub(crate) const fn new(place: IndexLocation) -> Self {
         Self { place, state: WalkState::Unopened, top: None, last_top: None, below: None, last_data: None }
     }
 
@@ -199,7 +199,7 @@ pub(crate) struct BlockKeys {
 
 impl BlockKeys {
     /// From a data block's contents, decompressed.
-    pub(crate) fn new(contents: Vec<u8>, place: &DataPlace, offset: u64) -> Self {
+    pub(crate) fn new(contents: Vec<u8>, place: &DataLocation, offset: u64) -> Self {
         let block = OpenBlock::new(contents, Values::Sized, Part::Data, offset);
         Self { block, suffix_bytes: place.suffix_bytes, max_type: place.max_type }
     }
@@ -220,7 +220,7 @@ pub(crate) fn check_type(key: &[u8], max_type: u8, part: Part) -> Result<(), Err
 }
 
 /// Refuses blocks that were compressed with a dictionary: without it they decompress to other bytes, or to none.
-pub(crate) fn without_dictionary(place: &DataPlace) -> Result<(), Error> {
+pub(crate) fn without_dictionary(place: &DataLocation) -> Result<(), Error> {
     if place.has_dictionary {
         return Err(Error::Unsupported {
             part: Part::CompressionDictionary,
@@ -235,7 +235,7 @@ pub(crate) fn without_dictionary(place: &DataPlace) -> Result<(), Error> {
 pub struct UserKeys<'a, R> {
     table: &'a Table<R>,
     /// `None`: the end, or an error.
-    walk: Option<(IndexWalk, &'a DataPlace)>,
+    walk: Option<(IndexWalk, &'a DataLocation)>,
     block: Option<BlockKeys>,
     last: Option<Vec<u8>>,
     failed: Option<Error>,

@@ -21,13 +21,13 @@ pub(crate) struct NamedBlock {
 
 /// Where a table's filter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FilterPlace {
+pub(crate) enum FilterLocation {
     /// One block.
     Full(BlockHandle, FullFilter),
     /// A block per partition, behind an index of them.
     Partitioned(BlockHandle, Separators),
     /// LevelDB's block with a filter for each two kilobytes of the file.
-    PerDataBlock(BlockHandle, IndexPlace),
+    PerDataBlock(BlockHandle, IndexLocation),
 }
 
 /// How the one block of a full filter is to be read.
@@ -57,7 +57,7 @@ impl FullFilter {
 
 /// Where the index of the data blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IndexPlace {
+pub(crate) struct IndexLocation {
     pub(crate) handle: BlockHandle,
     /// Its blocks are indexes themselves.
     pub(crate) two_levels: bool,
@@ -66,8 +66,8 @@ pub(crate) struct IndexPlace {
 
 /// How the keys of data blocks are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DataPlace {
-    pub(crate) index: IndexPlace,
+pub(crate) struct DataLocation {
+    pub(crate) index: IndexLocation,
     /// Bytes behind each user key, timestamp and all.
     pub(crate) suffix_bytes: usize,
     /// The highest type of an entry, in the eighth byte from the end of its key.
@@ -82,9 +82,9 @@ pub(crate) struct Layout {
     pub(crate) engine: Engine,
     pub(crate) metaindex: Vec<NamedBlock>,
     pub(crate) properties: Result<Properties, Error>,
-    pub(crate) filter: Result<FilterPlace, Error>,
+    pub(crate) filter: Result<FilterLocation, Error>,
     pub(crate) rules: Result<KeyRules, Error>,
-    pub(crate) data: Result<DataPlace, Error>,
+    pub(crate) data: Result<DataLocation, Error>,
     pub(crate) has_range_tombstones: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::format::properties::{KeyBudget, Properties};
 use crate::format::row_block::{RowBlock, Values};
 use crate::table::file::TableFile;
 use crate::table::keys::check_type;
-use crate::table::layout::{DataPlace, FilterPlace, IndexPlace, Layout, NamedBlock};
+use crate::table::layout::{DataLocation, FilterLocation, IndexLocation, Layout, NamedBlock};
 use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, SeparatedBlocks, Separators};
 use crate::table::rules::{KeyRules, Order};
 
@@ -20,10 +20,10 @@ const BUILTIN_POLICY: &[u8] = b"leveldb.BuiltinBloomFilter2";
 pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
     let index = footer
         .index
-        .map(|handle| IndexPlace { handle, two_levels: false, values: Values::Sized })
+        .map(|handle| IndexLocation { handle, two_levels: false, values: Values::Sized })
         .ok_or(Error::NoFilter);
     let filter = index.clone().and_then(|index| filter_place(&metaindex, index));
-    let data = index.map(|index| DataPlace {
+    let data = index.map(|index| DataLocation {
         index,
         suffix_bytes: INTERNAL_SUFFIX_BYTES,
         max_type: MAX_TYPE,
@@ -40,11 +40,11 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
     }
 }
 
-fn filter_place(metaindex: &[NamedBlock], index: IndexPlace) -> Result<FilterPlace, Error> {
+fn filter_place(metaindex: &[NamedBlock], index: IndexLocation) -> Result<FilterLocation, Error> {
     let mut filters = metaindex.iter().filter_map(|block| Some((block.name.strip_prefix(FILTER)?, block.handle)));
     match (filters.next(), filters.next()) {
         (None, _) => Err(Error::NoFilter),
-        (Some((BUILTIN_POLICY, handle)), None) => Ok(FilterPlace::PerDataBlock(handle, index)),
+        (Some((BUILTIN_POLICY, handle)), None) => Ok(FilterLocation::PerDataBlock(handle, index)),
         (Some((policy, _)), _) => {
             let what = format!("a filter of the policy \"{}\"", policy.escape_ascii());
             Err(Error::Unsupported { part: Part::Metaindex, what })
@@ -63,7 +63,7 @@ const SHORTENED_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
 /// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say
 /// nothing of it. The type of an entry, which would be in the last eight bytes, tells most of them. An index that is
 /// sound and not in bytewise order is that of another comparator.
-fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
+fn check_separators(contents: &[u8], index: IndexLocation) -> Result<(), Error> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
     let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
     let (mut last, mut budget) = (Vec::new(), KeyBudget::of_block(contents.len()));
@@ -110,7 +110,7 @@ impl DataBlockFilters {
     pub(crate) fn read<R: RandomAccess>(
         file: &TableFile<R>,
         handle: BlockHandle,
-        index: IndexPlace,
+        index: IndexLocation,
     ) -> Result<Self, Error> {
         let contents = file.decompressed(index.handle, Part::Index)?;
         check_separators(&contents, index)?;

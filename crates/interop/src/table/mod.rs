@@ -29,7 +29,7 @@ use crate::format::checksum::ChecksumType;
 use crate::format::footer::{Engine, Footer, MAX_FOOTER_BYTES};
 use crate::format::properties::Properties;
 use file::{TableFile, io_error, zeros};
-use layout::{FilterPlace, Layout};
+use layout::{FilterLocation, Layout};
 use leveldb::DataBlockFilters;
 use once::LoadOnce;
 use partitions::Partitions;
@@ -97,11 +97,11 @@ enum FilterState {
 }
 
 impl FilterState {
-    fn of(place: &Result<FilterPlace, Error>) -> Self {
+    fn of(place: &Result<FilterLocation, Error>) -> Self {
         match place {
-            Ok(FilterPlace::Full(..)) => Self::Full(LoadOnce::default()),
-            Ok(FilterPlace::Partitioned(..)) => Self::Partitioned(LoadOnce::default()),
-            Ok(FilterPlace::PerDataBlock(..)) => Self::PerDataBlock(LoadOnce::default()),
+            Ok(FilterLocation::Full(..)) => Self::Full(LoadOnce::default()),
+            Ok(FilterLocation::Partitioned(..)) => Self::Partitioned(LoadOnce::default()),
+            Ok(FilterLocation::PerDataBlock(..)) => Self::PerDataBlock(LoadOnce::default()),
             Err(_) => Self::None,
         }
     }
@@ -357,13 +357,13 @@ impl<R: RandomAccess> Table<R> {
             self.layout.rules.as_ref().map_err(Clone::clone)?;
         }
         match (&self.filter, *place) {
-            (FilterState::Full(filter), FilterPlace::Full(handle, full)) => {
+            (FilterState::Full(filter), FilterLocation::Full(handle, full)) => {
                 filter.get_or_load(|| full.read(&self.file, handle)).map(Loaded::Full)
             }
-            (FilterState::Partitioned(partitions), FilterPlace::Partitioned(handle, separators)) => {
+            (FilterState::Partitioned(partitions), FilterLocation::Partitioned(handle, separators)) => {
                 partitions.get_or_load(|| Partitions::read(&self.file, handle, separators)).map(Loaded::Partitioned)
             }
-            (FilterState::PerDataBlock(filters), FilterPlace::PerDataBlock(handle, index)) => {
+            (FilterState::PerDataBlock(filters), FilterLocation::PerDataBlock(handle, index)) => {
                 filters.get_or_load(|| DataBlockFilters::read(&self.file, handle, index)).map(Loaded::PerDataBlock)
             }
             _ => Err(Error::NoFilter),

@@ -3,7 +3,7 @@
 use crate::random_access::RandomAccess;
 
 use super::file::TableFile;
-use super::layout::{DataPlace, FilterPlace, FullFilter, IndexPlace, Layout, NamedBlock};
+use super::layout::{DataLocation, FilterLocation, FullFilter, IndexLocation, Layout, NamedBlock};
 use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
 use super::rocksdb::{PROPERTIES_BLOCK, RANGE_TOMBSTONE_BLOCKS};
 use super::rules::KeyRules;
@@ -106,7 +106,7 @@ fn read_properties<R: RandomAccess>(
 }
 
 /// A table has one filter block at most, of one family.
-fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterPlace, Error> {
+fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
     let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
     let mut filters =
         metaindex.iter().filter(|block| block.name.starts_with(FULL) || block.name.starts_with(PARTITIONED));
@@ -115,15 +115,15 @@ fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterPlace, Error> {
         return unsupported("a table with several filters".into());
     }
     match name.strip_prefix(FULL) {
-        Some(BLOOM) => Ok(FilterPlace::Full(*handle, FullFilter::PebbleBloom)),
-        Some(BINARY_FUSE) => Ok(FilterPlace::Full(*handle, FullFilter::PebbleFuse)),
+        Some(BLOOM) => Ok(FilterLocation::Full(*handle, FullFilter::PebbleBloom)),
+        Some(BINARY_FUSE) => Ok(FilterLocation::Full(*handle, FullFilter::PebbleFuse)),
         Some(family) => unsupported(format!("a filter of the family \"{}\"", family.escape_ascii())),
         None => unsupported(format!("the filter \"{}\"", name.escape_ascii())),
     }
 }
 
 /// Rows are LevelDB's, and an index has properties of blocks behind the handles.
-fn data_place(properties: &Properties, footer: &Footer) -> Result<DataPlace, Error> {
+fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, Error> {
     let unsupported = |part, what| Err(Error::Unsupported { part, what });
     if footer.format_version >= COLUMNS_VERSION {
         return unsupported(Part::Data, format!("blocks of columns, as of version {COLUMNS_VERSION} and later,"));
@@ -135,8 +135,8 @@ fn data_place(properties: &Properties, footer: &Footer) -> Result<DataPlace, Err
     };
     let handle =
         footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
-    let index = IndexPlace { handle, two_levels, values: Values::Sized };
-    Ok(DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
+    let index = IndexLocation { handle, two_levels, values: Values::Sized };
+    Ok(DataLocation { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
 }
 
 /// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in

@@ -8,7 +8,7 @@ use crate::format::handle::BlockHandle;
 use crate::format::properties::{Properties, name, number_switch};
 use crate::format::row_block::Values;
 use crate::table::file::TableFile;
-use crate::table::layout::{DataPlace, FilterPlace, FullFilter, IndexPlace, Layout, NamedBlock};
+use crate::table::layout::{DataLocation, FilterLocation, FullFilter, IndexLocation, Layout, NamedBlock};
 use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, Separators};
 use crate::table::rules::{KeyRules, Order};
 
@@ -88,7 +88,7 @@ fn global_sequence_number(contents: &[u8]) -> Option<core::ops::Range<usize>> {
     Some(start..start + SEQUENCE_NUMBER_BYTES)
 }
 
-fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<FilterPlace, Error> {
+fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
     let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
     let mut places = Vec::new();
     for NamedBlock { name, handle } in metaindex {
@@ -100,7 +100,7 @@ fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<Fil
             return unsupported(format!("a filter of the policy \"{}\"", policy.escape_ascii()));
         }
         places.push(if kind == FULL {
-            FilterPlace::Full(*handle, FullFilter::RocksDb)
+            FilterLocation::Full(*handle, FullFilter::RocksDb)
         } else {
             partitioned(properties, *handle)?
         });
@@ -117,7 +117,7 @@ fn filter_name(name: &[u8]) -> Option<(&'static [u8], &[u8])> {
     [FULL, PARTITIONED, PER_DATA_BLOCK].into_iter().find_map(|kind| Some((kind, name.strip_prefix(kind)?)))
 }
 
-fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterPlace, Error> {
+fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterLocation, Error> {
     index_type(properties)?;
     let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
         part: Part::Properties,
@@ -126,7 +126,7 @@ fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterPla
     let suffix_bytes = timestamp_bytes(properties, order)? + separator_suffix_bytes(properties)?;
     // The index of partitions never has first keys, whatever the index of the data blocks has.
     let values = index_values(properties, false)?;
-    Ok(FilterPlace::Partitioned(handle, Separators { order, suffix_bytes, values }))
+    Ok(FilterLocation::Partitioned(handle, Separators { order, suffix_bytes, values }))
 }
 
 fn separator_suffix_bytes(properties: &Properties) -> Result<usize, Error> {
@@ -164,7 +164,7 @@ fn index_type(properties: &Properties) -> Result<IndexType, Error> {
     }
 }
 
-fn index_place(properties: &Properties, footer: &Footer, metaindex: &[NamedBlock]) -> Result<IndexPlace, Error> {
+fn index_place(properties: &Properties, footer: &Footer, metaindex: &[NamedBlock]) -> Result<IndexLocation, Error> {
     let kind = index_type(properties)?;
     let handle = footer.index.or_else(|| Layout::named(metaindex, INDEX_BLOCK)).ok_or_else(|| Error::Malformed {
         part: Part::Metaindex,
@@ -172,15 +172,15 @@ fn index_place(properties: &Properties, footer: &Footer, metaindex: &[NamedBlock
         problem: "expected the handle of the index, got none".into(),
     })?;
     let values = index_values(properties, kind == IndexType::WithFirstKeys)?;
-    Ok(IndexPlace { handle, two_levels: kind == IndexType::TwoLevels, values })
+    Ok(IndexLocation { handle, two_levels: kind == IndexType::TwoLevels, values })
 }
 
 fn data_place(
     properties: &Properties,
-    index: IndexPlace,
+    index: IndexLocation,
     footer: &Footer,
     metaindex: &[NamedBlock],
-) -> Result<DataPlace, Error> {
+) -> Result<DataLocation, Error> {
     let comparator = properties.comparator().unwrap_or_default();
     // Keys of an order that is not known are listed with whatever timestamp they have.
     let timestamp_bytes = match Order::named(comparator) {
@@ -191,7 +191,7 @@ fn data_place(
         built_in_codecs(properties)?;
     }
     let has_dictionary = Layout::named(metaindex, DICTIONARY_BLOCK).is_some_and(|handle| handle.size > 0);
-    Ok(DataPlace { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary })
+    Ok(DataLocation { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary })
 }
 
 /// From format version 7 on, codecs are numbered by a "compression manager", which the table names before a semicolon.

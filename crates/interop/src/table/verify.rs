@@ -3,7 +3,7 @@
 use crate::random_access::RandomAccess;
 
 use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
-use super::layout::{DataPlace, FilterPlace};
+use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
 use super::pebble::{self, IndexedBlock};
 use super::rules::KeyRules;
@@ -257,13 +257,13 @@ impl<R: RandomAccess> Table<R> {
             (Part::Properties, ..) => Ok(()),
             (
                 Part::Filter | Part::PartitionIndex,
-                Ok(FilterPlace::Full(place, _) | FilterPlace::PerDataBlock(place, _)),
+                Ok(FilterLocation::Full(place, _) | FilterLocation::PerDataBlock(place, _)),
                 _,
             ) if *place == handle => {
                 self.checked(part, handle)?;
                 self.loaded().map(drop).or_else(|error| blame(error, part))
             }
-            (Part::PartitionIndex, Ok(FilterPlace::Partitioned(place, _)), _) if *place == handle => {
+            (Part::PartitionIndex, Ok(FilterLocation::Partitioned(place, _)), _) if *place == handle => {
                 self.checked(part, handle)?;
                 self.loaded().map(drop)
             }
@@ -289,7 +289,7 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    fn verify_data(&self, place: &DataPlace, report: &mut VerifyReport) {
+    fn verify_data(&self, place: &DataLocation, report: &mut VerifyReport) {
         let mut keys = KeyCheck::new(self, place, report);
         let mut walk = IndexWalk::new(place.index);
         while let Some(met) = walk.next(&self.file) {
@@ -339,7 +339,7 @@ impl<R: RandomAccess> Table<R> {
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
-        if !keys.is_possible {
+        if !keys.is_consistent {
             return Ok(());
         }
         let read = self.file.decompressed(handle, Part::Data).and_then(|contents| {
@@ -399,9 +399,9 @@ fn part_of(name: &[u8]) -> Part {
 /// Probes the filter for stored keys.
 struct KeyCheck<'a, R> {
     table: &'a Table<R>,
-    place: &'a DataPlace,
+    place: &'a DataLocation,
     rules: Option<&'a KeyRules>,
-    is_possible: bool,
+    is_consistent: bool,
     /// All entries have been met so far.
     is_complete: bool,
     entries: u64,
@@ -410,19 +410,19 @@ struct KeyCheck<'a, R> {
 }
 
 impl<'a, R: RandomAccess> KeyCheck<'a, R> {
-    fn new(table: &'a Table<R>, place: &'a DataPlace, report: &mut VerifyReport) -> Self {
+    fn new(table: &'a Table<R>, place: &'a DataLocation, report: &mut VerifyReport) -> Self {
         let possible = match &table.layout.filter {
             Err(Error::NoFilter) => Err(None),
             Err(error) => Err(Some(error.clone())),
             Ok(_) => without_dictionary(place).map_err(Some),
         };
-        let is_possible = possible.is_ok();
+        let is_consistent = possible.is_ok();
         if let Err(Some(reason)) = possible {
             report.leave_unchecked(reason);
         }
         let rules = table.layout.rules.as_ref().ok();
-        let is_complete = is_possible;
-        Self { table, place, rules, is_possible, is_complete, entries: 0, last_key: None, last_prefix: Vec::new() }
+        let is_complete = is_consistent;
+        Self { table, place, rules, is_consistent, is_complete, entries: 0, last_key: None, last_prefix: Vec::new() }
     }
 
     fn check(&mut self, key: &[u8], report: &mut VerifyReport) {

@@ -16,7 +16,7 @@ use crate::key_head::{common_prefix, head, partition_point};
 const SHARP_DROP_BYTES: usize = 2;
 
 /// A segment that is cut early has at least this many keys, a quarter of a line's.
-const LEAST_KEYS: usize = LINE_CODES as usize / 4;
+const MIN_KEYS: usize = LINE_CODES as usize / 4;
 
 /// Builds segment by segment. Only the keys of the current one are kept, and the separators of the others.
 #[derive(Debug, Default)]
@@ -102,11 +102,11 @@ impl OrderedBuilder {
         let first = self.current.get(0);
         let shared = |count: usize| common_prefix(first, self.current.get(count - 1));
         let sharp = shared(keys) + SHARP_DROP_BYTES;
-        if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
+        if keys <= MIN_KEYS || shared(MIN_KEYS) < sharp {
             return keys;
         }
         // The more keys are taken, the less they share. This finds the most that still share enough.
-        partition_point(LEAST_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
+        partition_point(MIN_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
     }
 
     /// Writes the segment of the first `count` keys.
@@ -198,10 +198,10 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
         differing[(one ^ other).leading_zeros() as usize] += 1;
     }
     let budget = windows.len() as u64 * u64::from(low_bits);
-    let mut best = (low_bits, least_shift(first, last, QUOTIENT_BITS + low_bits));
+    let mut best = (low_bits, min_shift(first, last, QUOTIENT_BITS + low_bits));
     let (mut seen, mut codes) = (0, 1);
     for low_bits in low_bits..=MAX_ORDERED_LOW_BITS {
-        let shift = least_shift(first, last, QUOTIENT_BITS + low_bits);
+        let shift = min_shift(first, last, QUOTIENT_BITS + low_bits);
         let kept = (WINDOW_BITS - shift) as usize;
         codes += differing.get(seen..kept).unwrap_or_default().iter().sum::<u32>();
         seen = kept;
@@ -217,7 +217,7 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
 }
 
 /// The least shift by which two windows are fewer than 2^`cell_bits` cells apart.
-fn least_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
+fn min_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
     let distance = last - first;
     let mut shift = (WINDOW_BITS - distance.leading_zeros()).saturating_sub(cell_bits);
     while ((last >> shift) - (first >> shift)) >> cell_bits != 0 {

@@ -87,15 +87,15 @@ impl Segments<'_> {
     }
 
     /// A lower bound of the first key from `lower` on; `None` when there is no such key.
-    pub(crate) fn first_at_least<S: Select>(&self, lines: &Lines<'_>, lower: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seek_hint<S: Select>(&self, lines: &Lines<'_>, lower: &[u8]) -> Option<Vec<u8>> {
         let from = self.lower(KeyRange::from(lower..).of_keys_with_length(self.key_bytes).lower)?;
-        let least = self.least_key(lines.first_from::<S>(from, |line| self.low_bits(line))?);
+        let least = self.min_key(lines.first_from::<S>(from, |line| self.low_bits(line))?);
         Some(if least.as_slice() < lower { lower.to_vec() } else { least })
     }
 
     /// The smallest byte string whose code this can be: the bytes that its segment shares, and the first bytes of its
     /// cell. Zeros at the end are left out, because they may be padding.
-    fn least_key(&self, code: Code) -> Vec<u8> {
+    fn min_key(&self, code: Code) -> Vec<u8> {
         let Some(segment) = self.segment(code.line) else { return Vec::new() };
         let mut key = self.common.to_vec();
         segment.append_shared(&mut key);

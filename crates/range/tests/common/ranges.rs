@@ -45,9 +45,9 @@ impl RangeRecipe {
         match self {
             Self::Ordered { rate } => RangePolicy::ordered(FalsePositiveRate::new(rate).unwrap()).unwrap(),
             Self::Hashed { rate, longest, integer_bytes, low_bits, extractor } => {
-                let units = RangeUnits::integer(integer_bytes).unwrap().of_low_bits(low_bits).unwrap();
-                let units = extractor.map_or(units.clone(), |extractor| units.within(extractor.make()));
-                RangePolicy::bounded(units, longest, FalsePositiveRate::new(rate).unwrap()).unwrap()
+                let units = RangeUnits::integer(integer_bytes).unwrap().with_granularity_bits(low_bits).unwrap();
+                let units = extractor.map_or(units.clone(), |extractor| units.with_prefix(extractor.make()));
+                RangePolicy::hashed(units, longest, FalsePositiveRate::new(rate).unwrap()).unwrap()
             }
         }
     }
@@ -317,7 +317,10 @@ pub(crate) fn bounds(ends: &[Key]) -> Vec<Bound<&[u8]>> {
 pub(crate) fn answers<D: AsRef<[u8]>>(filter: &RangeFilter<D>, ends: &[Key]) -> Vec<String> {
     let bounds = bounds(ends);
     let of_lower = |&lower: &Bound<&[u8]>| {
-        bounds.iter().map(|&upper| if filter.may_hold(KeyRange { lower, upper }) { '1' } else { '0' }).collect()
+        bounds
+            .iter()
+            .map(|&upper| if filter.may_contain_range(KeyRange { lower, upper }) { '1' } else { '0' })
+            .collect()
     };
     bounds.iter().map(of_lower).collect()
 }

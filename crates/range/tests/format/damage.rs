@@ -6,7 +6,7 @@
 
 use std::ops::Bound;
 
-use sstfilter::{BlockError, FilterKind, KeyHash, KeyHasher, MatchBitmap, Probe};
+use sstfilter::{BlockError, KeyHash, KeyHasher, KindId, MatchBitmap, Probe};
 use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangeReader};
 
 use crate::common;
@@ -21,7 +21,7 @@ fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
     assert!(!opened.is_ok_and(|filter| filter.verify().is_ok()), "{}: {what} is verified", case.name);
     let reader = case.for_reader(|context| RangeReader::load(damaged, context));
     assert!(matches!(reader.probe(..), Probe::Unusable), "{}: {what}", case.name);
-    assert_eq!(reader.first_at_least(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
+    assert_eq!(reader.seek_hint(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
 }
 
 // promise: range-filters
@@ -61,7 +61,7 @@ fn every_range_filter_cut_short_or_prolonged_is_refused() {
 fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
     for case in BLOCKS.iter().filter(|case| case.file_number.is_none()) {
         let refused = RangeFilter::load(case.read(), &case.hash.hasher()).err();
-        assert!(matches!(refused, Some(BlockError::Kind { expected: FilterKind::RANGE, .. })), "{}", case.name);
+        assert!(matches!(refused, Some(BlockError::Kind { expected: KindId::RANGE, .. })), "{}", case.name);
     }
     for case in RANGES {
         for other in RANGES.iter().filter(|other| other.file_number != case.file_number) {
@@ -140,13 +140,13 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
     let pairs = bounds.iter().step_by(3).flat_map(|&lower| bounds.iter().map(move |&upper| KeyRange { lower, upper }));
     let pairs: Vec<KeyRange<'_>> = pairs.collect();
     let mut matches = MatchBitmap::default();
-    filter.may_hold_batch(&pairs, &mut matches);
+    filter.may_contain_range_batch(&pairs, &mut matches);
     for (index, range) in pairs.iter().enumerate() {
-        assert_eq!(filter.may_hold(*range), matches.may_contain(index), "{}: {range:?}", case.name);
+        assert_eq!(filter.may_contain_range(*range), matches.may_contain(index), "{}: {range:?}", case.name);
     }
     for end in &ends {
         // Nothing of what a segment claims beyond its bytes gets into an answer: memory is bounded by the block's.
-        if let Some(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.seek_hint(end) {
             assert!(
                 bound >= *end && bound.len() <= end.len() + block.len() + 16,
                 "{}: {} bytes",
@@ -156,7 +156,7 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
         }
     }
     let whole = KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded };
-    let _ = (filter.may_hold(whole), format!("{filter:?}"));
+    let _ = (filter.may_contain_range(whole), format!("{filter:?}"));
     true
 }
 

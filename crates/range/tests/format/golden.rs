@@ -26,7 +26,7 @@ fn quoted(strings: impl IntoIterator<Item = String>) -> String {
 fn entry(case: &RangeCase, bytes: &[u8]) -> String {
     let filter = case.load(bytes).unwrap();
     let ends = case.ends();
-    let next = |end: &Key| match filter.first_at_least(end) {
+    let next = |end: &Key| match filter.seek_hint(end) {
         None => "null".to_owned(),
         Some(bound) => format!("\"{}\"", hex(&bound)),
     };
@@ -76,13 +76,13 @@ fn every_key_of_a_stored_range_filter_is_found_in_all_ranges_that_hold_it() {
         for lower in ranges::bounds(&ends) {
             for upper in ranges::bounds(&ends) {
                 let range = KeyRange { lower, upper };
-                assert!(filter.may_hold(range) || !has_key(&keys, range), "{}: {range:?}", case.name);
+                assert!(filter.may_contain_range(range) || !has_key(&keys, range), "{}: {range:?}", case.name);
             }
         }
-        assert!(keys.iter().all(|key| filter.may_hold(key..=key)), "{}", case.name);
+        assert!(keys.iter().all(|key| filter.may_contain_range(key..=key)), "{}", case.name);
         for end in &ends {
             let next = keys.range(end.clone()..).next();
-            match filter.first_at_least(end) {
+            match filter.seek_hint(end) {
                 None => assert_eq!(next, None, "{}: {end:?}", case.name),
                 Some(bound) => {
                     assert!(bound >= *end && next.is_none_or(|next| bound <= *next), "{}: {end:?}", case.name);
@@ -126,7 +126,7 @@ fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {
         let bounds = ranges::bounds(&ends);
         assert!(bounds.contains(&range.0) && bounds.contains(&range.1), "{name}: {range:?}");
         assert_eq!(keys.iter().filter(|key| KeyRange::from(range).contains(key)).count(), 1, "{name}: {range:?}");
-        assert!(case.load(case.build()).unwrap().may_hold(range), "{name}: {range:?}");
+        assert!(case.load(case.build()).unwrap().may_contain_range(range), "{name}: {range:?}");
     }
 }
 
@@ -150,7 +150,7 @@ fn the_fixtures_show_both_maps_all_frames_overfull_lines_and_exact_segments() {
     let (case, exact) = filters.iter().find(|(case, _)| case.name == "range-ordered-exact").unwrap();
     let (keys, ends) = (case.keys(), case.ends());
     let is_exact = |lower: Bound<&[u8]>, upper: Bound<&[u8]>| {
-        exact.may_hold(KeyRange { lower, upper }) == has_key(&keys, KeyRange { lower, upper })
+        exact.may_contain_range(KeyRange { lower, upper }) == has_key(&keys, KeyRange { lower, upper })
     };
     let bounds = ranges::bounds(&ends);
     assert!(bounds.iter().all(|&lower| bounds.iter().all(|&upper| is_exact(lower, upper))));

@@ -47,7 +47,8 @@ fn build<K: AsRef<[u8]>>(policy: &RangePolicy, keys: &[K]) -> RangeFilter<bytes:
 
 /// The share of ranges that the filter reports.
 fn rate<K: AsRef<[u8]>>(filter: &RangeFilter<bytes::Bytes>, ranges: &[Range<K>]) -> f64 {
-    let positives = ranges.iter().filter(|range| filter.may_hold(range.start.as_ref()..range.end.as_ref())).count();
+    let positives =
+        ranges.iter().filter(|range| filter.may_contain_range(range.start.as_ref()..range.end.as_ref())).count();
     positives as f64 / ranges.len() as f64
 }
 
@@ -80,7 +81,7 @@ fn hashed_codes_of_integers_have_the_rate_of_the_formula_wherever_ranges_start()
     let keys_bytes: Vec<_> = keys.iter().map(|&key| bytes(key)).collect();
     for length_log2 in [0, 5, 10, 20] {
         let units = 1 << length_log2;
-        let policy = RangePolicy::bounded(RangeUnits::integer(8).unwrap(), units, ONE_PERCENT).unwrap();
+        let policy = RangePolicy::hashed(RangeUnits::integer(8).unwrap(), units, ONE_PERCENT).unwrap();
         let filter = build(&policy, &keys_bytes);
         // Also ranges eight times as long as declared, which are reported in proportion.
         for (units, place) in [(units, None), (units, Some(1)), (units, Some(1_000)), (units * 8, None)] {
@@ -104,8 +105,8 @@ fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
     let keys_bytes: Vec<_> = keys.iter().map(|&(sensor, time)| row(sensor, time)).collect();
     for length_log2 in [0, 5, 10, 20] {
         let units = 1 << length_log2;
-        let within = RangeUnits::integer(8).unwrap().within(Arc::new(FixedPrefix::new(8)));
-        let filter = build(&RangePolicy::bounded(within, units, ONE_PERCENT).unwrap(), &keys_bytes);
+        let within = RangeUnits::integer(8).unwrap().with_prefix(Arc::new(FixedPrefix::new(8)));
+        let filter = build(&RangePolicy::hashed(within, units, ONE_PERCENT).unwrap(), &keys_bytes);
         for is_beside_key in [false, true] {
             let starts = std::iter::repeat_with(|| {
                 let &(sensor, time) = random.pick(&keys);
@@ -133,9 +134,9 @@ fn hashed_codes_of_keys_that_lie_close_have_at_most_the_rate_of_the_formula() {
     for (name, spread) in spreads {
         let keys: Vec<u64> = (0..KEYS as u64).map(spread).collect();
         let keys_bytes: Vec<_> = keys.iter().map(|&key| bytes(key)).collect();
-        let policy = RangePolicy::bounded(RangeUnits::integer(8).unwrap(), 1 << 10, ONE_PERCENT).unwrap();
+        let policy = RangePolicy::hashed(RangeUnits::integer(8).unwrap(), 1 << 10, ONE_PERCENT).unwrap();
         let filter = build(&policy, &keys_bytes);
-        assert!(keys_bytes.iter().all(|key| filter.may_hold(key..=key)));
+        assert!(keys_bytes.iter().all(|key| filter.may_contain_range(key..=key)));
         let ranges: Vec<_> = empty_ranges(&keys, 1 << 10, None, ranges());
         let ranges: Vec<_> = ranges.into_iter().map(|range| bytes(range.start)..bytes(range.end)).collect();
         let (measured, expected) = (rate(&filter, &ranges), filter.info().expected_fpr(1 << 10));
@@ -192,7 +193,7 @@ fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
                 let range = start..(start + length).min(present.len());
                 let holds = present[range.clone()].iter().any(|present| *present);
                 let ends = key(range.start as u64)..key(range.end as u64);
-                assert_eq!(filter.may_hold(&ends.start..&ends.end), holds, "{range:?}");
+                assert_eq!(filter.may_contain_range(&ends.start..&ends.end), holds, "{range:?}");
             }
         }
     }
@@ -203,7 +204,7 @@ fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
 fn a_million_keys_take_the_bits_that_the_policies_promise() {
     let keys: Vec<_> = numbers(5, 1_000_000).into_iter().map(bytes).collect();
     let bounded =
-        |length_log2: u32| RangePolicy::bounded(RangeUnits::integer(8).unwrap(), 1 << length_log2, ONE_PERCENT);
+        |length_log2: u32| RangePolicy::hashed(RangeUnits::integer(8).unwrap(), 1 << length_log2, ONE_PERCENT);
     let settings = [
         ("hashed, 2^5", bounded(5), 14.3),
         ("hashed, 2^10", bounded(10), 19.3),
@@ -216,6 +217,6 @@ fn a_million_keys_take_the_bits_that_the_policies_promise() {
         println!("{name}: {size:.2} bits per key, at most {most}");
         assert!(size <= most, "{name}: {size} bits per key");
         let mut asked = keys.iter().step_by(effort::sample(7));
-        assert!(asked.all(|key| filter.may_hold(KeyRange::from(key..=key))), "{name} lost a key");
+        assert!(asked.all(|key| filter.may_contain_range(KeyRange::from(key..=key))), "{name} lost a key");
     }
 }

@@ -18,8 +18,8 @@ fn filter_of_fruit(policy: &RangePolicy) -> RangeFilter<bytes::Bytes> {
 
 fn filters() -> [(&'static str, RangeFilter<bytes::Bytes>); 2] {
     let rate = FalsePositiveRate::ONE_PERCENT;
-    let units = RangeUnits::integer(8).unwrap().of_low_bits(40).unwrap();
-    let policies = [RangePolicy::ordered(rate).unwrap(), RangePolicy::bounded(units, 4, rate).unwrap()];
+    let units = RangeUnits::integer(8).unwrap().with_granularity_bits(40).unwrap();
+    let policies = [RangePolicy::ordered(rate).unwrap(), RangePolicy::hashed(units, 4, rate).unwrap()];
     let [ordered, hashed] = policies.map(|policy| filter_of_fruit(&policy));
     [("ordered", ordered), ("hashed", hashed)]
 }
@@ -64,7 +64,7 @@ fn range_filters_of_three_keys_give_the_documented_answers() {
         assert!(rows.len() > 10);
         for [range, answer] in rows {
             let expected = ["absent", "may be present"].iter().position(|&word| word == answer).unwrap() == 1;
-            assert_eq!(filter.may_hold(parsed(range)), expected, "{map}: {range}");
+            assert_eq!(filter.may_contain_range(parsed(range)), expected, "{map}: {range}");
         }
     }
 }
@@ -75,7 +75,7 @@ fn an_ordered_filter_gives_the_documented_next_keys() {
     let rows = rows_below("Next keys of the ordered filter");
     assert!(rows.len() > 5);
     for [from, bound] in rows {
-        let got = match ordered.first_at_least(from.as_bytes()) {
+        let got = match ordered.seek_hint(from.as_bytes()) {
             None => "none".to_owned(),
             Some(bound) => hex(&bound),
         };

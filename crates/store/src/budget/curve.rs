@@ -1,6 +1,6 @@
 //! What a filter's bytes buy: its false positive rate at each size that it can be shrunk to.
 
-use sstfilter::FilterKind;
+use sstfilter::KindId;
 
 use super::unit::{CurveNumber, HeldFilter};
 use crate::allocation::{corners, gain_per_byte};
@@ -58,7 +58,7 @@ impl Curve {
             sizes = block.shrink_steps().into_iter().map(|(bytes, fpr)| (bytes, rate(fpr))).collect();
             // A user's kind may give sizes in any order.
             sizes.sort_by_key(|&(bytes, _)| bytes);
-            is_divisible = block.kind() == FilterKind::RIBBON;
+            is_divisible = block.kind() == KindId::RIBBON;
         }
         Self::new(sizes.into_iter(), (filter.bytes(), filter.expected_fpr()), is_divisible)
     }
@@ -110,7 +110,7 @@ impl Curve {
 
 /// The most curves that are kept. Filters of one policy need a few dozens, Bloom filters whose numbers of lines have
 /// different divisors some hundreds. Beyond it, a filter is taken to be like the last one of these.
-const MOST_CURVES: usize = 1024;
+const MAX_CURVES: usize = 1024;
 
 /// The curves of all filters that were loaded so far.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Curves {
         let (can_shrink, count) = (curve.len() > 1, self.known.len());
         // To look at all of them takes a few microseconds, where a filter is read and its checksum computed.
         let position = self.known.iter().position(|known| *known == curve).unwrap_or(count);
-        if position == MOST_CURVES {
+        if position == MAX_CURVES {
             return 0;
         }
         if position == count {
@@ -199,7 +199,7 @@ mod tests {
                 curves.number(Curve::new([(bytes, fpr)].into_iter(), (1_024, 0.01), false));
             }
         }
-        assert_eq!(curves.known.len(), MOST_CURVES);
+        assert_eq!(curves.known.len(), MAX_CURVES);
         assert_eq!(curves.number(curve(0.001)), 0, "the table is full");
         assert!(curves.get(0).len() > 1 && curves.get(0) != &Curve::assumed());
     }

@@ -3,7 +3,7 @@
 //! The filters of a large store do not fit into its memory, and a cache that keeps or drops them whole spends its bytes
 //! badly: the first bits of a filter prevent far more reads than the last ones. A [`FilterBudget`] gives each file a
 //! share by its use. Filters come into memory when they are probed; those that the plan gives fewer bytes are *shrunk*
-//! ([`FilterBlock::shrunk_to`](sstfilter::FilterBlock::shrunk_to)), and a cold file's go last to none. Everything is
+//! ([`FilterBlock::shrink_to`](sstfilter::FilterBlock::shrink_to)), and a cold file's go last to none. Everything is
 //! reversible, because the whole filter stays in its file. Point filters, their partitions and range filters compete by
 //! the same measure: useless reads prevented per byte.
 //!
@@ -108,7 +108,7 @@ impl FilterBudget {
             limit_bytes: self.pool.account.limit(),
             used_bytes: self.pool.account.used(),
             whole_bytes,
-            units,
+            partitions: units,
             loads: count(&counts.loads),
             loaded_bytes: count(&counts.loaded_bytes),
             failed_loads: count(&counts.failed_loads),

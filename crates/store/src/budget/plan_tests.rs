@@ -30,13 +30,13 @@ fn reads(demands: &[Demand], curves: &Curves, bytes: &[u64]) -> f64 {
 }
 
 /// The least useless reads of all divisions of `limit` bytes among curves' points.
-fn least_reads(demands: &[Demand], curves: &Curves, limit: u64) -> f64 {
+fn min_reads(demands: &[Demand], curves: &Curves, limit: u64) -> f64 {
     let Some((first, others)) = demands.split_first() else { return 0.0 };
     let curve = curves.get(first.curve);
     let sizes = (0..curve.len()).filter_map(|index| curve.point(index, first.whole_bytes)).chain([(0, 1.0)]);
     let fitting = sizes.filter(|&(bytes, _)| bytes <= limit);
     fitting
-        .map(|(bytes, fpr)| first.absent * fpr + least_reads(others, curves, limit - bytes))
+        .map(|(bytes, fpr)| first.absent * fpr + min_reads(others, curves, limit - bytes))
         .fold(f64::INFINITY, f64::min)
 }
 
@@ -69,7 +69,7 @@ fn plans_are_within_a_few_percent_of_the_best_division() {
         let limit = whole * (5 + random.below(95)) / 100;
         let planned = targets(&demands, &curves, true, limit);
         assert!(planned.iter().sum::<u64>() <= limit);
-        let (got, best) = (reads(&demands, &curves, &planned), least_reads(&demands, &curves, limit));
+        let (got, best) = (reads(&demands, &curves, &planned), min_reads(&demands, &curves, limit));
         worst = worst.max(got / best);
         total += got;
         best_total += best;

@@ -22,7 +22,7 @@ const PROBES_PER_UNIT: u64 = 16;
 const FIRST_PLAN: u64 = 256;
 
 /// Units that are assumed at least: plans from fewer probes would follow chance.
-const LEAST_UNITS: u64 = 256;
+const MIN_UNITS: u64 = 256;
 
 /// The share of the budget that plans leave free, for filters that are being loaded and shrunk, so that several
 /// threads can do it at once.
@@ -110,13 +110,13 @@ impl Pool {
             return fixed;
         }
         let doubled = self.counts.plans.load(Ordering::Relaxed).min(32);
-        let units = self.counts.units.load(Ordering::Relaxed).max(LEAST_UNITS);
+        let units = self.counts.units.load(Ordering::Relaxed).max(MIN_UNITS);
         units.saturating_mul(PROBES_PER_UNIT).min(FIRST_PLAN << doubled)
     }
 
     /// Plans now; waits for a plan that is being made.
     pub(super) fn plan(&self) {
-        // See `obey_lowered_limit`.
+        // See `evict_over_limit`.
         fence(Ordering::SeqCst);
         self.plan_in(&self.planner.lock());
         // Another thread may have had the hand.
@@ -184,7 +184,7 @@ impl Pool {
     pub(crate) fn begin(&self, unit: &Unit) -> Option<Place> {
         let turn = unit.begin()?;
         let place = self.place(unit)?;
-        self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
+        self.release_reservation(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
         unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
         // It goes on with the place.
         core::mem::forget(turn);
@@ -216,7 +216,7 @@ impl Pool {
             }
         };
         drop(turn);
-        self.obey_lowered_limit(unit);
+        self.evict_over_limit(unit);
         answer
     }
 
@@ -231,7 +231,7 @@ impl Pool {
         drop(place);
         drop(turn);
         // A smaller block from before is still there.
-        self.obey_lowered_limit(unit);
+        self.evict_over_limit(unit);
     }
 
     /// Counts a read of a unit, or of what comes before all units of a filter.
@@ -242,7 +242,7 @@ impl Pool {
     }
 
     /// Frees what is there since before the limit was lowered: this unit was busy when the plan was made.
-    fn obey_lowered_limit(&self, unit: &Unit) {
+    fn evict_over_limit(&self, unit: &Unit) {
         // Either this thread sees the new limit, or the one that sets it sees what the unit holds.
         fence(Ordering::SeqCst);
         if self.account.is_too_full() {
@@ -299,7 +299,7 @@ impl Pool {
     }
 
     /// Bytes that were promised are in use, or never will be.
-    fn fulfil(&self, bytes: u64) {
+    fn release_reservation(&self, bytes: u64) {
         let less = |promised: u64| Some(promised.saturating_sub(bytes));
         let _ = self.promised_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
@@ -314,7 +314,8 @@ impl Pool {
     pub(crate) fn remove(&self, number: u64) {
         let removed = self.files.lock().remove(&number);
         let Some(file) = removed else { return };
-        file.units().for_each(|(_, unit)| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
+        file.units()
+            .for_each(|(_, unit)| self.release_reservation(unit.planned_bytes().saturating_sub(unit.held_bytes())));
     }
 
     /// Puts a block that was loaded into memory, whole or shrunk.

@@ -17,9 +17,9 @@ pub struct FilterResidency {
     /// Bytes that the last plan gives them.
     pub planned_bytes: u64,
     /// The point filter, or each of its partitions, and the range filter.
-    pub units: u32,
+    pub partitions: u32,
     /// Those in memory, whole or shrunk.
-    pub units_in_memory: u32,
+    pub partitions_in_memory: u32,
     /// Lookups and scans that find nothing in the file, recent ones above all: what its memory is given for. Exact
     /// before the first plan; from then on each plan counts those before it an eighth less.
     pub recent_absent: f64,
@@ -59,8 +59,8 @@ impl FilterResidency {
             bytes,
             whole_bytes,
             planned_bytes: sum(Unit::planned_bytes),
-            units: count(file.units().count()),
-            units_in_memory: count(file.units().filter(|(_, unit)| unit.held_bytes() > 0).count()),
+            partitions: count(file.units().count()),
+            partitions_in_memory: count(file.units().filter(|(_, unit)| unit.held_bytes() > 0).count()),
             recent_absent,
             reason: point_failure(file).or_else(|| range_failure(file)).map_or(reason, ResidencyReason::LoadFailed),
         }
@@ -96,7 +96,7 @@ pub struct BudgetStats {
     /// Bytes of all filters as they were written.
     pub whole_bytes: u64,
     /// Filters and partitions.
-    pub units: u64,
+    pub partitions: u64,
     /// Loads, failed ones included.
     pub loads: u64,
     /// Bytes that were loaded.

@@ -105,7 +105,7 @@ impl HeldFilter {
     /// The same keys in at most `max_bytes`; `None` if that is not possible.
     fn shrunk(&self, max_bytes: u64) -> Option<Self> {
         match self {
-            Self::Points(block) => block.shrunk(max_bytes).ok().map(Self::Points),
+            Self::Points(block) => block.shrink_to(max_bytes).ok().map(Self::Points),
             Self::Ranges(_) => None,
         }
     }
@@ -177,7 +177,7 @@ const FORGOTTEN: f32 = 1.0 / 16.0;
 
 /// No filter in memory is taken to be negative for fewer absent keys: one that claims a rate of 1 would have been used
 /// without end.
-const LEAST_NEGATIVE_SHARE: f64 = 0.01;
+const MIN_NEGATIVE_SHARE: f64 = 0.01;
 
 impl Unit {
     pub(crate) fn new(whole_bytes: u64) -> Self {
@@ -268,7 +268,7 @@ impl Unit {
         let unanswered = self.unanswered.swap(0, Ordering::Relaxed);
         // A filter at 50 % has seen two absent keys for each negative.
         let fpr = self.held().as_deref().and_then(Held::block).map_or(0.0, |held| held.expected_fpr);
-        let negative_share = (1.0 - fpr).clamp(LEAST_NEGATIVE_SHARE, 1.0);
+        let negative_share = (1.0 - fpr).clamp(MIN_NEGATIVE_SHARE, 1.0);
         let absent = f64::from(negatives) / negative_share + f64::from(unanswered);
         #[expect(clippy::cast_possible_truncation, reason = "a plan needs no more precision")]
         self.absent.store((self.absent() + absent as f32).to_bits(), Ordering::Relaxed);
@@ -366,12 +366,12 @@ mod tests {
     use super::super::account::Account;
     use super::*;
     use sstfilter::KeyHasher;
-    use sstfilter::{BuildContext, KindPolicy};
+    use sstfilter::{BuildContext, FixedPolicy};
 
     #[test]
     fn a_block_that_a_reader_still_probes_counts_until_the_reader_is_done() {
         let hasher = KeyHasher::default();
-        let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+        let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
         (0..100_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
         let bytes = builder.finish().block.unwrap();
         let (account, unit) = (Account::new(1_000_000), Unit::new(bytes.len() as u64));

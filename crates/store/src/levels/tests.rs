@@ -56,7 +56,7 @@ fn memory(levels: &[LevelSize], bits_per_key: f64) -> u64 {
     (all_keys(levels) * bits_per_key / 8.0) as u64
 }
 
-fn sizing_of(name: &str) -> impl Fn(Sizing) -> Result<KindPolicy, ConfigError> {
+fn sizing_of(name: &str) -> impl Fn(Sizing) -> Result<FixedPolicy, ConfigError> {
     let entry = kind::KindEntry::named(name).unwrap();
     move |sizing| entry.configure(sizing)
 }
@@ -168,7 +168,7 @@ fn no_plan_takes_more_than_its_memory_or_is_worse_than_equal_bits() {
 #[test]
 fn without_memory_no_level_has_a_filter() {
     for memory in [0, 1, 43] {
-        let plan = LevelPlan::new(&growing(5, 10), memory, KindPolicy::bloom).unwrap();
+        let plan = LevelPlan::new(&growing(5, 10), memory, FixedPolicy::bloom).unwrap();
         assert_eq!((plan.bytes(), plan.useless_reads()), (0, 5.0));
         let context = BuildContext::new(&KeyHasher::default());
         assert!(plan.builder(&context.clone().with_level(2)).is_none());
@@ -179,19 +179,19 @@ fn without_memory_no_level_has_a_filter() {
 #[test]
 fn where_memory_is_short_the_large_levels_have_no_filters() {
     let levels = growing(5, 10);
-    let plan = LevelPlan::new(&levels, memory(&levels, 0.5), KindPolicy::ribbon).unwrap();
+    let plan = LevelPlan::new(&levels, memory(&levels, 0.5), FixedPolicy::ribbon).unwrap();
     let has_filter: Vec<_> = plan.levels.iter().map(|planned| planned.policy.is_some()).collect();
     assert_eq!(has_filter, [true, true, true, true, false]);
     assert_eq!(plan.levels[4].expected_fpr, 1.0);
     assert!(plan.useless_reads() < 1.2, "{plan:?}");
-    let equal = LevelPlan::with_equal_bits(&levels, memory(&levels, 0.5), KindPolicy::ribbon).unwrap();
+    let equal = LevelPlan::with_equal_bits(&levels, memory(&levels, 0.5), FixedPolicy::ribbon).unwrap();
     assert_eq!(equal.useless_reads(), 5.0);
 }
 
 #[test]
 fn memory_beyond_what_a_kind_can_use_is_left_over() {
     let levels = growing(3, 10);
-    let plan = LevelPlan::new(&levels, u64::MAX, KindPolicy::ribbon).unwrap();
+    let plan = LevelPlan::new(&levels, u64::MAX, FixedPolicy::ribbon).unwrap();
     // Ribbon has at most 32 columns.
     assert!(plan.levels.iter().all(|planned| (31.0..34.0).contains(&planned.bits_per_key())), "{plan:?}");
     assert!((plan.useless_reads() / 3.0 * (1_u64 << 32) as f64 - 1.0).abs() < 0.01, "{plan:?}");
@@ -200,14 +200,14 @@ fn memory_beyond_what_a_kind_can_use_is_left_over() {
 #[test]
 fn a_level_without_keys_costs_nothing_and_gets_equal_bits_later() {
     let levels = [LevelSize::new(1, 0), LevelSize::new(2, 100_000)];
-    let plan = LevelPlan::new(&levels, 100_000, KindPolicy::bloom).unwrap();
+    let plan = LevelPlan::new(&levels, 100_000, FixedPolicy::bloom).unwrap();
     let (empty, full) = (&plan.levels[0], &plan.levels[1]);
     assert_eq!((empty.bytes, empty.useless_reads(), empty.bits_per_key()), (0, 0.0, 0.0));
     assert_eq!(plan.useless_reads(), full.useless_reads());
     assert!((7.9..=8.0).contains(&full.bits_per_key()), "{full:?}");
     assert_eq!(bits_of_level(&plan, Some(1)), Some(8));
 
-    let nothing = LevelPlan::new(&[], 1 << 30, KindPolicy::bloom).unwrap();
+    let nothing = LevelPlan::new(&[], 1 << 30, FixedPolicy::bloom).unwrap();
     assert_eq!((nothing.bytes(), nothing.useless_reads()), (0, 0.0));
     assert_eq!(bits_of_level(&nothing, Some(1)), Some(10));
 }
@@ -227,11 +227,11 @@ fn bits_of_level(policy: &LevelPlan, level: Option<u32>) -> Option<u64> {
 #[test]
 fn files_of_unknown_levels_get_equal_bits_unless_another_policy_is_set() {
     let levels = [LevelSize::new(0, 10_000), LevelSize::new(1, 1_000_000)];
-    let policy = LevelPlan::new(&levels, memory(&levels, 8.0), KindPolicy::bloom).unwrap();
+    let policy = LevelPlan::new(&levels, memory(&levels, 8.0), FixedPolicy::bloom).unwrap();
     assert!(bits_of_level(&policy, Some(0)).unwrap() > 14);
     assert_eq!(bits_of_level(&policy, Some(1)), Some(8));
     assert_eq!((bits_of_level(&policy, None), bits_of_level(&policy, Some(2))), (Some(8), Some(8)));
-    let five = Arc::new(KindPolicy::bloom(BitsPerKey::new(5.0).unwrap()).unwrap());
+    let five = Arc::new(FixedPolicy::bloom(BitsPerKey::new(5.0).unwrap()).unwrap());
     let policy = policy.with_other_levels(five);
     assert_eq!((bits_of_level(&policy, None), bits_of_level(&policy, Some(2))), (Some(5), Some(5)));
     assert_eq!(bits_of_level(&policy, Some(1)), Some(8));
@@ -243,22 +243,22 @@ fn files_of_unknown_levels_get_equal_bits_unless_another_policy_is_set() {
 fn optimized_for_hits_the_last_level_has_no_filter_and_the_others_have_its_memory() {
     let levels = growing(3, 10);
     let memory = memory(&levels, 2.0);
-    let all = LevelPlan::new(&levels, memory, KindPolicy::bloom).unwrap();
+    let all = LevelPlan::new(&levels, memory, FixedPolicy::bloom).unwrap();
     let for_hits = [levels[0], levels[1], levels[2].without_filter()];
-    let plan = LevelPlan::new(&for_hits, memory, KindPolicy::bloom).unwrap();
+    let plan = LevelPlan::new(&for_hits, memory, FixedPolicy::bloom).unwrap();
     assert!(plan.levels[2].policy.is_none() && plan.levels[2].expected_fpr == 1.0);
     assert!(plan.levels[0].expected_fpr < all.levels[0].expected_fpr);
     assert_eq!(bits_of_level(&plan, Some(2)), None);
     // Equal bits are compared on the same terms.
-    let equal = LevelPlan::with_equal_bits(&for_hits, memory, KindPolicy::bloom).unwrap();
+    let equal = LevelPlan::with_equal_bits(&for_hits, memory, FixedPolicy::bloom).unwrap();
     assert!(equal.levels[2].policy.is_none() && equal.levels[1].bits_per_key() > 7.0);
 }
 
 #[test]
 fn many_small_files_count_the_bytes_that_each_filter_adds() {
-    let one = LevelPlan::new(&[LevelSize::new(1, 100_000)], 100_000, KindPolicy::bloom).unwrap();
+    let one = LevelPlan::new(&[LevelSize::new(1, 100_000)], 100_000, FixedPolicy::bloom).unwrap();
     let files = LevelSize::new(1, 100_000).with_files(1_000);
-    let many = LevelPlan::new(&[files], 100_000, KindPolicy::bloom).unwrap();
+    let many = LevelPlan::new(&[files], 100_000, FixedPolicy::bloom).unwrap();
     assert!(many.bytes() <= 100_000 && many.useless_reads() > one.useless_reads() * 1.5, "{many:?}");
     assert!(
         (LevelSize::new(1, 10).with_files(0).with_runs(0).files, LevelSize::new(1, 10).with_runs(0).runs) == (1, 1)
@@ -269,14 +269,14 @@ fn many_small_files_count_the_bytes_that_each_filter_adds() {
 #[test]
 fn a_level_of_more_keys_than_a_filter_can_have_is_left_without() {
     let levels = [LevelSize::new(1, u64::MAX), LevelSize::new(2, 1_000)];
-    let plan = LevelPlan::new(&levels, u64::MAX, KindPolicy::bloom).unwrap();
+    let plan = LevelPlan::new(&levels, u64::MAX, FixedPolicy::bloom).unwrap();
     assert!(plan.levels[0].policy.is_none() && plan.levels[1].policy.is_some(), "{plan:?}");
 }
 
 #[test]
 fn a_level_given_twice_is_refused_and_so_is_a_kind_without_sizes() {
     let twice = [LevelSize::new(4, 10), LevelSize::new(1, 5), LevelSize::new(4, 20)];
-    let refused = LevelPlan::new(&twice, 100, KindPolicy::bloom).unwrap_err();
+    let refused = LevelPlan::new(&twice, 100, FixedPolicy::bloom).unwrap_err();
     assert!(matches!(refused, ConfigError::OutOfRange { option: "level", got: 4, .. }), "{refused}");
     let none = |_: Sizing| Err(ConfigError::BitsPerKey { got: 7.0 });
     assert!(matches!(LevelPlan::new(&growing(2, 10), 100, none), Err(ConfigError::BitsPerKey { .. })));

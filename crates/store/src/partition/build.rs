@@ -11,7 +11,7 @@ use sstfilter::internal::{
 };
 use sstfilter::kind::MAX_KEYS;
 use sstfilter::{
-    BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterKind, FilterPolicy, KeyHash, KeyParts,
+    BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, KeyHash, KeyParts, KindId,
 };
 use sstfilter_range::KeyRange;
 
@@ -33,19 +33,19 @@ use crate::codec::{LINE_BYTES, checksum_without_last, put_item, put_varint};
 /// with any number of threads.
 ///
 /// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
-/// then not built ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// then not built ([`FallbackReason::Panicked`]). Keys that do not ascend where they should have the same effect
 /// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter_store::{PartitionOptions, PartitionedBuilder};
-/// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy};
+/// use sstfilter::{BuildContext, FileId, KeyHasher, FixedPolicy};
 ///
 /// let context = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::random());
-/// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
+/// let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, PartitionOptions::default());
 /// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let mut partitions = 0;
-/// let built = builder.finish_with_aux(|_number, _keys, _report| {
+/// let built = builder.finish_with_user_data(|_number, _keys, _report| {
 ///     partitions += 1;
 ///     b"anything that belongs to these keys".to_vec()
 /// });
@@ -61,7 +61,7 @@ pub struct PartitionedBuilder {
     identity: BlockIdentity,
     options: PartitionOptions,
     /// The hashes of a full partition.
-    most_hashes: usize,
+    max_hashes: usize,
     /// Of the engine's code: hash, extractor, policy.
     interruption: Interruption,
     keys_added: u64,
@@ -99,7 +99,7 @@ impl PartitionedBuilder {
         (context.file_id, context.expected_keys, context.key_parts) = (None, None, KeyParts::whole_keys());
         Self {
             parts,
-            most_hashes: most_hashes(&*policy, &context, options.target_bytes()),
+            max_hashes: max_hashes(&*policy, &context, options.target_bytes()),
             policy,
             context,
             identity,
@@ -156,7 +156,7 @@ impl PartitionedBuilder {
         }
         // Never between equal keys: no separator would be between them.
         let is_new = is_first || key != &self.last_key[..];
-        if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.most_hashes {
+        if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.max_hashes {
             self.close_partition();
             self.bounds.push(separator(&self.last_key, key).to_vec());
         }
@@ -190,7 +190,7 @@ impl PartitionedBuilder {
     /// Approximate size of the container if it were finished now, for writers that cut files by size.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
-        let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.most_hashes as u128;
+        let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.max_hashes as u128;
         let beside = u64::try_from(open).unwrap_or(u64::MAX).saturating_add(2 * BESIDE_PARTITION);
         self.built_bytes.saturating_add(beside)
     }
@@ -201,7 +201,7 @@ impl PartitionedBuilder {
     /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
-        self.finish_with_aux(|_, _, _| Vec::new())
+        self.finish_with_user_data(|_, _, _| Vec::new())
     }
 
     /// The same with opaque bytes of the engine's behind the blocks of partitions, with checksums of their own in the
@@ -209,7 +209,7 @@ impl PartitionedBuilder {
     /// partition can hold (any, where the filter is cut by hash range) and how it was built, and gives the bytes: none,
     /// or less than 4 GiB.
     #[must_use]
-    pub fn finish_with_aux(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
+    pub fn finish_with_user_data(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
         let started = Instant::now();
         let parts = self.parts.take();
         let held = parts.as_ref().and_then(|parts| parts.held());
@@ -232,7 +232,7 @@ impl PartitionedBuilder {
     /// Builds what is left, if there can be a filter.
     fn build_all(&mut self) -> Result<(), FallbackReason> {
         if self.interruption.has_happened() {
-            return Err(FallbackReason::Interrupted);
+            return Err(FallbackReason::Panicked);
         }
         if self.is_out_of_order {
             return Err(FallbackReason::KeysOutOfOrder);
@@ -330,7 +330,7 @@ impl PartitionedBuilder {
         let sorting = sort_hashes(&mut hashes, self.context.threads, self.context.memory_budget.unwrap_or(u64::MAX));
         self.peak_hash_bytes = bytes_of(&hashes) + sorting;
         hashes.dedup();
-        let partitions = odd_partitions(hashes.len(), self.most_hashes).ok_or(FallbackReason::TooManyKeys)?;
+        let partitions = odd_partitions(hashes.len(), self.max_hashes).ok_or(FallbackReason::TooManyKeys)?;
         let (mut left, mut runs) = (&hashes[..], Vec::new());
         for number in 0..partitions {
             let end = left.partition_point(|hash| hash.in_partition(partitions).0 <= number);
@@ -362,26 +362,26 @@ impl PartitionedBuilder {
         let first = first.insert(build(&self.context, &mut inner, longest));
         let each_bytes = first.report.peak_build_bytes.saturating_add(bytes_of(&inner));
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
-        let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
+        let max_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
         let keys = pieces.iter().map(|(run, _)| run.len() as u64).sum();
-        let threads = worthwhile(most_threads.min(pieces.len()), keys);
+        let threads = worthwhile(max_threads.min(pieces.len()), keys);
         // Where large partitions are fewer than the threads, others work inside them.
         let mut context = self.context.clone();
         context.threads /= threads;
         share(threads, pieces, &mut inner, |inner, (run, built)| *built = Some(build(&context, inner, run)));
         self.built = built.into_iter().flatten().collect();
-        let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
-        most_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
+        let max_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
+        max_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
     }
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.
-    fn requested_kind(&self) -> FilterKind {
+    fn requested_kind(&self) -> KindId {
         let built = self.built.iter().find(|partition| partition.block.is_some());
         if let Some(partition) = built {
             return partition.report.requested;
         }
         let builder = if self.interruption.has_happened() { None } else { self.policy.builder(&self.context) };
-        builder.map_or(FilterKind::BLOCKED_BLOOM, |builder| builder.finish().report.requested)
+        builder.map_or(KindId::BLOCKED_BLOOM, |builder| builder.finish().report.requested)
     }
 }
 
@@ -391,7 +391,7 @@ fn bytes_of(hashes: &Vec<KeyHash>) -> u64 {
 
 /// The hashes of a full partition: as many as the policy's block of at most `target_bytes` has, or eight for ten bytes
 /// where the policy does not say.
-fn most_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u32) -> usize {
+fn max_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u32) -> usize {
     let target = u64::from(target_bytes);
     let fits = |keys: u64| policy.block_bytes(context, keys).is_some_and(|bytes| bytes <= target);
     // From the highest binary digit on, and not by halving: sizes fall where a kind's least number of keys is reached,
@@ -417,7 +417,7 @@ fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[
     let mut context = context.clone();
     context.expected_keys = Some(keys);
     let Some(mut builder) = policy.builder(&context) else {
-        let mut report = BuildReport::new(FilterKind::BLOCKED_BLOOM);
+        let mut report = BuildReport::new(KindId::BLOCKED_BLOOM);
         (report.keys_added, report.distinct_keys) = (keys, keys);
         return BuiltFilter::new(None, report);
     };

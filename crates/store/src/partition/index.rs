@@ -30,9 +30,9 @@ use crate::codec::{Cursor, LINE_BYTES};
 ///
 /// A lookup:
 ///
-/// 1. [`place`](Self::place) gives the number of a key's partition, and the hash to probe it with.
+/// 1. [`locate`](Self::locate) gives the number of a key's partition, and the hash to probe it with.
 /// 2. [`block_range`](Self::block_range) says where the partition's block is.
-/// 3. [`open`](Self::open) checks its bytes. **Probe it with the hash that `place` gave**, which differs from the key's
+/// 3. [`open`](Self::open) checks its bytes. **Probe it with the hash that `locate` gave**, which differs from the key's
 ///    own where the filter is cut by hash range.
 ///
 /// Whatever fails means "may be present". A cache of open partitions needs a key that does not come back, such as the
@@ -42,11 +42,11 @@ use crate::codec::{Cursor, LINE_BYTES};
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter_store::{PartitionIndex, PartitionOptions, PartitionedBuilder};
-/// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy, LoadContext};
+/// use sstfilter::{BuildContext, FileId, KeyHasher, FixedPolicy, LoadContext};
 ///
 /// let (hasher, id) = (KeyHasher::default(), FileId::random());
 /// let (context, options) = (BuildContext::new(&hasher).with_file_id(id), PartitionOptions::default());
-/// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+/// let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
 /// (0..100_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let file = builder.finish().block.expect("a filter");
 ///
@@ -58,7 +58,7 @@ use crate::codec::{Cursor, LINE_BYTES};
 ///
 /// // For a lookup: one partition, from a cache or from the file.
 /// let key = 4_711_u32.to_be_bytes();
-/// let (number, hash) = index.place(&key, hasher.hash(&key));
+/// let (number, hash) = index.locate(&key, hasher.hash(&key));
 /// let range = index.block_range(number)?;
 /// let partition = index.open(number, &file[range.start as usize..range.end as usize])?;
 /// assert!(partition.may_contain(hash));
@@ -141,7 +141,7 @@ impl PartitionIndex {
         let mut known = held.known_hashes(&context)?;
         // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
         // the filter is then not used.
-        let place = |key, hash| decoded.place_of_hash(key, hash);
+        let place = |key, hash| decoded.locate_hash(key, hash);
         let has_filter = |key, hash| decoded.entry(place(key, hash).0).is_ok_and(|(entry, _)| entry.block.bytes > 0);
         let confirms = known.iter().any(|known| known.domain.is_none() && has_filter(known.key, known.hash));
         if !held.has_whole_keys() || confirms {
@@ -252,14 +252,14 @@ impl PartitionIndex {
     /// that holds extracted parts alone, every key may be present: the number is that of no partition.
     #[must_use]
     #[inline]
-    pub fn place(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
+    pub fn locate(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         // No partition has this number, so that none is opened, whatever the caller keeps of the place.
-        if self.has_whole_keys() { self.place_of_hash(key, hash) } else { (u32::MAX, hash) }
+        if self.has_whole_keys() { self.locate_hash(key, hash) } else { (u32::MAX, hash) }
     }
 
     /// The place of one of the hashes that were added for the key.
     #[inline]
-    pub(crate) fn place_of_hash(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
+    pub(crate) fn locate_hash(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         match self.trailer.cut {
             PartitionCut::KeyRange => (self.number_of(key), hash),
             PartitionCut::HashRange => hash.in_partition(self.trailer.partitions),
@@ -273,7 +273,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError::PartNotHeld`] where the filter answers for no part that follows from the prefix: the file may have
     /// such keys.
-    pub fn places_with_prefix<'a>(
+    pub fn partitions_with_prefix<'a>(
         &'a self,
         prefix: &PreparedPrefix<'a>,
     ) -> Result<impl Iterator<Item = (u32, KeyHash)> + 'a, BlockError> {
@@ -306,7 +306,7 @@ impl PartitionIndex {
         prefix: &'a [u8],
         hash: KeyHash,
     ) -> impl Iterator<Item = (u32, KeyHash)> + 'a {
-        let (first, hash) = self.place_of_hash(prefix, hash);
+        let (first, hash) = self.locate_hash(prefix, hash);
         // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above
         // all keys with the prefix. Where the filter is cut by hash range, no partition has a bound.
         let others = (first + 1..self.partitions()).take_while(move |&number| {
@@ -332,7 +332,7 @@ impl PartitionIndex {
     /// Opens the block of a partition, which fills `block` exactly. Reads all of it once: the length, the checksum in
     /// the index and those in the block must hold, and its hash must be that of the container.
     ///
-    /// Probe it with the hash of the key's [`place`](Self::place), and for keys whose place is this partition: it is
+    /// Probe it with the hash of the key's [`locate`](Self::locate), and for keys whose place is this partition: it is
     /// negative for all others.
     ///
     /// # Errors
@@ -388,7 +388,7 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`BlockError::Field`], in a [`PartitionError`], when there is no such partition.
-    pub fn aux_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
+    pub fn user_data_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, aux) = self.entry(number)?;
         Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))
     }
@@ -398,7 +398,7 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`PartitionError`] when they differ, or when there is no such partition.
-    pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
+    pub fn check_user_data(&self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
         let (_, aux) = self.entry(number)?;
         aux.check_length(number, bytes)?;
         let (expected, got) = (aux.checksum, checksum(bytes));
@@ -459,7 +459,7 @@ impl PartitionIndex {
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
         let last = u32::try_from(self.entries.len()).unwrap_or(0).wrapping_sub(1);
-        self.aux_range(last).map_or(0, |range| range.end)
+        self.user_data_range(last).map_or(0, |range| range.end)
     }
 
     /// The bytes of the whole container.

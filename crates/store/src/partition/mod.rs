@@ -65,10 +65,10 @@ pub struct PartitionOptions {
 }
 
 /// The least size of partitions: with smaller ones, trailers and the top index are a tenth of the filter.
-const LEAST_TARGET_BYTES: u32 = 1 << 10;
+const MIN_TARGET_BYTES: u32 = 1 << 10;
 
 /// The largest size of partitions: with larger ones a probe reads as much as a whole filter of most files.
-const MOST_TARGET_BYTES: u32 = 1 << 20;
+const MAX_TARGET_BYTES: u32 = 1 << 20;
 
 impl PartitionOptions {
     /// Partitions of about `target_bytes`, 1 KiB to 1 MiB. 4 to 64 KiB are usual: the less is read for a probe, the
@@ -78,7 +78,7 @@ impl PartitionOptions {
     ///
     /// [`ConfigError::OutOfRange`] for another size.
     pub fn new(cut: PartitionCut, target_bytes: u32) -> Result<Self, ConfigError> {
-        if (LEAST_TARGET_BYTES..=MOST_TARGET_BYTES).contains(&target_bytes) {
+        if (MIN_TARGET_BYTES..=MAX_TARGET_BYTES).contains(&target_bytes) {
             return Ok(Self { cut, target_bytes });
         }
         let (option, expected) = ("bytes of a filter's partition", "1 KiB to 1 MiB");

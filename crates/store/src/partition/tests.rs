@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crc32c::crc32c as checksum;
 use sstfilter::{
     AutoPolicy, BlockBuilder, BlockError, BlockIdentity, BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate,
-    FileId, FilterBlock, FilterPolicy, Filters, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext,
+    FileId, FilterBlock, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext,
 };
 
 use super::build::odd_partitions;
@@ -22,7 +22,7 @@ use crate::codec::{put_item, put_varint};
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
 fn bloom() -> Arc<dyn FilterPolicy> {
-    Arc::new(KindPolicy::default())
+    Arc::new(FixedPolicy::default())
 }
 
 /// A policy whose builders a function makes.
@@ -98,7 +98,7 @@ fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, P
 }
 
 fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, PartitionError> {
-    let (number, hash) = index.place(key, hash);
+    let (number, hash) = index.locate(key, hash);
     Ok(index.open(number, block_of(index, container, number))?.may_contain(hash))
 }
 
@@ -111,7 +111,7 @@ fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Resul
 
 #[test]
 fn every_key_is_in_its_partition_whatever_the_cut_the_policy_and_the_number_of_keys() {
-    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let ribbon = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
     let policies: [Arc<dyn FilterPolicy>; 3] = [bloom(), Arc::new(ribbon), Arc::new(AutoPolicy::default())];
     for policy in policies {
         for (cut, count) in CUTS.into_iter().flat_map(|cut| [0, 1, 2, 600, 2_000, 40_000].map(|count| (cut, count))) {
@@ -216,7 +216,7 @@ fn a_hash_function_that_panics_leaves_no_filter() {
         assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"b"))).is_err());
         builder.add_key(b"c");
         let built = builder.finish();
-        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked));
     }
 }
 
@@ -226,7 +226,7 @@ fn moody(panics: bool) -> Arc<dyn FilterPolicy> {
     Arc::new(Making(move |context: &BuildContext| {
         let is_second = calls.fetch_add(1, Ordering::Relaxed) == 1;
         assert!(!(is_second && panics), "the engine's own fault");
-        (!is_second).then(|| KindPolicy::default().builder(context))
+        (!is_second).then(|| FixedPolicy::default().builder(context))
     }))
 }
 
@@ -296,7 +296,7 @@ fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
         let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
     }
     let built = builder.finish();
-    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+    assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked));
 }
 
 #[test]
@@ -326,10 +326,11 @@ fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of
     }
     let bound = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::new(b"file").unwrap());
     let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9));
-    let foreign =
-        |context: BuildContext| Arc::new(Making(move |_: &BuildContext| Some(KindPolicy::default().builder(&context))));
+    let foreign = |context: BuildContext| {
+        Arc::new(Making(move |_: &BuildContext| Some(FixedPolicy::default().builder(&context))))
+    };
     let garbage = |context: &BuildContext| -> Option<Box<dyn BlockBuilder>> {
-        Some(Box::new(Wrapped(KindPolicy::default().builder(context))))
+        Some(Box::new(Wrapped(FixedPolicy::default().builder(context))))
     };
     let policies: [Arc<dyn FilterPolicy>; 3] = [foreign(bound), foreign(of_other_hash), Arc::new(Making(garbage))];
     for policy in policies {
@@ -349,7 +350,7 @@ fn equal_keys_stay_together_though_their_hashes_overfill_a_partition() {
     let index = load(&container);
     assert_eq!(lower_bounds(&index), [&b""[..], b"same!"]);
     for number in 0..3_000_u64 {
-        assert_eq!(index.place(b"same", KeyHash::mix(number)), (0, KeyHash::mix(number)));
+        assert_eq!(index.locate(b"same", KeyHash::mix(number)), (0, KeyHash::mix(number)));
         assert_eq!(probe_hash(&index, &container, b"same", KeyHash::mix(number)), Ok(true));
     }
 }
@@ -359,7 +360,7 @@ fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
     let mut builder = builder(bloom(), PartitionCut::KeyRange);
     numbered(5_000).iter().for_each(|key| builder.add_key(key));
     let mut bounds = Vec::new();
-    let built = builder.finish_with_aux(|number, keys, report| {
+    let built = builder.finish_with_user_data(|number, keys, report| {
         let (Bound::Included(lower), upper) = (keys.lower, keys.upper) else { panic!("{keys:?}") };
         assert!(bounds.last().is_none_or(|(_, last)| *last == Bound::Excluded(lower.to_vec())));
         assert!(number as usize == bounds.len() && report.distinct_keys > 0);
@@ -369,7 +370,7 @@ fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
     assert_eq!(bounds.last().unwrap().1, Bound::Unbounded);
     let bounds: Vec<Vec<u8>> = bounds.into_iter().map(|(lower, _)| lower).collect();
     let index = load(&built.block.unwrap());
-    let place = |key: &[u8]| index.place(key, KeyHash::mix(0)).0 as usize;
+    let place = |key: &[u8]| index.locate(key, KeyHash::mix(0)).0 as usize;
     let huge = vec![0xff; 1 << 20];
     assert_eq!((place(b""), place(&huge)), (0, bounds.len() - 1));
     for bound in &bounds {
@@ -395,15 +396,15 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
         let index = PartitionIndex::load(tail_of(&container), reader).unwrap();
         for key in &keys {
             // The partition of each key must be among those probed for its prefix, and hold the prefix.
-            let (own, _) = index.place(key, hasher.hash(key));
+            let (own, _) = index.locate(key, hasher.hash(key));
             let holds =
                 |number, hash| index.open(number, block_of(&index, &container, number)).unwrap().may_contain(hash);
-            let places = index.places_with_prefix(&parts.prefix(&hasher, &key[..8])).unwrap();
+            let places = index.partitions_with_prefix(&parts.prefix(&hasher, &key[..8])).unwrap();
             let hits: Vec<u32> =
                 places.filter(|&(number, hash)| holds(number, hash)).map(|(number, _)| number).collect();
             assert!(!hits.is_empty() && (cut == PartitionCut::HashRange || hits.contains(&own)), "{cut:?} {key:?}");
         }
-        let beside = index.places_with_prefix(&parts.prefix(&hasher, b"tenant-9")).unwrap().count();
+        let beside = index.partitions_with_prefix(&parts.prefix(&hasher, b"tenant-9")).unwrap().count();
         assert_eq!(beside, 1, "{cut:?}");
     }
 }
@@ -416,9 +417,9 @@ fn a_prefix_of_a_part_that_the_filter_does_not_hold_has_no_places() {
         let probed = with_prefix(8);
         let context = LoadContext::new(&hasher).with_key_parts(&probed);
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
-        let refused = index.places_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
+        let refused = index.partitions_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
         assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
-        let refused = index.places_with_prefix(&probed.prefix(&hasher, b"no-such-prefix")).map(Iterator::count);
+        let refused = index.partitions_with_prefix(&probed.prefix(&hasher, b"no-such-prefix")).map(Iterator::count);
         assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
     }
 }
@@ -435,12 +436,12 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let may_contain_prefix = |prefix: &[u8]| {
             let prefix = parts.prefix(&hasher, prefix);
-            let mut places = index.places_with_prefix(&prefix).unwrap();
+            let mut places = index.partitions_with_prefix(&prefix).unwrap();
             let open = |number| index.open(number, block_of(&index, &container, number)).unwrap();
             places.any(|(number, hash)| open(number).may_contain(hash))
         };
         for key in numbered(5_000) {
-            let (number, _) = index.place(&key, hasher.hash(&key));
+            let (number, _) = index.locate(&key, hasher.hash(&key));
             assert!(index.block_range(number).is_err() && index.open(number, &[][..]).is_err(), "no block is probed");
             assert!(may_contain_prefix(&key));
         }
@@ -519,7 +520,7 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
     let is_in_two = |key: &&Vec<u8>| index_with(&[key]).unchecked_partitions().count() == 2;
     let known = [&keys.iter().find(is_in_two).unwrap()[..]];
     let index = || index_with(&known);
-    let of_whole_keys = known.map(|key| index().place(key, hasher.hash(key)).0);
+    let of_whole_keys = known.map(|key| index().locate(key, hasher.hash(key)).0);
     let of_parts: Vec<u32> = index().unchecked_partitions().filter(|number| !of_whole_keys.contains(number)).collect();
 
     let asked = index();
@@ -545,7 +546,7 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
 fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
     let mut builder = builder(bloom(), PartitionCut::KeyRange);
     numbered(3_000).iter().for_each(|key| builder.add_key(key));
-    let built = builder.finish_with_aux(|number, keys, _| match keys.upper {
+    let built = builder.finish_with_user_data(|number, keys, _| match keys.upper {
         Bound::Unbounded => b"last".to_vec(),
         _ if number == 1 => b"seventeen bytes!!".to_vec(),
         _ => Vec::new(),
@@ -554,16 +555,16 @@ fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
     let index = load(&container);
     let last = index.partitions() - 1;
     let read = |number| {
-        let range = index.aux_range(number).unwrap();
+        let range = index.user_data_range(number).unwrap();
         container[range.start as usize..range.end as usize].to_vec()
     };
     assert_eq!([0, 1, last].map(read), [vec![], b"seventeen bytes!!".to_vec(), b"last".to_vec()]);
     for number in 0..=last {
-        index.check_aux(number, &read(number)).unwrap();
-        assert!(index.check_aux(number, b"something else").is_err());
+        index.check_user_data(number, &read(number)).unwrap();
+        assert!(index.check_user_data(number, b"something else").is_err());
     }
-    assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(PartitionError::Checksum { number: 1, .. })));
-    assert!(index.aux_range(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
+    assert!(matches!(index.check_user_data(1, b"seventeen bytes.."), Err(PartitionError::Checksum { number: 1, .. })));
+    assert!(index.user_data_range(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
     assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
 }
 
@@ -671,8 +672,8 @@ fn a_forged_top_index_is_refused_or_small() {
     }
     let index = PartitionIndex::load(&forge(by_key, 16, &shared), &KeyHasher::default()).unwrap();
     assert!(index.memory_bytes() < 110_000, "{}", index.memory_bytes());
-    assert_eq!(index.place(&prefix, KeyHash::mix(0)).0, 0);
-    assert_eq!(index.place(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).0, 3);
+    assert_eq!(index.locate(&prefix, KeyHash::mix(0)).0, 0);
+    assert_eq!(index.locate(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).0, 3);
     // Entries of two bytes: what they take in memory has a limit.
     let hollow = vec![0; 2 * 100_001];
     let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();

@@ -81,7 +81,7 @@ impl ContainerCase {
         let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
         keys.for_each(|key| builder.add_key(&key));
         let aux = |number| if self.file_number.is_some() { format!("partition {number}") } else { String::new() };
-        builder.finish_with_aux(|number, _, _| aux(number).into_bytes()).block.unwrap().to_vec()
+        builder.finish_with_user_data(|number, _, _| aux(number).into_bytes()).block.unwrap().to_vec()
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {

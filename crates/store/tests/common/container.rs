@@ -63,17 +63,17 @@ impl Container {
 
     /// Whether the key may be in the file; a partition that cannot be used may have it.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
-        self.may_hold(self.index.place(key, hash))
+        self.may_contain_range(self.index.locate(key, hash))
     }
 
     pub(crate) fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
-        match self.index.places_with_prefix(prefix) {
-            Ok(mut places) => places.any(|place| self.may_hold(place)),
+        match self.index.partitions_with_prefix(prefix) {
+            Ok(mut places) => places.any(|place| self.may_contain_range(place)),
             Err(_) => true,
         }
     }
 
-    fn may_hold(&self, (number, hash): (u32, KeyHash)) -> bool {
+    fn may_contain_range(&self, (number, hash): (u32, KeyHash)) -> bool {
         if self.index.block_range(number).map_or(true, |range| range.is_empty()) {
             return true;
         }
@@ -101,9 +101,9 @@ impl Container {
             if !block.is_empty() {
                 self.partition(number)?;
             }
-            let aux = self.index.aux_range(number)?;
+            let aux = self.index.user_data_range(number)?;
             end = usize::try_from(aux.end).unwrap();
-            self.index.check_aux(number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
+            self.index.check_user_data(number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, Filters, FixedPrefix, KeyHasher, KeyParts,
-    KindPolicy, LoadContext,
+    BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, Filters, FixedPolicy, FixedPrefix,
+    KeyHasher, KeyParts, LoadContext,
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
@@ -37,8 +37,8 @@ fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
 #[test]
 fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
-    let units = RangeUnits::integer(1).unwrap().within(Arc::new(FixedPrefix::new(4)));
-    let ranges = RangePolicy::bounded(units, 4, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let units = RangeUnits::integer(1).unwrap().with_prefix(Arc::new(FixedPrefix::new(4)));
+    let ranges = RangePolicy::hashed(units, 4, FalsePositiveRate::ONE_PERCENT).unwrap();
     let store = FilterStore::new(Filters::default().with_key_parts(parts)).with_range_filters(ranges);
     let mut builder = store.builder((*b"store 7, file 42").into());
     FRUIT.iter().for_each(|key| builder.add_key(key));
@@ -51,9 +51,9 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
 
 fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]], aux: &[u8]) -> Bytes {
     let options = PartitionOptions::new(cut, target_bytes).unwrap();
-    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), context, options);
+    let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    builder.finish_with_aux(|_, _, _| aux.to_vec()).block.unwrap()
+    builder.finish_with_user_data(|_, _, _| aux.to_vec()).block.unwrap()
 }
 
 /// The top index of a container that is not bound to a file.
@@ -80,7 +80,7 @@ fn a_block_and_a_container_of_parts_have_the_documented_bytes() {
 
     let parts = parts.with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
     let mut builder =
-        KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()));
+        FixedPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()));
     FRUIT.iter().for_each(|key| builder.add_key(key));
     let block = builder.finish().block.unwrap();
     let documented = FORMAT.split_once("### A whole block of parts").unwrap().1.split("```").nth(1).unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::{BuildContext, KeyHash, KeyHasher, KindPolicy};
+use sstfilter::{BuildContext, FixedPolicy, KeyHash, KeyHasher};
 use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
 use crate::allocator::{alone, held};
@@ -24,7 +24,7 @@ fn forged(lengths: impl Iterator<Item = u8>) -> Vec<u8> {
     }
     let options = PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap();
     let context = BuildContext::new(&KeyHasher::default());
-    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
     builder.add_key(b"a key");
     let sound = builder.finish().block.unwrap();
     let mut trailer = sound[sound.len() - 32..].to_vec();
@@ -54,7 +54,7 @@ fn a_forged_container_takes_at_most_eleven_times_its_bytes() {
             index.open(number, &container[start..end]).is_ok()
         };
         assert!(!(0..index.partitions()).any(is_sound));
-        assert!((0..100_000).all(|number| (index.place(b"", KeyHash::mix(number)).0 as usize) < count));
+        assert!((0..100_000).all(|number| (index.locate(b"", KeyHash::mix(number)).0 as usize) < count));
         let taken = held() - before;
         println!("one block in {one_block_in}: {:.2} times the bytes", taken as f64 / container.len() as f64);
         assert!(taken <= 11 * container.len(), "{taken} bytes for {}", container.len());

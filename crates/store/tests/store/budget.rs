@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::{KindPolicy, LookupOutcome, Probe};
+use sstfilter::{FixedPolicy, LookupOutcome, Probe};
 use sstfilter_store::{
     FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, ResidencyReason,
 };
@@ -56,7 +56,7 @@ fn absent(number: u64) -> [u8; 8] {
     ((1 + number % 150) << 32 | 1 << 31 | number).to_be_bytes()
 }
 
-fn disk(policy: &KindPolicy, set: u32, keys: u32) -> Disk {
+fn disk(policy: &FixedPolicy, set: u32, keys: u32) -> Disk {
     let store = FilterStore::default().with_policy(Arc::new(policy.clone()));
     let mut builder = store.builder([7; 16].into());
     (0..keys).for_each(|number| builder.add_key(&key(set, number)));
@@ -72,7 +72,7 @@ fn open(budget: &FilterBudget, disk: Disk) -> (FileFilters, Arc<Disk>) {
 }
 
 /// Files whose filters are equal but for their keys: file `n` has the keys of set `n`.
-fn files(budget: &FilterBudget, policy: &KindPolicy, count: u32, keys: u32) -> Vec<(FileFilters, Arc<Disk>)> {
+fn files(budget: &FilterBudget, policy: &FixedPolicy, count: u32, keys: u32) -> Vec<(FileFilters, Arc<Disk>)> {
     (0..count).map(|set| open(budget, disk(policy, set, keys))).collect()
 }
 
@@ -112,7 +112,7 @@ fn a_filter_comes_in_when_it_is_first_probed_and_leaves_with_its_file() {
     );
     assert_eq!((budget.stats().used_bytes, disk.loads.load(SeqCst)), (disk.block.len() as u64, 1));
     drop(filter);
-    assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
+    assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn no_key_is_lost_while_threads_probe_plan_resize_and_drop_files() {
     budget.set_bytes(LIMIT);
     assert!(budget.stats().used_bytes <= LIMIT);
     assert_eq!(budget.stats().used_bytes, bytes_of(&steady));
-    assert_eq!(budget.stats().units, 20);
+    assert_eq!(budget.stats().partitions, 20);
     drop(steady);
     assert_eq!(budget.stats().used_bytes, 0);
 }

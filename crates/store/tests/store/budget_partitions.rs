@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::{FileId, FilterPolicy, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome, Probe};
+use sstfilter::{FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, Probe};
 use sstfilter_store::{
     FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, PartitionCut, PartitionOptions,
     ResidencyReason,
@@ -113,13 +113,13 @@ fn a_probe_loads_the_partition_of_its_key_alone() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let budget = FilterBudget::unlimited();
         let (filter, disk) = open(&budget, ribbon(0.01), cut);
-        assert!(filter.residency().units > 10 && filter.residency().whole_bytes > 40_000);
+        assert!(filter.residency().partitions > 10 && filter.residency().whole_bytes > 40_000);
         assert!(useless_reads(&filter, 0..1) <= 1);
-        assert_eq!((disk.loads.load(SeqCst), filter.residency().units_in_memory), (1, 1));
+        assert_eq!((disk.loads.load(SeqCst), filter.residency().partitions_in_memory), (1, 1));
         assert!(disk.loaded_bytes.load(SeqCst) <= 5 << 10, "with the top index");
         assert_no_key_lost(&filter);
         assert!(useless_reads(&filter, 0..KEYS) < KEYS / 60);
-        assert_eq!(disk.loads.load(SeqCst), filter.residency().units.into());
+        assert_eq!(disk.loads.load(SeqCst), filter.residency().partitions.into());
         assert_eq!(budget.stats().used_bytes, filter.residency().whole_bytes);
     }
 }
@@ -163,7 +163,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     disk.flip(100);
     let unusable = (0..KEYS).filter(|&number| filter.probe(&key(number)) == Probe::Unusable).count();
     let index = filter.partitions().unwrap();
-    let damaged = (0..KEYS).filter(|&number| index.place(&key(number), KeyHasher::default().hash(b"")).0 == 0);
+    let damaged = (0..KEYS).filter(|&number| index.locate(&key(number), KeyHasher::default().hash(b"")).0 == 0);
     assert_eq!(unusable, damaged.count());
     assert!(matches!(filter.residency().reason, ResidencyReason::LoadFailed(_)));
     assert!(useless_reads(&filter, KEYS / 2..KEYS) < KEYS / 80);
@@ -172,7 +172,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     disk.flip(100);
     (0..3).for_each(|_| assert_no_key_lost(&filter));
     (0..20).for_each(|_| look_up(&filter, 0..KEYS / 8));
-    assert_eq!(filter.residency().units, filter.residency().units_in_memory);
+    assert_eq!(filter.residency().partitions, filter.residency().partitions_in_memory);
 }
 
 /// All keys are looked up in the long form, otherwise one in three.
@@ -182,7 +182,7 @@ fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
     let whole = KeyParts::whole_keys();
     let built = [
         built(&whole, xor, PartitionCut::HashRange),
-        built(&whole, KindPolicy::default(), PartitionCut::KeyRange),
+        built(&whole, FixedPolicy::default(), PartitionCut::KeyRange),
         built(&whole, ribbon(0.01).with_min_keys(KEYS.into()), PartitionCut::KeyRange),
         built(&whole, ribbon(0.001), PartitionCut::HashRange),
     ];
@@ -208,7 +208,7 @@ fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
 fn a_source_that_mixes_partitions_up_loses_no_key() {
     for parts in [KeyParts::whole_keys(), parts()] {
         let (disk, budget) = (Disk { mixes_up: true, ..Disk::default() }, FilterBudget::unlimited());
-        let (filter, _) = open_from(disk, &parts, &budget, KindPolicy::default(), PartitionCut::KeyRange);
+        let (filter, _) = open_from(disk, &parts, &budget, FixedPolicy::default(), PartitionCut::KeyRange);
         assert_no_key_lost(&filter);
         assert!(matches!(filter.residency().reason, ResidencyReason::LoadFailed(_)));
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockBuilder, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPrefix,
-    KeyExtractor, KeyHasher, KeyParts, KindPolicy, Probe, SecretSeed,
+    BlockBuilder, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy,
+    FixedPrefix, KeyExtractor, KeyHasher, KeyParts, Probe, SecretSeed,
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
@@ -81,8 +81,8 @@ fn partitioned(cut: PartitionCut) -> FilterStore {
 }
 
 fn ranges() -> RangePolicy {
-    let units = RangeUnits::integer(4).unwrap().within(Arc::new(FixedPrefix::new(2)));
-    RangePolicy::bounded(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap()
+    let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(FixedPrefix::new(2)));
+    RangePolicy::hashed(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap()
 }
 
 /// Descriptions with every field in use, and with few.
@@ -383,8 +383,8 @@ fn an_extractors_name_of_any_length_makes_a_description_that_can_be_read() {
     for length in [0, 1, 255, 256, 300] {
         let named = || Arc::new(Named("n".repeat(length)));
         let parts = KeyParts::whole_keys().with_extractor(named());
-        let units = RangeUnits::integer(4).unwrap().within(named());
-        let policy = RangePolicy::bounded(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap();
+        let units = RangeUnits::integer(4).unwrap().with_prefix(named());
+        let policy = RangePolicy::hashed(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap();
         let store = FilterStore::new(Filters::default().with_key_parts(parts)).with_range_filters(policy);
         let keys: BTreeSet<Key> = tagged("t", 0..30).into_iter().collect();
         let (bytes, metadata) = build(&store, &keys);
@@ -412,7 +412,7 @@ fn bytes_at_any_alignment_answer_alike() {
 
 /// Partitions of fewer keys get no filter.
 #[derive(Debug)]
-struct LargePartitions(KindPolicy);
+struct LargePartitions(FixedPolicy);
 
 impl FilterPolicy for LargePartitions {
     fn name(&self) -> &'static str {
@@ -429,7 +429,7 @@ impl FilterPolicy for LargePartitions {
 fn a_scrub_sees_every_changed_byte_of_the_filters() {
     let ranges = || RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
     let partitioned = |cut| FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
-    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
+    let ribbon = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
     let by_key = || partitioned(PartitionCut::KeyRange);
     for (what, store) in [
         ("whole", FilterStore::default()),
@@ -437,7 +437,7 @@ fn a_scrub_sees_every_changed_byte_of_the_filters() {
         ("by key, with ranges", by_key().with_range_filters(ranges())),
         ("by hash", partitioned(PartitionCut::HashRange)),
         ("Ribbon by key", by_key().with_policy(Arc::new(ribbon))),
-        ("the last one without a filter", by_key().with_policy(Arc::new(LargePartitions(KindPolicy::default())))),
+        ("the last one without a filter", by_key().with_policy(Arc::new(LargePartitions(FixedPolicy::default())))),
     ] {
         let (bytes, metadata) = build(&store, &numbered((0..2_500).map(|number| number * 3)).into_iter().collect());
         assert_eq!(store.verify(&metadata, &bytes), [], "{what}");

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockBuilder, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId,
-    FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+    FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHash,
+    KeyHasher, KeyParts, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 use sstfilter_store::{
     FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
@@ -38,7 +38,7 @@ fn whole_and(length: usize) -> KeyParts {
 
 fn block_of(parts: &KeyParts) -> Bytes {
     let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
-    let mut builder = KindPolicy::default().builder(&context);
+    let mut builder = FixedPolicy::default().builder(&context);
     keys().for_each(|key| builder.add_key(&key));
     builder.finish().block.unwrap()
 }
@@ -46,7 +46,7 @@ fn block_of(parts: &KeyParts) -> Bytes {
 fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
     let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
     let options = PartitionOptions::new(cut, 1_024).unwrap();
-    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
     keys().for_each(|key| builder.add_key(&key));
     builder.finish().block.unwrap()
 }
@@ -288,7 +288,7 @@ fn no_partition_of_parts_alone_is_opened_for_a_key() {
         let container = container_of(&parts, cut);
         let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
         for key in keys().step_by(37) {
-            let (number, _) = index.place(&key, hasher.hash(&key));
+            let (number, _) = index.locate(&key, hasher.hash(&key));
             assert!(index.block_range(number).is_err() && index.open(number, &container[..100]).is_err());
         }
     }
@@ -349,7 +349,7 @@ impl FilterPolicy for Stubborn {
     }
 
     fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        let builder: Box<dyn BlockBuilder> = KindPolicy::default().builder(&self.context);
+        let builder: Box<dyn BlockBuilder> = FixedPolicy::default().builder(&self.context);
         let hasher = self.context.hasher.clone();
         Some(if self.hashes_whole_keys { Box::new(WholeKeys(hasher, builder)) } else { builder })
     }
@@ -398,7 +398,7 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
 fn expected_keys_are_keys_whatever_parts_they_have() {
     let (hasher, parts) = (KeyHasher::default(), whole_and(9));
     let context = BuildContext::new(&hasher).with_key_parts(parts).with_expected_keys(u64::from(TENANTS) * 200);
-    let mut builder = KindPolicy::default().builder(&context);
+    let mut builder = FixedPolicy::default().builder(&context);
     keys().for_each(|key| builder.add_key(&key));
     let built = builder.finish();
     assert_eq!((built.report.keys_added, built.report.distinct_keys), (20_000, 20_000 + 200));
@@ -427,7 +427,7 @@ impl KeyExtractor for PanicsAt {
 fn an_extractor_that_panics_leaves_no_filter_behind() {
     let context = BuildContext::new(&KeyHasher::default())
         .with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(PanicsAt(b"t001:000300"))));
-    let mut whole = KindPolicy::default().builder(&context);
+    let mut whole = FixedPolicy::default().builder(&context);
     let mut caught = 0;
     let mut add = |builder: &mut dyn BlockBuilder| {
         for key in keys().take(1_000) {
@@ -436,15 +436,15 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
     };
     add(&mut *whole);
     let built = whole.finish();
-    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
+    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Panicked, 1));
     for cut in CUTS {
         let options = PartitionOptions::new(cut, 1_024).unwrap();
-        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
         for key in keys().take(1_000) {
             let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
         }
         let built = builder.finish();
-        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted));
+        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked));
     }
 }
 
@@ -456,19 +456,19 @@ fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
         FilterBlock::load(bytes, LoadContext::new(&hasher).with_key_parts(parts)).unwrap().info()
     };
     let parts = whole_and(4);
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
     builder.add_key(b"t001:a");
     builder.add_hashes(&[]);
     let info = load(builder.finish().block.unwrap(), &parts);
     assert_eq!((info.whole_keys, info.extractors.len()), (true, 1), "no hash, no loss");
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
     builder.add_key(b"t001:a");
     builder.add_hash(hasher.hash(b"t002:b"));
     let info = load(builder.finish().block.unwrap(), &parts);
     assert_eq!((info.whole_keys, info.extractors), (true, vec![]), "nobody has extracted the parts of the second");
 
     let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(alone));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(alone));
     builder.add_key(b"t001:a");
     builder.add_hash(hasher.hash(b"t002:b"));
     assert_eq!(builder.finish().block, None, "neither the whole keys nor the parts of all are there");
@@ -483,7 +483,9 @@ fn what_follows_a_block_around_keeps_its_parts() {
     let block = FilterBlock::load(block_of(&parts), context).unwrap();
     let file = FileId::random();
     let bound = FilterBlock::load(block.bound_to(file), context.with_file_id(file)).unwrap();
-    let shrunk = FilterBlock::load(block.shrunk_to(block.info().block_bytes).unwrap(), context).unwrap();
+    let shrunk =
+        FilterBlock::load(block.shrink_to(block.info().block_bytes).map(FilterBlock::into_inner).unwrap(), context)
+            .unwrap();
     for other in [bound, shrunk] {
         assert_eq!(other.info().extractors, block.info().extractors);
         assert!((0..TENANTS).all(|number| other.may_contain_prefix(&parts.prefix(&hasher, &tenant(number)))));
@@ -497,7 +499,7 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
     let hasher = KeyHasher::default();
     let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
     let restored = |parts: &KeyParts| {
-        let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+        let policy = FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
         let mut builder = policy.builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
         keys().for_each(|key| builder.add_key(&key));
         let block = builder.finish().block.unwrap();
@@ -567,7 +569,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_in_other_partitio
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
         let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
         let mut stored: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
         stored.sort_unstable();
         stored.iter().for_each(|name| builder.add_key(name.as_bytes()));

@@ -27,8 +27,8 @@ fn built(plan: &LevelPlan) -> (u64, f64) {
         let block = builder.finish().block.unwrap();
         bytes += block.len() as u64;
         let filter = FilterBlock::open_unverified(block).unwrap();
-        assert_eq!(common::hits(&filter, hashes.into_iter()), planned.size.keys, "a key is lost");
-        reads += common::hits(&filter, common::key_set(1_000, LOOKUPS));
+        assert_eq!(common::matches(&filter, hashes.into_iter()), planned.size.keys, "a key is lost");
+        reads += common::matches(&filter, common::key_set(1_000, LOOKUPS));
     }
     (bytes, reads as f64 / f64::from(LOOKUPS))
 }

@@ -12,8 +12,8 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPrefix, KeyHash, KeyHasher,
-    KeyParts, KindPolicy, SecretSeed,
+    AutoPolicy, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHash,
+    KeyHasher, KeyParts, SecretSeed,
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
@@ -144,7 +144,7 @@ impl Snapshot {
 
     /// The same from file to file, as an engine asks that has no view.
     fn probe_each(&self, key: &[u8], range: KeyRange<'_>, prefix: &[u8]) {
-        let end = KeyRange::end_of_prefix(prefix);
+        let end = KeyRange::prefix_upper_bound(prefix);
         let of_prefix = KeyRange { lower: Bound::Included(prefix), upper: end.as_ref().map(Vec::as_slice) };
         for file in self.files() {
             assert!(!file.is_needed(key) || !file.filters.probe(key).is_absent());
@@ -210,20 +210,20 @@ fn range_policy(random: &mut Random) -> RangePolicy {
     let units = RangeUnits::integer(8).unwrap();
     match random.below(4) {
         0 => RangePolicy::ordered(fpr(0.02)).unwrap(),
-        1 => RangePolicy::bounded(units, 16, fpr(0.05)).unwrap(),
-        2 => RangePolicy::bounded(units.within(Arc::new(FixedPrefix::new(3))), 16, fpr(0.05)).unwrap(),
-        _ => RangePolicy::bounded(units.within(Arc::new(DelimitedPrefix::new(b':'))), 16, fpr(0.05)).unwrap(),
+        1 => RangePolicy::hashed(units, 16, fpr(0.05)).unwrap(),
+        2 => RangePolicy::hashed(units.with_prefix(Arc::new(FixedPrefix::new(3))), 16, fpr(0.05)).unwrap(),
+        _ => RangePolicy::hashed(units.with_prefix(Arc::new(DelimitedPrefix::new(b':'))), 16, fpr(0.05)).unwrap(),
     }
 }
 
 fn policy(random: &mut Random) -> Arc<dyn FilterPolicy> {
     match random.below(5) {
         0 => Arc::new(AutoPolicy::default()),
-        1 => Arc::new(KindPolicy::default()),
+        1 => Arc::new(FixedPolicy::default()),
         // Twice the bits, and twice the partitions.
-        2 => Arc::new(KindPolicy::ribbon(fpr(1e-6)).unwrap().with_min_keys(0)),
-        3 => Arc::new(KindPolicy::ribbon(fpr(0.01)).unwrap().with_min_keys(0)),
-        _ => Arc::new(KindPolicy::ribbon(fpr(0.3)).unwrap().with_min_keys(0)),
+        2 => Arc::new(FixedPolicy::ribbon(fpr(1e-6)).unwrap().with_min_keys(0)),
+        3 => Arc::new(FixedPolicy::ribbon(fpr(0.01)).unwrap().with_min_keys(0)),
+        _ => Arc::new(FixedPolicy::ribbon(fpr(0.3)).unwrap().with_min_keys(0)),
     }
 }
 
@@ -640,7 +640,7 @@ impl World {
                     0..1 => snapshot.probe_each(&key, range, &prefix),
                     1..10 => snapshot.scan(&mut random, range, None),
                     10..20 => {
-                        let end = KeyRange::end_of_prefix(&prefix);
+                        let end = KeyRange::prefix_upper_bound(&prefix);
                         let range =
                             KeyRange { lower: Bound::Included(&prefix[..]), upper: end.as_ref().map(Vec::as_slice) };
                         snapshot.scan(&mut random, range, Some(&prefix));
@@ -672,7 +672,7 @@ impl World {
             if !self.has_panicked {
                 assert_eq!(stats.searched, given, "{file:?}");
                 for stats in [stats.filter, stats.ranges] {
-                    assert!(stats.is_possible(), "{file:?}");
+                    assert!(stats.is_consistent(), "{file:?}");
                 }
             }
             assert!(stats.filter.negatives < 1 << 40, "{file:?}");
@@ -687,7 +687,7 @@ impl World {
         self.old.clear();
         drop(self);
         if let Some(stats) = budget.map(|budget| budget.stats()) {
-            assert_eq!((stats.used_bytes, stats.units), (0, 0), "all files are dropped");
+            assert_eq!((stats.used_bytes, stats.partitions), (0, 0), "all files are dropped");
         }
     }
 }

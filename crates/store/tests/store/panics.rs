@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockBuilder, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterPolicy, Filters, KeyExtractor,
-    KeyHasher, KeyParts, KindPolicy,
+    BlockBuilder, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy,
+    KeyExtractor, KeyHasher, KeyParts,
 };
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
@@ -109,7 +109,7 @@ fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
         }
         if let Some(budget) = store.budget() {
             drop(file);
-            assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
+            assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
         }
     }
 }
@@ -149,7 +149,7 @@ fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behin
             disk.set(Mode::Sound);
         }
         if let Some(budget) = store.budget() {
-            assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0), "no file is open");
+            assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0), "no file is open");
         }
         let filters = store.open(metadata, disk.clone());
         let file = Arc::new(File::new(keys, disk, filters));
@@ -205,7 +205,7 @@ fn a_source_that_panics_in_a_batch_or_a_scan_leaves_later_ones_whole() {
     assert_eq!(view.candidates_in_range(..).count(), 5);
     for file in &files {
         let stats = file.filters.stats().filter;
-        assert!(stats.is_possible(), "{stats:?}");
+        assert!(stats.is_consistent(), "{stats:?}");
     }
 }
 
@@ -260,7 +260,7 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
         let built = builder.finish();
-        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
+        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
         let (bytes, metadata) = built.seal();
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
@@ -286,15 +286,15 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
             switch.end();
             let reason = built.points.as_ref().unwrap().reason;
             let (bytes, metadata) = built.seal();
-            assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Interrupted, "{before}");
+            assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Panicked, "{before}");
             let filters = store.open(metadata, Arc::new(bytes.clone()));
             let keys = tagged("t", 0..2_000).into_iter().collect();
             let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
             assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
             reasons.push(reason);
         }
-        assert_eq!(reasons[0], FallbackReason::Interrupted);
-        assert_ne!(reasons[31], FallbackReason::Interrupted, "there are fewer calls");
+        assert_eq!(reasons[0], FallbackReason::Panicked);
+        assert_ne!(reasons[31], FallbackReason::Panicked, "there are fewer calls");
     }
 }
 
@@ -354,7 +354,7 @@ impl FilterPolicy for PanicsOnce {
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
         assert!(self.0.swap(true, Ordering::Relaxed), "as planned");
-        Some(KindPolicy::default().builder(context))
+        Some(FixedPolicy::default().builder(context))
     }
 }
 
@@ -386,6 +386,6 @@ fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();
     switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Interrupted));
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
     assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }

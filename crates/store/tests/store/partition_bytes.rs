@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockBuilder, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
+    BlockBuilder, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KeyHasher,
 };
 use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
@@ -88,8 +88,8 @@ fn assert_rate(filter: &Container, what: &str) {
 fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_same_rate() {
     let keys = keys(if common::is_long() { 10_000_000 } else { 300_000 }, 1);
     let policies: [(&str, Arc<dyn FilterPolicy>); 2] = [
-        ("bloom", Arc::new(KindPolicy::default())),
-        ("ribbon", Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),
+        ("bloom", Arc::new(FixedPolicy::default())),
+        ("ribbon", Arc::new(FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),
     ];
     for (name, policy) in policies {
         let whole = whole(&policy, &keys);
@@ -114,7 +114,7 @@ fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_sam
 #[test]
 fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
     let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 2);
-    let policy: Arc<dyn FilterPolicy> = Arc::new(KindPolicy::default());
+    let policy: Arc<dyn FilterPolicy> = Arc::new(FixedPolicy::default());
     for (cut, target_bytes) in CUTS.into_iter().flat_map(|cut| [(cut, 4 << 10), (cut, 16 << 10)]) {
         let container = partitioned(&policy, cut, target_bytes, &keys);
         let tail_bytes = PartitionIndex::tail_bytes(&container).unwrap();
@@ -129,7 +129,7 @@ fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
 
 /// The most recently used of what was read, up to so many bytes.
 struct Cache<K> {
-    most_bytes: usize,
+    max_bytes: usize,
     bytes: usize,
     clock: u64,
     used_at: HashMap<K, (u64, usize)>,
@@ -137,8 +137,8 @@ struct Cache<K> {
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
-    fn new(most_bytes: usize) -> Self {
-        Self { most_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
+    fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
     }
 
     /// Uses an entry of `bytes` bytes. Whether it had to be read.
@@ -151,7 +151,7 @@ impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
             return false;
         }
         self.bytes += bytes;
-        while self.bytes > self.most_bytes && self.by_age.len() > 1 {
+        while self.bytes > self.max_bytes && self.by_age.len() > 1 {
             let (_, oldest) = self.by_age.pop_first().unwrap();
             self.bytes -= self.used_at.remove(&oldest).unwrap().1;
         }
@@ -186,7 +186,7 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
     const FILES: usize = 24;
     let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (50_000, 50_000) };
     let target_bytes = if common::is_long() { 16 << 10 } else { 4 << 10 };
-    let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(KindPolicy::default()));
+    let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(FixedPolicy::default()));
     let files: Vec<Vec<[u8; 24]>> = (0..FILES).map(|file| keys(keys_each, 100 + file as u64)).collect();
     let whole_bytes: Vec<usize> = files.iter().map(|keys| whole(&policy, keys).as_bytes().len()).collect();
     for cut in CUTS {
@@ -198,10 +198,10 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
                 PartitionIndex::load(&bytes[bytes.len() - tail_bytes..], &hasher).unwrap()
             })
             .collect();
-        let most_bytes = whole_bytes.iter().sum::<usize>() / 20;
+        let max_bytes = whole_bytes.iter().sum::<usize>() / 20;
         let in_memory: usize = indexes.iter().map(PartitionIndex::memory_bytes).sum();
         // What stays resident is taken from the cache of the partitions.
-        let (mut of_files, mut of_partitions) = (Cache::new(most_bytes), Cache::new(most_bytes - in_memory));
+        let (mut of_files, mut of_partitions) = (Cache::new(max_bytes), Cache::new(max_bytes - in_memory));
         let (mut read_whole, mut read_in_parts) = (0_u64, 0_u64);
         let (zipf, mut random) = (Zipf::new(FILES * keys_each), Random::new(5));
         for _ in 0..lookups {
@@ -212,7 +212,7 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
             if of_files.is_read(file, whole_bytes[file]) {
                 read_whole += whole_bytes[file] as u64;
             }
-            let (number, hash) = indexes[file].place(&key, hasher.hash(&key));
+            let (number, hash) = indexes[file].locate(&key, hasher.hash(&key));
             let range = indexes[file].block_range(number).unwrap();
             let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
             if of_partitions.is_read((file, number), range.len()) {
@@ -238,7 +238,7 @@ fn of_hashes(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_byte
     let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
     hashes.iter().for_each(|&hash| builder.add_hash(&[], hash));
     let mut blocks = 0;
-    let built = builder.finish_with_aux(|_, _, report| {
+    let built = builder.finish_with_user_data(|_, _, report| {
         blocks += report.block_bytes;
         Vec::new()
     });
@@ -254,7 +254,7 @@ fn in_threads(threads: usize) -> BuildContext {
 #[test]
 fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
     let policies: [Arc<dyn FilterPolicy>; 2] =
-        [Arc::new(KindPolicy::default()), Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
+        [Arc::new(FixedPolicy::default()), Arc::new(FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
     // As many partitions in either form, and in both more keys than one thread is given.
     let scale: u32 = if common::is_long() { 1 } else { 2 };
     let sizes =
@@ -275,7 +275,7 @@ fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
 /// Ribbon filters, and the threads that build them. After the first, each waits until there are `expected` threads.
 #[derive(Debug)]
 struct Watched {
-    policy: KindPolicy,
+    policy: FixedPolicy,
     expected: usize,
     builders: Mutex<(u32, HashSet<ThreadId>)>,
     another: Condvar,
@@ -283,7 +283,7 @@ struct Watched {
 
 impl Watched {
     fn new(expected: usize) -> Arc<Self> {
-        let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+        let policy = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
         Arc::new(Self { policy, expected, builders: Mutex::default(), another: Condvar::new() })
     }
 
@@ -318,7 +318,7 @@ fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
     let even: Vec<KeyHash> = common::key_set(1, 600_000).collect();
     // The lower half of the partitions is empty, the others have twice as many keys.
     let crowded = even.iter().copied().filter(|hash| hash.get() >> 63 == 1).collect();
-    for (hashes, most_keys) in [(even, 20_000), (crowded, 40_000)] {
+    for (hashes, max_keys) in [(even, 20_000), (crowded, 40_000)] {
         let build = |policy: &Arc<Watched>, context: &BuildContext| {
             let policy: Arc<dyn FilterPolicy> = policy.clone();
             of_hashes(&policy, context, 16 << 10, &hashes)
@@ -327,7 +327,7 @@ fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
         let expected = build(&one, &in_threads(1));
         assert!(build(&three, &in_threads(3)) == expected);
         // Enough for one Ribbon filter, and not for two.
-        let budget = one.policy.plan(most_keys, None).unwrap().build_bytes;
+        let budget = one.policy.plan(max_keys, None).unwrap().build_bytes;
         assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
         assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);
     }

@@ -43,7 +43,7 @@ impl Sound {
     }
 
     fn number_of(&self, (key, hash): &(Vec<u8>, KeyHash)) -> u32 {
-        self.filter.index.place(key, *hash).0
+        self.filter.index.locate(key, *hash).0
     }
 
     /// The partitions whose blocks hold one of these bytes.

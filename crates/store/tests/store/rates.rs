@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sstfilter::{DelimitedPrefix, FalsePositiveRate, Filters, FixedPrefix, KeyParts, KindPolicy};
+use sstfilter::{DelimitedPrefix, FalsePositiveRate, Filters, FixedPolicy, FixedPrefix, KeyParts};
 use sstfilter_store::{FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
 
 use crate::common::effort;
@@ -26,8 +26,8 @@ struct Met {
 /// The numbers that files have are even.
 const NUMBERS: u32 = 40_000;
 
-fn rate(rate: f64) -> Arc<KindPolicy> {
-    Arc::new(KindPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0))
+fn rate(rate: f64) -> Arc<FixedPolicy> {
+    Arc::new(FixedPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0))
 }
 
 /// Looks up keys, one at a time or several, and counts.
@@ -177,7 +177,7 @@ fn rates_under_a_budget_that_holds_a_part_are_those_of_the_searches() {
             let filter = stats.filter;
             assert_eq!(stats.searched, met.searched, "{what}");
             assert_eq!(filter.probes(), met.absent + met.found, "{what}: {stats:?} {met:?}");
-            assert!(filter.is_possible());
+            assert!(filter.is_consistent());
             // Files whose filters are not in memory are searched, too.
             let searched = filter.positives + filter.not_loaded;
             assert_eq!(searched, met.searched, "{what}: {stats:?}");

@@ -8,7 +8,7 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::{
-    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome,
+    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, LookupOutcome,
     Probe, SecretSeed,
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
@@ -215,7 +215,7 @@ fn a_read_that_is_dropped_can_be_wanted_again_at_once() {
 #[test]
 fn a_read_that_is_dropped_after_the_limit_was_lowered_leaves_nothing_above_it() {
     let budget = FilterBudget::new(0).without_automatic_plans();
-    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
+    let ribbon = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
     let store = FilterStore::default().with_policy(Arc::new(ribbon)).with_budget(budget.clone());
     let file = file_to_be_read(&store, numbered((0..6_000).map(|number| number * 2)));
     let absent = 5_u32.to_be_bytes();
@@ -277,7 +277,7 @@ fn a_read_outlives_its_file_and_gives_its_memory_back() {
         let read = file.filters.read_for(&1_u32.to_be_bytes()).unwrap();
         let bytes = file.disk.bytes().clone();
         drop((view, file));
-        assert_eq!(budget.stats().units, 0);
+        assert_eq!(budget.stats().partitions, 0);
         if is_completed {
             complete(read, &bytes);
         } else {
@@ -326,7 +326,7 @@ fn a_file_that_is_dropped_during_its_load_frees_everything() {
     *source.file.lock().unwrap() = Some(file);
     assert_eq!(all_candidates(&view, &3_u32.to_be_bytes()).len(), 1);
     drop(view);
-    assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
+    assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
 }
 
 #[test]
@@ -439,8 +439,8 @@ fn ranges_are_scanned_although_their_filter_holds_hashed_codes_inside_prefixes()
     use sstfilter::FalsePositiveRate;
     use sstfilter_range::RangeUnits;
     let rate = FalsePositiveRate::new(0.01).unwrap();
-    let units = RangeUnits::integer(4).unwrap().within(Arc::new(FixedPrefix::new(2)));
-    let store = FilterStore::default().with_range_filters(RangePolicy::bounded(units, 16, rate).unwrap());
+    let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(FixedPrefix::new(2)));
+    let store = FilterStore::default().with_range_filters(RangePolicy::hashed(units, 16, rate).unwrap());
     // Keys without a prefix, in front of some that have one.
     let keys = [vec![Vec::new(), b"a".to_vec()], tagged("tenant", 0..300)].concat();
     let file = file(&store, keys);
@@ -690,8 +690,8 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
 #[test]
 fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
     let ranges = |within: &str| {
-        let units = RangeUnits::integer(1).unwrap().within(Arc::new(DelimitedPrefix::new(within.as_bytes()[0])));
-        RangePolicy::bounded(units, 4, FalsePositiveRate::new(0.01).unwrap()).unwrap()
+        let units = RangeUnits::integer(1).unwrap().with_prefix(Arc::new(DelimitedPrefix::new(within.as_bytes()[0])));
+        RangePolicy::hashed(units, 4, FalsePositiveRate::new(0.01).unwrap()).unwrap()
     };
     // Of `n`, only a key between the ends has a part; of `a`, an end has.
     for (within, is_taken) in [("n", false), ("a", true)] {

@@ -161,9 +161,9 @@ fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_fil
         }
     }
     let of = |bytes: usize| {
-        let units = RangeUnits::integer(2).unwrap().within(Arc::new(First(bytes)));
+        let units = RangeUnits::integer(2).unwrap().with_prefix(Arc::new(First(bytes)));
         let rate = FalsePositiveRate::new(0.001).unwrap();
-        FilterStore::default().with_range_filters(RangePolicy::bounded(units, 4, rate).unwrap())
+        FilterStore::default().with_range_filters(RangePolicy::hashed(units, 4, rate).unwrap())
     };
     for is_lazy in [false, true] {
         let (writer, mut reader) = (of(2), of(3));

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_table::{Table, TableError, TableOptions};
 
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED, Unsynced};
@@ -17,12 +17,12 @@ const OLD_BITS: f64 = 6.0;
 const NEW_BITS: f64 = 12.0;
 
 fn options(disk: &Disk, bits: f64) -> TableOptions {
-    write_options(disk).with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()))
+    write_options(disk).with_policy(Arc::new(FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()))
 }
 
 fn rebuild(disk: &Disk, bits: f64) -> Result<u64, TableError> {
     let (table, options) = (Table::open(PATH, &read_options(disk).without_sidecars())?, options(disk, bits));
-    let written = table.place_sidecar(&table.build_sidecar(&options)?, &options)?;
+    let written = table.install_sidecar(&table.build_sidecar(&options)?, &options)?;
     Ok(written.map_or(0, |(_, bytes)| bytes))
 }
 

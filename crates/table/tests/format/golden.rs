@@ -93,7 +93,7 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
         hex(table.table_id()),
         table.properties().data_blocks,
         digest(bytes),
-        filter.map_or("null".to_owned(), |filter| common::hits(filter, absent).to_string()),
+        filter.map_or("null".to_owned(), |filter| common::matches(filter, absent).to_string()),
     )
 }
 
@@ -108,7 +108,7 @@ fn sidecar_entry(bytes: &[u8]) -> String {
         SIDECAR.policy.describe(),
         SIDECAR.table.entries,
         digest(bytes),
-        common::hits(&filter, absent),
+        common::matches(&filter, absent),
     )
 }
 

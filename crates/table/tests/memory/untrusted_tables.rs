@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::allocator::{alone, measure};
 use crate::common;
 use bytes::Bytes;
-use sstfilter::{BlockBuilder, BuildContext, FileId, FilterKind, FilterPolicy, KeyHasher};
+use sstfilter::{BlockBuilder, BuildContext, FileId, FilterPolicy, KeyHasher, KindId};
 use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions};
 
 const ID: [u8; 16] = [7; 16];
@@ -173,7 +173,7 @@ impl Properties {
         let hash = |key: &Vec<u8>| KeyHasher::with_seed(0).hash(key).get().to_le_bytes();
         out.extend(crc32c::crc32c(&self.bounds.iter().flatten().flat_map(hash).collect::<Vec<_>>()).to_le_bytes());
         if let Some((bytes, sum)) = self.filter {
-            out.extend([1, FilterKind::BLOCKED_BLOOM.code(), 0, 0, 0, 0, 0, 0]);
+            out.extend([1, KindId::BLOCKED_BLOOM.code(), 0, 0, 0, 0, 0, 0]);
             out.extend([0, bytes].map(u64::to_le_bytes).concat());
             out.extend(sum.to_le_bytes());
         }

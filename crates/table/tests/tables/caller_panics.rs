@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use sstfilter::{
-    BlockBuilder, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, KeyExtractor, KeyHash,
-    KeyHasher, KindPolicy,
+    BlockBuilder, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, FixedPolicy, KeyExtractor,
+    KeyHash, KeyHasher,
 };
 use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
@@ -73,7 +73,7 @@ impl FilterPolicy for PanickingPolicy {
         if self.0 == Call::Builder {
             self.1.burn();
         }
-        let inner = KindPolicy::default().builder(context);
+        let inner = FixedPolicy::default().builder(context);
         Some(Box::new(PanickingBuilder { call: self.0, fuse: self.1.clone(), inner }))
     }
 }
@@ -265,7 +265,7 @@ impl FilterPolicy for Boastful {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        Some(Box::new(BoastfulBuilder(self.0, self.1, KindPolicy::default().builder(context))))
+        Some(Box::new(BoastfulBuilder(self.0, self.1, FixedPolicy::default().builder(context))))
     }
 }
 

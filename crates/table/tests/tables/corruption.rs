@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockBuilder, BlockError, BuildContext, BuiltFilter, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
-    KindPolicy,
+    BlockBuilder, BlockError, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy, FixedPrefix, KeyHash, KeyHasher,
+    KeyParts,
 };
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
@@ -587,7 +587,7 @@ impl FilterPolicy for Forgetful {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        let inner = KindPolicy::default().builder(context);
+        let inner = FixedPolicy::default().builder(context);
         Some(Box::new(ForgetfulBuilder { forgotten: self.0, inner }))
     }
 }
@@ -642,7 +642,7 @@ fn a_filter_that_denies_the_first_key_of_its_table_is_not_used_and_is_no_mistake
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     (0..50).for_each(|number| builder.add(&key("a", number), b"").unwrap());
     let bytes = Bytes::from(builder.finish().unwrap().0);
-    let table = Table::open_source(bytes, &TableOptions::default().with_strict_hash()).unwrap();
+    let table = Table::open_source(bytes, &TableOptions::default().reject_foreign_filters()).unwrap();
     let problem = table.filter_problem().unwrap();
     assert!(!problem.is_foreign_filter() && problem.to_string().contains("built wrong"), "{problem}");
     assert!(matches!(table.get(&first).unwrap(), Lookup::Found(_)));

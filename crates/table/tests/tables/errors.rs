@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId,
-    FilterBlock, FilterError, Filters, FixedPrefix, HashIdentity, KeyHash, KeyHasher, KindPolicy, LoadContext,
+    FilterBlock, FilterError, Filters, FixedPolicy, FixedPrefix, HashIdentity, KeyHash, KeyHasher, LoadContext,
     RegisterBlockedBloom, Sizing, StandardBloom,
     simd::{self, InstructionSet},
 };
@@ -36,9 +36,9 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         let error = FalsePositiveRate::new(refused).unwrap_err();
         assert_says(error, &["false positive rate", "between 0 and 1", &refused.to_string()]);
     }
-    assert_says(KindPolicy::ribbon(rate(1e-12)).unwrap_err(), &["ribbon", "2.328e-10", "0.5", "1e-12"]);
-    assert_says(KindPolicy::bloom(rate(2.74e-10)).unwrap_err(), &["bloom", "2.74", "2.74e-10"]);
-    assert!(KindPolicy::bloom(rate(2.75e-10)).is_ok(), "the message says so");
+    assert_says(FixedPolicy::ribbon(rate(1e-12)).unwrap_err(), &["ribbon", "2.328e-10", "0.5", "1e-12"]);
+    assert_says(FixedPolicy::bloom(rate(2.74e-10)).unwrap_err(), &["bloom", "2.74", "2.74e-10"]);
+    assert!(FixedPolicy::bloom(rate(2.75e-10)).is_ok(), "the message says so");
     assert_says(
         StandardBloom::for_rate(HashIdentity::default(), 1_000, rate(1e-30)).unwrap_err(),
         &["standard-bloom", "1e-30"],
@@ -47,9 +47,9 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         CuckooFilter::for_rate(HashIdentity::default(), 1_000, rate(1e-12)).unwrap_err(),
         &["cuckoo", "e-9", "1e-12"],
     );
-    assert_says(KindPolicy::binary_fuse(rate(1e-12)).unwrap_err(), &["binary-fuse", "2.328e-10", "1e-12"]);
-    assert_says(KindPolicy::binary_fuse(Sizing::FingerprintBits(3)).unwrap_err(), &["3"]);
-    assert_says(KindPolicy::xor(rate(1e-9)).unwrap_err(), &["xor", "1.526e-5", "1e-9"]);
+    assert_says(FixedPolicy::binary_fuse(rate(1e-12)).unwrap_err(), &["binary-fuse", "2.328e-10", "1e-12"]);
+    assert_says(FixedPolicy::binary_fuse(Sizing::FingerprintBits(3)).unwrap_err(), &["3"]);
+    assert_says(FixedPolicy::xor(rate(1e-9)).unwrap_err(), &["xor", "1.526e-5", "1e-9"]);
     assert_says(
         CuckooFilter::with_tag_bits(HashIdentity::default(), 1_000, 33).unwrap_err(),
         &["tag bits", "4 to 32", "33"],
@@ -67,7 +67,7 @@ fn refused_options_name_the_option_its_range_and_the_value() {
 }
 
 fn block() -> Vec<u8> {
-    let policy = KindPolicy::bloom(BitsPerKey::TEN).unwrap();
+    let policy = FixedPolicy::bloom(BitsPerKey::TEN).unwrap();
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()));
     builder.add_key(b"key");
     builder.finish().block.unwrap().to_vec()

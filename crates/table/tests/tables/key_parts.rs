@@ -11,8 +11,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPrefix, KeyExtractor, KeyHasher,
-    KeyParts, KindPolicy,
+    BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPolicy, FixedPrefix, KeyExtractor,
+    KeyHasher, KeyParts,
 };
 use sstfilter_store::FilterProblem;
 use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary};
@@ -61,7 +61,7 @@ fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
 }
 
 fn exact() -> TableOptions {
-    TableOptions::default().with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap()))
+    TableOptions::default().with_policy(Arc::new(FixedPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap()))
 }
 
 fn open(bytes: &Bytes, parts: Parts) -> Table {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::kind::{EncodedShape, UserKind};
-use sstfilter::{BlockError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry};
+use sstfilter::{BlockError, FallbackReason, FixedPolicy, KeyHash, KindId, KindRegistry};
 use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TableSet};
 
 /// The hashes themselves, 8 bytes each.
@@ -13,8 +13,8 @@ use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, 
 struct Hashes;
 
 impl UserKind for Hashes {
-    fn id(&self) -> FilterKind {
-        FilterKind::from_code(210)
+    fn id(&self) -> KindId {
+        KindId::from_code(210)
     }
 
     fn name(&self) -> &'static str {
@@ -49,7 +49,7 @@ fn bytes_of(key: u32) -> Vec<u8> {
 
 #[test]
 fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
-    let policy = KindPolicy::user_defined(Hashes).unwrap();
+    let policy = FixedPolicy::user_defined(Hashes).unwrap();
     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_policy(Arc::new(policy))).unwrap();
     for key in (0..1_000_u32).step_by(2) {
         builder.add(&bytes_of(key), b"value").unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sstfilter::{BitsPerKey, BuildContext, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+use sstfilter::{BitsPerKey, BuildContext, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
 use sstfilter_table::{
     FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
@@ -82,7 +82,7 @@ fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
 
 #[test]
 fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_and_the_parts() {
-    let ribbon = KindPolicy::ribbon(BitsPerKey::new(10.0).unwrap()).unwrap().with_min_keys(0);
+    let ribbon = FixedPolicy::ribbon(BitsPerKey::new(10.0).unwrap()).unwrap().with_min_keys(0);
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
     for cut in CUTS {
         for (what, write) in [
@@ -93,7 +93,7 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             let bytes = bytes_of(&write);
             let table = open(&bytes, &TableOptions::default().with_key_parts(write_parts(what, &parts)));
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
-            assert!(table.filters().residency().units >= 11, "{what}");
+            assert!(table.filters().residency().partitions >= 11, "{what}");
             assert_has_all(&table, what);
             let stats = table.stats().filters.filter;
             assert_eq!((stats.true_positives, stats.not_loaded, stats.unusable), (u64::from(ENTRIES), 0, 0));
@@ -210,7 +210,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
         let bytes = bytes_of(&options(cut));
         let sound = searched_for_nothing(&open(&bytes, &TableOptions::default())).len();
         let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
-        let partitions = open(&bytes, &TableOptions::default()).filters().residency().units as usize;
+        let partitions = open(&bytes, &TableOptions::default()).filters().residency().partitions as usize;
         for byte in (0..filter.end - filter.start).step_by(331 * effort::sample(3)) {
             let mut damaged = bytes.to_vec();
             damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
@@ -245,7 +245,7 @@ fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_n
             for number in (0..ENTRIES).step_by(4_001) {
                 assert!(matches!(table.get(&key(number * 2)), Ok(Lookup::Found(_))), "byte {byte}");
             }
-            assert!(table.stats().filters.filter.unusable > 0 && table.filters().residency().units == 0);
+            assert!(table.stats().filters.filter.unusable > 0 && table.filters().residency().partitions == 0);
             assert!(table.verify().is_err(), "byte {byte}");
         }
     }
@@ -279,7 +279,7 @@ fn another_hash_or_secret_seed_is_found_when_the_table_is_opened() {
             let foreign = open(&bytes, &read.clone().with_hasher(other.clone()));
             assert!(foreign.filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{is_partitioned}");
             assert_has_all(&foreign, "another seed");
-            let strict = read.with_strict_hash();
+            let strict = read.reject_foreign_filters();
             assert!(Table::open_source(bytes.clone(), &strict.clone().with_hasher(other.clone())).is_err());
             assert!(Table::open_source(bytes.clone(), &strict.with_hasher(one.clone())).is_ok());
         }
@@ -301,7 +301,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
         assert_eq!(table.stats().filters.filter.negatives, 0);
         let verdict = table.verify().unwrap().filter;
         assert!(matches!(verdict, FilterVerdict::NotProbed { .. }), "{verdict:?}");
-        assert!(Table::open_source(bytes, &read.with_strict_hash()).is_err());
+        assert!(Table::open_source(bytes, &read.reject_foreign_filters()).is_err());
     }
 }
 
@@ -421,7 +421,7 @@ fn threads_share_tables_with_partitions_under_a_budget_and_lose_no_key() {
                 }
             }
         });
-        let units: u64 = tables.iter().map(|table| u64::from(table.filters().residency().units)).sum();
+        let units: u64 = tables.iter().map(|table| u64::from(table.filters().residency().partitions)).sum();
         let stats = budget.stats();
         assert!(stats.used_bytes <= limit, "{stats:?}");
         assert!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sstfilter::{BitsPerKey, DelimitedPrefix, FixedPrefix, KeyExtractor, KindPolicy};
+use sstfilter::{BitsPerKey, DelimitedPrefix, FixedPolicy, FixedPrefix, KeyExtractor};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
 type Keys = BTreeSet<Vec<u8>>;
@@ -51,7 +51,7 @@ impl Parts {
 }
 
 fn bytes_of(keys: &Keys, parts: Parts) -> Bytes {
-    let policy = Arc::new(KindPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap());
+    let policy = Arc::new(FixedPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap());
     let mut options = TableOptions::default().with_policy(policy);
     if let Some(extractor) = parts.extractor() {
         options = options.with_extractor(extractor);

@@ -31,8 +31,8 @@ fn ordered() -> RangePolicy {
 
 /// Ranges of up to 64 in the four bytes behind the four of a prefix.
 fn bounded() -> RangePolicy {
-    let units = RangeUnits::integer(4).unwrap().within(prefix());
-    RangePolicy::bounded(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap()
+    let units = RangeUnits::integer(4).unwrap().with_prefix(prefix());
+    RangePolicy::hashed(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap()
 }
 
 fn prefix() -> Arc<dyn KeyExtractor> {
@@ -443,9 +443,9 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
         assert_eq!(table.stats().filters.ranges.unusable, 2);
         assert_eq!(table.range(..).count(), held.len());
         assert!(matches!(table.verify().unwrap().range_filter, FilterVerdict::NotProbed { .. }));
-        assert!(Table::open_source(bytes.clone(), &options.with_strict_hash()).is_err(), "{number}");
+        assert!(Table::open_source(bytes.clone(), &options.reject_foreign_filters()).is_err(), "{number}");
     }
-    let table = Table::open_source(build(&held, &seeded).0, &reading().with_strict_hash()).unwrap();
+    let table = Table::open_source(build(&held, &seeded).0, &reading().reject_foreign_filters()).unwrap();
     assert!(table.range_filter_problem().is_none());
     // Ordered codes know no hash and no extractor.
     let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
@@ -462,9 +462,9 @@ fn function(seed: u64) -> KeyHasher {
 fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_changed() {
     let held: Vec<_> = (0..6).map(|table| spread(table..1_000_000 + table * 7, 99_991)).collect();
     // So few that the first and the last key may be held by chance, as no reader can tell.
-    let units = RangeUnits::integer(4).unwrap().within(prefix());
+    let units = RangeUnits::integer(4).unwrap().with_prefix(prefix());
     let rate = FalsePositiveRate::new(0.4).unwrap();
-    let policy = RangePolicy::bounded(units, 1, rate).unwrap();
+    let policy = RangePolicy::hashed(units, 1, rate).unwrap();
     let write = |entries| {
         let options = options(Some(policy.clone())).with_context(BuildContext::new(&function(1)));
         build(entries, &options.without_filter()).0
@@ -509,8 +509,8 @@ impl KeyExtractor for Unstable {
 
 #[test]
 fn a_table_without_the_range_filter_it_was_to_have_says_why() {
-    let units = RangeUnits::integer(4).unwrap().within(Arc::new(Unstable));
-    let policy = RangePolicy::bounded(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(Unstable));
+    let policy = RangePolicy::hashed(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap();
     let held = spread(0..1_000, 7);
     let (bytes, summary) = build(&held, &options(Some(policy)));
     let report = summary.range_filter.unwrap();

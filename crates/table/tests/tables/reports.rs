@@ -8,8 +8,8 @@ use bytes::Bytes;
 use sstfilter::kind::{KindEntry, RibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix,
-    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, HashIdentity,
-    KeyExtractor, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
+    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, FixedPrefix,
+    HashIdentity, KeyExtractor, KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
 };
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableWriter};
 
@@ -19,7 +19,7 @@ fn hashes(keys: u32) -> Vec<KeyHash> {
 }
 
 fn bloom_block(keys: u32) -> Bytes {
-    let mut builder = KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&KeyHasher::default()));
     builder.add_hashes(&hashes(keys));
     builder.finish().block.unwrap()
 }
@@ -27,25 +27,25 @@ fn bloom_block(keys: u32) -> Bytes {
 #[test]
 fn every_kind_has_the_number_and_the_name_that_the_format_gives_it() {
     let kinds = [
-        (FilterKind::BLOCKED_BLOOM, "bloom"),
-        (FilterKind::RIBBON, "ribbon"),
-        (FilterKind::STANDARD_BLOOM, "standard-bloom"),
-        (FilterKind::COUNTING_BLOOM, "counting-bloom"),
-        (FilterKind::REGISTER_BLOCKED_BLOOM, "register-blocked-bloom"),
-        (FilterKind::CUCKOO, "cuckoo"),
-        (FilterKind::XOR, "xor"),
-        (FilterKind::XOR_PLUS, "xor+"),
-        (FilterKind::BINARY_FUSE, "binary-fuse"),
+        (KindId::BLOCKED_BLOOM, "bloom"),
+        (KindId::RIBBON, "ribbon"),
+        (KindId::STANDARD_BLOOM, "standard-bloom"),
+        (KindId::COUNTING_BLOOM, "counting-bloom"),
+        (KindId::REGISTER_BLOCKED_BLOOM, "register-blocked-bloom"),
+        (KindId::CUCKOO, "cuckoo"),
+        (KindId::XOR, "xor"),
+        (KindId::XOR_PLUS, "xor+"),
+        (KindId::BINARY_FUSE, "binary-fuse"),
     ];
     for (kind, name) in kinds {
         assert_eq!((kind.name(), kind.to_string().as_str()), (name, name));
-        assert_eq!(format!("{kind:?}"), format!("FilterKind({}, {name})", kind.code()));
-        assert!(FilterKind::from_code(kind.code()) == kind && !kind.is_user_defined());
+        assert_eq!(format!("{kind:?}"), format!("KindId({}, {name})", kind.code()));
+        assert!(KindId::from_code(kind.code()) == kind && !kind.is_user_defined());
     }
     for (code, name, is_user_defined) in
         [(127, "unknown", false), (128, "user-defined", true), (255, "user-defined", true)]
     {
-        let kind = FilterKind::from_code(code);
+        let kind = KindId::from_code(code);
         assert_eq!((kind.code(), kind.name(), kind.is_user_defined()), (code, name, is_user_defined));
     }
 }
@@ -70,8 +70,8 @@ fn every_fallback_reason_is_read_from_its_number_and_says_what_it_is() {
 
 #[test]
 fn policies_and_extractors_have_the_names_that_options_and_tables_show() {
-    assert_eq!(KindPolicy::default().name(), "bloom");
-    assert_eq!(KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).name(), "ribbon");
+    assert_eq!(FixedPolicy::default().name(), "bloom");
+    assert_eq!(FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).name(), "ribbon");
     assert_eq!(AutoPolicy::new(BitsPerKey::TEN).unwrap().name(), "auto");
     assert_eq!(FixedPrefix::new(3).name(), "fixed-prefix:3");
     assert_eq!(DelimitedPrefix::new(b'/').name(), "prefix-to-byte:0x2f");
@@ -97,13 +97,13 @@ fn a_batch_of_answers_counts_and_lists_the_keys_that_may_be_present() {
     let bytes = bloom_block(100);
     let filter = FilterBlock::open_unverified(&bytes).unwrap();
     let asked = hashes(2_000);
-    let mut hits = MatchBitmap::default();
-    filter.may_contain_batch(&asked, &mut hits);
+    let mut matches = MatchBitmap::default();
+    filter.may_contain_batch(&asked, &mut matches);
     let one_by_one: Vec<usize> = (0..asked.len()).filter(|&key| filter.may_contain(asked[key])).collect();
     assert!(one_by_one.len() < 300 && (0..100).all(|key| one_by_one[key] == key));
-    assert_eq!((hits.len(), hits.is_empty(), hits.count()), (2_000, false, one_by_one.len() as u64));
-    assert_eq!(hits.iter().collect::<Vec<_>>(), one_by_one);
-    assert!(hits.may_contain(2_000) && hits.may_contain(usize::MAX), "beyond the end nothing is known");
+    assert_eq!((matches.len(), matches.is_empty(), matches.count()), (2_000, false, one_by_one.len() as u64));
+    assert_eq!(matches.iter().collect::<Vec<_>>(), one_by_one);
+    assert!(matches.may_contain(2_000) && matches.may_contain(usize::MAX), "beyond the end nothing is known");
 }
 
 /// Takes what it is told by the table's options, and builds no filter.
@@ -275,13 +275,13 @@ fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
     let asked = 1.0 / 256.0;
     let rate = FalsePositiveRate::new(asked).unwrap();
     let xor = |layout| Box::new(KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(8)).unwrap());
-    let policies: [(Box<dyn FilterPolicy>, FilterKind); 6] = [
-        (Box::new(KindPolicy::bloom(rate).unwrap()), FilterKind::BLOCKED_BLOOM),
-        (Box::new(KindPolicy::standard_bloom(rate).unwrap()), FilterKind::STANDARD_BLOOM),
-        (Box::new(KindPolicy::ribbon(rate).unwrap()), FilterKind::RIBBON),
-        (xor("xor"), FilterKind::XOR),
-        (xor("xor+"), FilterKind::XOR_PLUS),
-        (Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), FilterKind::BINARY_FUSE),
+    let policies: [(Box<dyn FilterPolicy>, KindId); 6] = [
+        (Box::new(FixedPolicy::bloom(rate).unwrap()), KindId::BLOCKED_BLOOM),
+        (Box::new(FixedPolicy::standard_bloom(rate).unwrap()), KindId::STANDARD_BLOOM),
+        (Box::new(FixedPolicy::ribbon(rate).unwrap()), KindId::RIBBON),
+        (xor("xor"), KindId::XOR),
+        (xor("xor+"), KindId::XOR_PLUS),
+        (Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), KindId::BINARY_FUSE),
     ];
     for (policy, kind) in policies {
         let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{AutoPolicy, FalsePositiveRate, FileId, FilterPolicy, Filters, KeyHasher, KindPolicy};
+use sstfilter::{AutoPolicy, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy, KeyHasher};
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{BudgetStats, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
@@ -132,7 +132,7 @@ fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_
             .collect(),
     };
     let one_percent = FalsePositiveRate::ONE_PERCENT;
-    let ribbon = || KindPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
+    let ribbon = || FixedPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
     let cut = |cut| Some(PartitionOptions::new(cut, if is_long() { 4_096 } else { 1_024 }).unwrap());
     // Less than all filters take.
     let budget = Some(u64::from(numbers() / 5));

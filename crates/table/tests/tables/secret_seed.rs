@@ -81,7 +81,7 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
     let (other, _) = KeyHasher::random_secret().unwrap();
     let bytes = table(&hasher);
     for wrong in [reading(&other), TableOptions::default(), reading(&KeyHasher::with_seed(7))] {
-        let refused = open(&bytes, &wrong.with_strict_hash()).unwrap_err();
+        let refused = open(&bytes, &wrong.reject_foreign_filters()).unwrap_err();
         assert!(
             matches!(
                 &refused,
@@ -91,7 +91,7 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
         );
     }
     let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(seed.to_bytes()));
-    let table = open(&bytes, &reading(&again).with_strict_hash()).unwrap();
+    let table = open(&bytes, &reading(&again).reject_foreign_filters()).unwrap();
     assert!(table.filter_problem().is_none());
     assert_all_found(&table);
 }
@@ -103,7 +103,7 @@ fn a_strict_reader_still_opens_a_table_whose_filter_is_damaged() {
     let filter = open(&bytes, &reading(&hasher)).unwrap().region(TablePart::Filter).unwrap();
     let mut damaged = bytes.to_vec();
     damaged[usize::try_from(filter.start).unwrap()] ^= 1;
-    let table = open(&Bytes::from(damaged), &reading(&hasher).with_strict_hash()).unwrap();
+    let table = open(&Bytes::from(damaged), &reading(&hasher).reject_foreign_filters()).unwrap();
     let problem = table.filter_problem().unwrap();
     assert!(matches!(&problem, TableError::Filter { .. }) && !problem.is_foreign_filter(), "{problem}");
     assert_all_found(&table);
@@ -118,12 +118,12 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
         path
     });
     assert!(TableSet::open(&paths, &TableOptions::default()).is_ok());
-    let refused = TableSet::open(&paths, &TableOptions::default().with_strict_hash()).unwrap_err();
+    let refused = TableSet::open(&paths, &TableOptions::default().reject_foreign_filters()).unwrap_err();
     assert!(
         matches!(refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }),
         "{refused}"
     );
-    assert!(TableSet::open(&paths[..1], &TableOptions::default().with_strict_hash()).is_ok());
+    assert!(TableSet::open(&paths[..1], &TableOptions::default().reject_foreign_filters()).is_ok());
 }
 
 /// One wrong secret in 2^32 has the fingerprint of the right one.
@@ -141,7 +141,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!(problem.is_foreign_filter());
     let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
     assert!(reason.contains("a secret seed was changed"), "{reason}");
-    assert!(open(&bytes, &reading(&wrong).with_strict_hash()).is_err());
+    assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
 
     let set = TableSet::new(vec![table]);
     assert!(crate::tables_of(&set)[0].filter_problem().is_some());

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::{
-    BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
-    KindPolicy,
+    BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPolicy, FixedPrefix, KeyExtractor,
+    KeyHasher, KeyParts,
 };
 use sstfilter_store::ViewEdit;
 use sstfilter_table::{BlockCache, BlockKey, CachedBlock, Table, TableBuilder, TableOptions, TableSet};
@@ -41,7 +41,7 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, re
     options = match filter {
         Filter::Bloom(bits) => {
             let policy: Arc<dyn FilterPolicy> =
-                Arc::new(KindPolicy::bloom(BitsPerKey::new(bits.into()).unwrap()).unwrap());
+                Arc::new(FixedPolicy::bloom(BitsPerKey::new(bits.into()).unwrap()).unwrap());
             options.with_policy(policy)
         }
         Filter::Foreign => options.with_context(BuildContext::new(&KeyHasher::with_seed(1))),

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterKind, FilterPolicy, Filters, FixedPrefix, KeyHash,
-    KeyHasher, KeyParts, KindPolicy, KindRegistry,
+    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, Filters, FixedPolicy, FixedPrefix,
+    KeyHash, KeyHasher, KeyParts, KindId, KindRegistry,
 };
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
@@ -77,7 +77,7 @@ pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
 }
 
 pub(crate) fn ribbon() -> TableOptions {
-    let policy = KindPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
+    let policy = FixedPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
     TableOptions::default().with_policy(Arc::new(policy))
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn open(files: &Arc<Files>, options: TableOptions) -> Table {
     Table::open(TABLE, &options.with_file_system(Arc::clone(files) as Arc<dyn FileSystem>)).unwrap()
 }
 
-fn kind_in_use(table: &Table) -> Option<FilterKind> {
+fn kind_in_use(table: &Table) -> Option<KindId> {
     Some(table.filters().block()?.info().kind)
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
     assert!(problem.contains(SIDECAR), "{story}: {problem}");
     assert_eq!(table.stats().sidecar_problems, 1);
     assert!(table.filter_problem().is_none(), "{story}");
-    assert_eq!(kind_in_use(table), Some(FilterKind::BLOCKED_BLOOM), "{story}");
+    assert_eq!(kind_in_use(table), Some(KindId::BLOCKED_BLOOM), "{story}");
     assert_no_key_is_lost(table, keys, story);
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
 fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor_tombstone() {
     let bytes = table(1, 3_000, b"value");
     let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
-    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON));
     assert!(table.sidecar_problem().is_none() && table.stats().sidecar_problems == 0);
     assert!(table.uses_sidecar());
     assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
@@ -280,7 +280,7 @@ pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
 /// The sidecar of `bytes` whose filters hold these keys, as they are built in `store`.
 pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
-    let store = store.clone().with_policy(Arc::new(KindPolicy::default()));
+    let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
     let file = table.properties().filters.file_id();
     let mut builder = store.builder(file);
     keys.for_each(|key| builder.add_key(&name(key)));
@@ -330,7 +330,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     table.write_sidecar(&TableOptions::default()).unwrap();
     assert!(sidecar_path.exists());
     assert_no_key_is_lost(&table, 2_000, "replaced by a good one");
-    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "the one that was loaded");
+    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON), "the one that was loaded");
     table.verify().unwrap();
 }
 
@@ -343,14 +343,14 @@ fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_
         assert!(moved.filter_problem().is_some(), "its own filter is of the old hash");
         let files = files(&bytes, built(&bytes, &options, &ribbon()));
 
-        let table = open(&files, options.with_strict_hash());
-        assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+        let table = open(&files, options.reject_foreign_filters());
+        assert_eq!(kind_in_use(&table), Some(KindId::RIBBON));
         assert_no_key_is_lost(&table, 500, "the new hash");
         let report = table.verify().unwrap();
         assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 500 });
         assert!(matches!(report.filter, FilterVerdict::NotProbed { .. }));
 
-        let table = open(&files, TableOptions::default().with_strict_hash());
+        let table = open(&files, TableOptions::default().reject_foreign_filters());
         assert_unused(&table, 500, "the old hash");
         assert!(table.sidecar_problem().unwrap().is_foreign_filter());
         assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
@@ -367,8 +367,8 @@ fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_has
     assert!(table.filters().block().is_none() && table.sidecar_problem().is_some());
     assert_no_key_is_lost(&table, 50, "no filter at all");
     let options = TableOptions::default().with_file_system(files);
-    assert!(Table::open(TABLE, &options.clone().with_strict_hash()).unwrap_err().is_foreign_filter());
-    Table::open(TABLE, &options.with_strict_hash().without_sidecars()).unwrap();
+    assert!(Table::open(TABLE, &options.clone().reject_foreign_filters()).unwrap_err().is_foreign_filter());
+    Table::open(TABLE, &options.reject_foreign_filters().without_sidecars()).unwrap();
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn a_sidecar_of_other_parts_of_keys_is_not_used() {
     assert_unused(&table, 500, "whole keys");
 
     let table = open(&files, prefixes());
-    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON), "one of prefixes, which the table's own is not");
+    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON), "one of prefixes, which the table's own is not");
     assert_no_key_is_lost(&table, 500, "prefixes");
     assert!(table.filters().may_contain_prefix(b"user:0003"));
 
@@ -502,18 +502,18 @@ fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     let table = Table::open(&path, &TableOptions::default()).unwrap();
     for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
         let other = Table::open_source(other, &TableOptions::default()).unwrap();
-        let refused = table.place_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
+        let refused = table.install_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
         let expected = FilterProblem::OtherTable { expected: table.identity(), got: other.identity() };
         assert!(matches!(&refused, TableError::Filter { source, .. } if *source == expected), "{refused}");
         assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
     }
-    table.place_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
+    table.install_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
     assert_ne!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
 }
 
 /// Makes no filters, or none that it was told to make.
 #[derive(Debug)]
-struct Unhelpful(Option<KindPolicy>);
+struct Unhelpful(Option<FixedPolicy>);
 
 impl FilterPolicy for Unhelpful {
     fn name(&self) -> &'static str {
@@ -532,11 +532,11 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     std::fs::write(&path, table(1, 100, b"value")).unwrap();
     let table = Table::open(&path, &TableOptions::default()).unwrap();
     let declining = TableOptions::default().with_policy(Arc::new(Unhelpful(None)));
-    let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(KindPolicy::default()))));
+    let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(FixedPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
         let built = table.write_sidecar(&options).unwrap();
         assert!(built.filters().metadata().sections().is_empty());
-        assert_eq!(table.place_sidecar(&built, &options).unwrap(), None);
+        assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
@@ -570,7 +570,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let options = TableOptions::default().with_file_system(Arc::new(LocalFileSystem));
     let table = Table::open(&path, &TableOptions::default()).unwrap();
     let built = table.write_sidecar(&options).unwrap();
-    let (sidecar, bytes) = table.place_sidecar(&built, &options).unwrap().unwrap();
+    let (sidecar, bytes) = table.install_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
     assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
     assert_eq!(built.filters().points.as_ref().unwrap().distinct_keys, 100);
@@ -617,7 +617,7 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
     let sidecar = sidecar_of(&bytes);
     let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
     assert!(table.uses_sidecar() && table.filters().range_filter().is_some());
-    assert_eq!(kind_in_use(&table), Some(FilterKind::RIBBON));
+    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON));
     assert!(!table.filters().may_contain_range(&b"user:0000001"[..]..&b"user:0000002"[..]));
     table.verify().unwrap();
     let from = name(20);

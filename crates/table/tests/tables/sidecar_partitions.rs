@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockBuilder, BuildContext, FileId, FilterPolicy, Filters, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
-    KindPolicy, LoadContext,
+    BlockBuilder, BuildContext, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher,
+    KeyParts, LoadContext,
 };
 use sstfilter_store::{
     FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionError, PartitionOptions, sidecar_path,
@@ -47,7 +47,7 @@ fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
     for (parts, cut) in
         all_parts.iter().flat_map(|parts| [(parts, PartitionCut::KeyRange), (parts, PartitionCut::HashRange)])
     {
-        let filters = Filters::new(KindPolicy::default()).with_hasher(&hasher).with_key_parts(parts.clone());
+        let filters = Filters::new(FixedPolicy::default()).with_hasher(&hasher).with_key_parts(parts.clone());
         let store = FilterStore::new(filters).with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
         let mut builder = store.builder(FileId::random());
         (0..40_000).for_each(|key| builder.add_key(&name(key)));
@@ -114,7 +114,7 @@ impl FilterPolicy for Moody {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        (self.0.fetch_add(1, Ordering::Relaxed) != 2).then(|| KindPolicy::default().builder(context))
+        (self.0.fetch_add(1, Ordering::Relaxed) != 2).then(|| FixedPolicy::default().builder(context))
     }
 }
 

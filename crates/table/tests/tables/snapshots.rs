@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy};
+use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, HashId, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
 use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
 
@@ -153,7 +153,7 @@ fn table_with(
     match filter {
         Filter::None => options = options.without_filter(),
         Filter::Ribbon => {
-            options = options.with_policy(Arc::new(KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)));
+            options = options.with_policy(Arc::new(FixedPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)));
         }
         Filter::Partitioned(cut) => {
             options = options.with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap());

@@ -4,7 +4,7 @@
 //! of probes, length of a batch or place in memory: it would miss keys that are there.
 
 use super::*;
-use crate::filter::{AnyShape, EncodedShape, FilterKind};
+use crate::filter::{AnyShape, EncodedShape, KindId};
 use crate::hash::map_to_range;
 use crate::simd::{self, InstructionSet, for_each_set};
 
@@ -260,7 +260,7 @@ fn single_probes_answer_as_the_portable_form_on_every_set_and_every_key_is_in_da
             let start = memory.as_ptr().align_offset(64) + offset;
             insert_batch(memory[start..start + 6_400].as_chunks_mut().0, probes, &keys[..1_000]);
             let encoded = EncodedShape::new(&[probes.into()], 6_400);
-            let open = OpenShape::new(AnyShape::decode(FilterKind::BLOCKED_BLOOM, &encoded, None).unwrap());
+            let open = OpenShape::new(AnyShape::decode(KindId::BLOCKED_BLOOM, &encoded, None).unwrap());
             let data = &memory[start..];
             let lines: &[Line] = data[..6_400].as_chunks().0;
             for &hash in &keys {

@@ -10,7 +10,7 @@ use crate::ranges::RangePrefix;
 use crate::units::{counted, grouped, percent};
 
 /// Bytes of the integer that ranges are counted in, at most.
-const MOST_INTEGER_BYTES: usize = 8;
+const MAX_INTEGER_BYTES: usize = 8;
 
 /// What the keys are like.
 #[derive(Debug, Serialize)]
@@ -56,7 +56,7 @@ impl<'a> Keys<'a> {
         let first_bytes = all.first().map_or(0, |key| key.len());
         let key_bytes = all.iter().all(|key| key.len() == first_bytes).then_some(first_bytes);
         let prefix = given.or_else(|| {
-            let bytes = key_bytes?.checked_sub(MOST_INTEGER_BYTES).filter(|&bytes| bytes > 0)?;
+            let bytes = key_bytes?.checked_sub(MAX_INTEGER_BYTES).filter(|&bytes| bytes > 0)?;
             Some(RangePrefix::Bytes(bytes))
         });
         let rests = parts(&all, prefix);
@@ -91,14 +91,14 @@ fn parts<'a>(all: &[&'a [u8]], prefix: Option<RangePrefix>) -> Vec<(&'a [u8], us
 fn integer_bytes(parts: &[(&[u8], usize)]) -> Option<u32> {
     let rest = |&(key, end): &(&[u8], usize)| key.len() - end;
     let first = rest(parts.first()?);
-    let bytes = if parts.iter().all(|part| rest(part) == first) { first } else { MOST_INTEGER_BYTES };
-    u32::try_from(bytes.min(MOST_INTEGER_BYTES)).ok().filter(|&bytes| bytes > 0)
+    let bytes = if parts.iter().all(|part| rest(part) == first) { first } else { MAX_INTEGER_BYTES };
+    u32::try_from(bytes.min(MAX_INTEGER_BYTES)).ok().filter(|&bytes| bytes > 0)
 }
 
 fn rows<'a>(parts: &[(&'a [u8], usize)], integer_bytes: u32) -> Vec<(&'a [u8], Row)> {
     let mut rows: Vec<(&[u8], Row)> = Vec::with_capacity(parts.len());
     for &(key, prefix_end) in parts {
-        let mut window = [0; MOST_INTEGER_BYTES];
+        let mut window = [0; MAX_INTEGER_BYTES];
         let rest = &key[prefix_end..];
         let bytes = rest.len().min(integer_bytes as usize);
         window[..bytes].copy_from_slice(&rest[..bytes]);

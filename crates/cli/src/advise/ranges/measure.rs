@@ -11,7 +11,7 @@ use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy};
 use super::keys::{Keys, Row};
 
 /// Ranges of each sort, at most.
-const MOST_RANGES: usize = 100_000;
+const MAX_RANGES: usize = 100_000;
 
 /// Prefixes from which on ranges inside prefixes that the file does not have are measured.
 const MANY_PREFIXES: u64 = 32;
@@ -95,8 +95,9 @@ fn build(policy: &RangePolicy, keys: &[&[u8]]) -> anyhow::Result<RangeFilter<Byt
 }
 
 fn measured(filter: &RangeFilter<Bytes>, ranges: &[Ends]) -> Option<Measured> {
-    let may_hold = |(lower, upper): &&Ends| filter.may_hold(KeyRange::from((lower.as_ref(), upper.as_ref())));
-    let positives = ranges.iter().filter(may_hold).count() as u64;
+    let may_contain_range =
+        |(lower, upper): &&Ends| filter.may_contain_range(KeyRange::from((lower.as_ref(), upper.as_ref())));
+    let positives = ranges.iter().filter(may_contain_range).count() as u64;
     (!ranges.is_empty()).then_some(Measured { ranges: ranges.len() as u64, positives })
 }
 
@@ -153,7 +154,7 @@ impl<'a> Sample<'a> {
         let ends = |is_first_in_file: bool| {
             let chosen =
                 pairs.iter().filter(move |pair| is_heads(pair[0].0) == is_first_in_file && !is_heads(pair[1].0));
-            chosen.take(MOST_RANGES).map(move |pair| {
+            chosen.take(MAX_RANGES).map(move |pair| {
                 let (first, last) = (pair[0].1.to_vec(), pair[1].1.to_vec());
                 let lower = if is_first_in_file { Bound::Excluded(first) } else { Bound::Included(first) };
                 (lower, Bound::Included(last))
@@ -182,7 +183,7 @@ fn uniform(number: usize) -> f64 {
 
 /// As many items as there are to be ranges, evenly spread.
 fn some_of<T>(items: &[T]) -> impl Iterator<Item = &T> {
-    items.iter().step_by(items.len().div_ceil(MOST_RANGES).max(1))
+    items.iter().step_by(items.len().div_ceil(MAX_RANGES).max(1))
 }
 
 /// The range of `units` from the integer `from` on, in the place of the row's own; none at the end of the integers.

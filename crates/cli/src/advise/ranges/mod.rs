@@ -16,7 +16,7 @@ use crate::args::AdviseArgs;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, figures};
-use crate::ranges::within;
+use crate::ranges::with_prefix;
 use crate::units::{brief_percent, counted, percent};
 
 /// The length of ranges where none is given.
@@ -63,8 +63,8 @@ pub(crate) fn run(
     let ordered = MapFigures::new("ordered", &RangePolicy::ordered(rate)?, &keys, &sample)?;
     let mut maps = vec![ordered];
     if let Some(integer_bytes) = keys.shape.integer_bytes {
-        let counted_in = within(RangeUnits::integer(integer_bytes)?, keys.prefix.as_ref());
-        maps.push(MapFigures::new("hashed", &RangePolicy::bounded(counted_in, units, rate)?, &keys, &sample)?);
+        let counted_in = with_prefix(RangeUnits::integer(integer_bytes)?, keys.prefix.as_ref());
+        maps.push(MapFigures::new("hashed", &RangePolicy::hashed(counted_in, units, rate)?, &keys, &sample)?);
     }
     Ok((Outcome::Yes, RangesReport::new(keys, rate, units, &sample, maps)))
 }
@@ -75,7 +75,7 @@ impl RangesReport {
         let options = match (take, keys.shape.integer_bytes) {
             ("hashed", Some(integer)) => {
                 let prefix = keys.prefix.map(|prefix| format!(" --range-prefix {prefix}")).unwrap_or_default();
-                format!("--range-filter bounded:{units}:{} --range-integer {integer}{prefix}", rate.get())
+                format!("--range-filter hashed:{units}:{} --range-integer {integer}{prefix}", rate.get())
             }
             _ => format!("--range-filter ordered:{}", rate.get()),
         };

@@ -83,7 +83,7 @@ fn overview(family: &Family) -> String {
 }
 
 fn rates(family: &Family) -> anyhow::Result<String> {
-    let (keys, probes) = (grouped(family.effort.rate_keys), grouped(family.effort.most_probes));
+    let (keys, probes) = (grouped(family.effort.rate_keys), grouped(family.effort.max_probes));
     let text = format!(
         "Further right is a lower rate, further down less memory. Each mark is a filter of {keys} keys, probed for up to \
          {probes} absent ones. No filter can be below the broken line, log2(1/rate)."

@@ -84,7 +84,7 @@ fn family() -> Family {
         rates: rate_points().collect(),
         by_keys: key_points(&ladder).collect(),
         overfill: overfill_points().collect(),
-        effort: Effort { ladder, rate_keys: 1_000_000, most_probes: 5_000_000, repetitions: 1, overfill_keys: 1_000 },
+        effort: Effort { ladder, rate_keys: 1_000_000, max_probes: 5_000_000, repetitions: 1, overfill_keys: 1_000 },
     }
 }
 

@@ -199,7 +199,7 @@ impl Store {
                     let is_whole = section.part == FilterPart::Points;
                     let is_budgeted = is_used && table.store().budget().is_some();
                     assert_eq!(filters.block().is_some(), is_used && is_whole && !is_budgeted);
-                    self.counts.add("partitions", u64::from(filters.residency().units) * u64::from(!is_whole));
+                    self.counts.add("partitions", u64::from(filters.residency().partitions) * u64::from(!is_whole));
                     self.counts.add("filters under a budget", u64::from(is_budgeted));
                 }
                 sections => panic!("{sections:?}"),
