@@ -18,9 +18,11 @@ mod inspect;
 mod interrupt;
 mod left_out;
 mod lines;
+mod measure;
 mod memory;
 mod opened;
 mod output;
+mod page;
 mod partitions;
 mod parts;
 mod probe;
@@ -102,7 +104,8 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
-        Command::Report(args) => output.report(report::run(args)?),
+        Command::Report(args) => output.report(report::run(args, format, reading)?),
+        Command::Measure(args) => output.report(measure::run(args)?),
     }?;
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)

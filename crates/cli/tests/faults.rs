@@ -456,10 +456,16 @@ fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
 }
 
 #[test]
-fn a_report_whose_calls_fail_leaves_whole_files() {
-    let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
-    let scenario = Scenario::new("report", &arguments).writing();
+fn a_measurement_whose_calls_fail_leaves_whole_files() {
+    let arguments = ["measure", "--out", "WORK/measured", "--most-keys", "1000"];
+    let scenario = Scenario::new("measure", &arguments).writing();
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
+}
+
+#[test]
+fn a_report_whose_calls_fail_leaves_whole_files_and_says_which_table_failed() {
+    let scenario = Scenario::new("report", &["report", "WORK/tables", "--out", "WORK/report"]).writing();
+    try_all(&scenario, &[Fault::Fails(EIO), Fault::Fails(EINTR), Fault::Short]);
 }
 
 #[test]

@@ -66,8 +66,12 @@ impl Answers {
     }
 
     fn from_foreign(found: &BatchAnswers) -> Self {
-        let positive = (0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent);
-        Self::Some(positive.map(|(position, _)| position).collect())
+        Self::from_positions((0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent))
+    }
+
+    /// The positions of positives, which ascend.
+    pub(crate) fn from_positions<T>(positives: impl Iterator<Item = (u32, T)>) -> Self {
+        Self::Some(positives.map(|(position, _)| position).collect())
     }
 
     /// Those that are in range, too.
@@ -386,7 +390,7 @@ impl FilterState {
 
 impl FileProbes {
     /// Keys in range that the filter was probed for.
-    pub(super) const fn keys_probed(&self) -> u64 {
+    pub(crate) const fn keys_probed(&self) -> u64 {
         self.keys_in_range - self.keys_not_probed
     }
 
