@@ -91,14 +91,14 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Print the keys and values of a range in key order, and which tables were skipped by what
     Scan(ScanArgs),
-    /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
+    /// Probe only the filters, for many keys or ranges at once: how many tables each would touch, and which
     Probe(ProbeArgs),
     /// Print the keys and values of a table in key order, as `build` reads them
     Dump(DumpArgs),
     /// Make bare filter blocks
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Show what filters tables have, and which need a look; of one table or bare filter block, every field
+    /// Show which filters tables have and which need a look; of one table or filter block, every field
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Rank the kinds of filter for your use, with sizes, rates and reasons
     Advise(AdviseArgs),
-    /// Draw your own tables' filters as a page: by level, bad ones with what to do, false positive rates, other settings
+    /// Report on the filters of your own tables: by level, bad ones and what to do, false positive rates, other settings
     Report(ReportArgs),
     /// Measure every kind of filter on this machine, and write the figures as a page with charts
     Measure(MeasureArgs),

@@ -21,7 +21,10 @@ impl LeftOut {
     pub(crate) fn new(path: &Path, why: String, outcome: Outcome) -> Self {
         let path = input::name(path).into_owned();
         // Some reasons name the file themselves.
-        let why = why.strip_prefix(&format!("{path}: ")).map_or_else(|| why.clone(), str::to_owned);
+        let why = match why.strip_prefix(&format!("{path}: ")) {
+            Some(reason) => reason.to_owned(),
+            None => why,
+        };
         Self { path, why, outcome }
     }
 

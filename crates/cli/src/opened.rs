@@ -216,6 +216,11 @@ impl Manifests {
     pub(crate) fn file(&self, path: &Path) -> Option<ManifestFile> {
         self.beside(path)?.file(path.file_stem()?.to_str()?.parse().ok()?).cloned()
     }
+
+    /// The level of the table at `path`, by that manifest.
+    pub(crate) fn level(&self, path: &Path) -> Option<u32> {
+        self.file(path).map(|file| file.level)
+    }
 }
 
 /// A comparator that a table does not name itself.

@@ -12,9 +12,10 @@ use serde::{Serialize, Serializer};
 /// What a command that did its work found: its number is the exit code.
 ///
 /// The worst of several is their maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All present, all sound.
+    #[default]
     Yes = 0,
     /// Something absent, lost or damaged, and said so.
     No = 1,

@@ -465,6 +465,8 @@ fn a_measurement_whose_calls_fail_leaves_whole_files() {
 #[test]
 fn a_report_whose_calls_fail_leaves_whole_files_and_says_which_table_failed() {
     let scenario = Scenario::new("report", &["report", "WORK/tables", "--out", "WORK/report"]).writing();
+    // Keys are drawn of a table whose filter that time could not be read: nothing else comes of it.
+    let scenario = Scenario { is_steady: true, ..scenario };
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Fails(EINTR), Fault::Short]);
 }
 

@@ -75,11 +75,16 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     let mut levels: Vec<_> = drawn.iter().map(|(_, filter)| filter.level).collect();
     levels.sort_unstable();
     levels.dedup();
+    let is_known = levels != [None];
     let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
         let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
         let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
         points.sort_by(|left, right| right.at.0.total_cmp(&left.at.0));
-        let name = level.map_or_else(|| "tables now".to_owned(), |level| format!("level {level} now"));
+        let name = match level {
+            Some(level) => format!("level {level} now"),
+            None if is_known => "unknown level now".to_owned(),
+            None => "tables now".to_owned(),
+        };
         Series { name, style: Style { colour, mark, width: 2 }, form: Form::Marks, points }
     };
     levels.into_iter().zip(STYLES.iter().cycle()).map(series).collect()

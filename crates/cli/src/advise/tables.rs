@@ -12,7 +12,7 @@ use sstfilter_table::Table;
 use super::chart;
 use crate::args::AdviseArgs;
 use crate::left_out::LeftOut;
-use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
+use crate::opened::{ForeignTable, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{counted, grouped, percent};
@@ -201,11 +201,6 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
-/// The level of a table of another engine, by the manifest beside it.
-pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u32> {
-    manifests.file(file).map(|file| file.level)
-}
-
 /// The filter of the table at `path`, or why its cost cannot be told.
 pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
@@ -221,8 +216,8 @@ pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
 }
 
 fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
-    if let Some(problem) = table.filters().point_problem() {
-        return Err(Unknown::Because(in_options(&problem), Outcome::No));
+    if let Some(problem) = table.filter_problem() {
+        return Err(Unknown::Because(in_options(&problem), files::outcome_of_filter(&problem)));
     }
     let filter = match (Partitions::of_table(&table, path), table.filters().block()) {
         (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
@@ -244,7 +239,7 @@ fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading
         table.take_comparator_from_keys().map_err(failed)?;
         measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
     };
-    Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: level_by_manifest(path, reading.manifests) })
+    Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: reading.manifests.level(path) })
 }
 
 impl TableFilter {
@@ -303,8 +298,9 @@ pub(crate) const LEVEL_COLUMNS: [Column<LevelCost>; 5] = [
 ];
 
 /// What to know about the figures of all rows.
-pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys; \
-                                      small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a few percent more";
+pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's \
+    within 1 % above 5,000 keys; small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a \
+    few percent more";
 
 impl TablesReport {
     pub(crate) fn new(filters: &[TableFilter], left_out: Vec<LeftOut>) -> Self {

@@ -216,7 +216,7 @@ impl ForeignFields {
             let no_filter = Error::NoFilter.to_string();
             Overview::without_filter("", self.filter_problem.clone().filter(|problem| *problem != no_filter))
         });
-        Overview { format: format!("{} table", self.engine), level: self.level, entries: self.entries, ..found }
+        Overview { format: format!("{} table", self.engine), entries: self.entries, ..found }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
 
-    /// Show every field of several files, too: without it, each gets a line that says whether it needs a look
+    /// Show every field of each file before the overview; by default, each of several files gets one line
     #[arg(long)]
     full: bool,
 
@@ -207,12 +207,15 @@ impl FileReport {
                 (outcome, Fields::Problem(explained(&problem)))
             }),
         };
+        let mut overview = Overview::new(&fields, outcome);
+        // Its database knows of a table whatever is wrong with it.
+        overview.level = overview.level.or_else(|| reading.manifests.level(path));
         Ok(Self {
             path: input::name(path).into_owned(),
             bytes,
             sound: outcome == Outcome::Yes,
             outcome,
-            overview: Overview::new(&fields, outcome),
+            overview,
             fields,
             observed: None,
         })
@@ -220,6 +223,17 @@ impl FileReport {
 }
 
 impl Fields {
+    /// What is wrong with the parts of a table.
+    fn problems(&self) -> Vec<String> {
+        let Self::Table(table) = self else { return Vec::new() };
+        let of_partitions = table.partitions.as_ref().and_then(PartitionFields::problem);
+        let sidecar = table.sidecar.as_ref();
+        let of_sidecar = sidecar.and_then(|sidecar| sidecar.problem.as_deref());
+        let in_sidecar = sidecar.and_then(|sidecar| sidecar.fields.as_ref()?.partitions.as_ref()?.problem());
+        let own = [table.filter_problem.as_deref(), of_partitions, table.range_filter_problem.as_deref()];
+        own.into_iter().chain([of_sidecar, in_sidecar]).flatten().map(str::to_owned).collect()
+    }
+
     /// Names the extractors of filters whose files name none.
     fn name_parts(&mut self, names: &[String]) {
         match self {
@@ -262,7 +276,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
         }
         Look::Foreign(_) => {
             let (table, taken) = opened::foreign_to_probe(path, reading)?;
-            let level = reading.manifests.file(path).map(|file| file.level);
+            let level = reading.manifests.level(path);
             let fields = ForeignFields::new(&table, taken.as_ref(), level);
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
@@ -270,13 +284,9 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
     }
 }
 
-/// What a problem of a filter says of its file.
+/// What a problem of a filter, if there is one, says of its file.
 fn outcome_of(problem: Option<&TableError>) -> Outcome {
-    match problem {
-        Some(problem) if files::is_unread(problem) => Outcome::Failed,
-        // Or the problem is one of the options that the file was opened with.
-        problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
-    }
+    problem.map_or(Outcome::Yes, files::outcome_of_filter)
 }
 
 impl fmt::Display for InspectReport {

@@ -80,8 +80,9 @@ impl State {
     }
 
     /// How many of `states` are of each sort: `9 ok, 1 missing`.
-    pub(crate) fn counts(states: impl Iterator<Item = Self> + Clone) -> String {
-        let count = |state: Self| (states.clone().filter(|&other| other == state).count() as u64, state.name());
+    pub(crate) fn counts(states: impl IntoIterator<Item = Self>) -> String {
+        let states: Vec<_> = states.into_iter().collect();
+        let count = |state: Self| (states.iter().filter(|&&other| other == state).count() as u64, state.name());
         let counts = Self::ALL.into_iter().map(count).filter(|&(count, _)| count > 0);
         counts.map(|(count, name)| format!("{} {name}", grouped(count))).collect::<Vec<_>>().join(", ")
     }
@@ -106,7 +107,10 @@ impl Overview {
             Fields::ForeignTable(table) => table.overview(),
             Fields::Problem(problem) => Self::without_filter("none", Some(problem.clone())),
         };
-        Self { state: State::of(outcome).unwrap_or(found.state), ..found }
+        // The filter may be sound, and something else of the file not.
+        let problems = if outcome == Outcome::Yes { Vec::new() } else { fields.problems() };
+        let remark = if problems.is_empty() { found.remark } else { Some(problems.join("; ")) };
+        Self { state: State::of(outcome).unwrap_or(found.state), remark, ..found }
     }
 
     /// That of a file whose filter is missing, or has a problem.

@@ -10,7 +10,8 @@ pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
     format!(
         "{first_line}<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>{title}</title><style>{page_style}{charts_style}</style></head><body><main>{body}</main></body></html>\n"
+         <title>{title}</title><style>{page_style}{charts_style}</style></head>\
+         <body><main>{body}</main></body></html>\n"
     )
 }
 
@@ -37,8 +38,12 @@ pub(crate) fn paragraph(text: &str) -> String {
 
 /// A section that is a list.
 pub(crate) fn list(id: &str, title: &str, items: impl IntoIterator<Item = String>) -> String {
-    let items: String = items.into_iter().map(|item| format!("<li>{}</li>", escaped(&item))).collect();
-    format!("<h2 id=\"{id}\">{}</h2><ul class=\"findings\">{items}</ul>", escaped(title))
+    format!("<h2 id=\"{id}\">{}</h2>{}", escaped(title), bullets(items))
+}
+
+pub(crate) fn bullets(items: impl IntoIterator<Item = String>) -> String {
+    let item = |item: String| format!("<li>{}</li>", escaped(&item));
+    format!("<ul class=\"findings\">{}</ul>", items.into_iter().map(item).collect::<String>())
 }
 
 /// A chart in two drawings, of which the style sheet shows one.
@@ -81,7 +86,8 @@ fn is_word(cell: &str) -> bool {
     cell.starts_with(char::is_alphabetic)
 }
 
-/// `text` for the page, without a line break before a `%`, and with the sign of margins. Control characters, which no document may hold, are escaped.
+/// `text` for the page, without a line break before a `%`, and with the sign of margins. Control characters, which no
+/// document may hold, are escaped.
 pub(crate) fn escaped(text: &str) -> String {
     sstfilter_charts::escaped(&escaped_lines(text).replace(" %", "\u{a0}%").replace(" +- ", " \u{b1} "))
 }

@@ -46,15 +46,14 @@ pub(crate) struct ProbeArgs {
         conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads", "filters_only"])]
     range: Vec<OsString>,
 
-    /// The same for each range of a file: lines of LOWER<TAB>UPPER, or with `--keys-format nul` both ends with NUL
-    /// behind them
+    /// Probe the ranges of a file: one LOWER<TAB>UPPER per line; with --keys-format nul, a NUL after each end
     #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "range", "threads", "filters_only"])]
     ranges: Option<PathBuf>,
 
     #[command(flatten)]
     bounds: BoundsArgs,
 
-    /// Print a line for each key or range instead of figures: the key or the ends, the number of tables that may hold
+    /// Print a line for each key or range instead of figures: the key or both ends, the number of tables that may hold
     /// it, and their names with commas between them, separated by tabs
     #[arg(long, visible_alias = "per-range")]
     per_key: bool,

@@ -77,9 +77,9 @@ impl LevelRow {
         let count = |is: &dyn Fn(State) -> bool| tables.iter().filter(|table| is(table.overview.state)).count();
         let mut filters: BTreeMap<&str, KindRow> = BTreeMap::new();
         for table in tables {
-            let filter = table.overview.filter.as_str();
-            let kind = filters.entry(filter).or_default();
-            kind.filter = filter.to_owned();
+            let filter = &table.overview.filter;
+            let new = || KindRow { filter: filter.clone(), ..KindRow::default() };
+            let kind = filters.entry(filter).or_insert_with(new);
             kind.tables += 1;
             kind.bytes += table.overview.filter_bytes;
         }

@@ -7,7 +7,7 @@ mod remarks;
 mod survey;
 
 use core::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -32,12 +32,12 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Folder for report.html and report.json; made if it does not exist. Files of an earlier report are replaced, and
-    /// no others
+    /// Write report.html and report.json to this folder, made if it does not exist. Files of an earlier report are
+    /// replaced, and no others. Without it, a summary is all
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Keys that no table has, to measure false positive rates on [default: made from keys of the tables]
+    /// Keys that no table has: false positive rates are measured on them [default: made from keys of the tables]
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
 }
@@ -48,9 +48,9 @@ pub(crate) struct Report {
     program: &'static str,
     /// How to make it again, without the path of its output.
     command: String,
-    /// The paths as words of a command.
+    /// How tables are read, and their paths, as words of a command with a blank before each.
     #[serde(skip)]
-    paths: String,
+    words: [String; 2],
     version: &'static str,
     date: String,
     /// Files that were written.
@@ -87,7 +87,14 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// The answer is no when a table is damaged, and a failure when one cannot be read.
-pub(crate) fn run(args: &ReportArgs, format: KeysFormat, reading: Reading<'_>) -> anyhow::Result<(Outcome, Report)> {
+///
+/// `options` say how tables are read, in the words of a command.
+pub(crate) fn run(
+    args: &ReportArgs,
+    options: &str,
+    format: KeysFormat,
+    reading: Reading<'_>,
+) -> anyhow::Result<(Outcome, Report)> {
     // Checked first: what takes minutes must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
     let mut survey = Survey::new(&args.paths, reading)?;
@@ -99,7 +106,7 @@ pub(crate) fn run(args: &ReportArgs, format: KeysFormat, reading: Reading<'_>) -
     let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
     let settings = TablesReport::new(&filters, core::mem::take(&mut survey.left_out));
     let (outcome, chart) = (survey.outcome, page::chart(&survey.filters));
-    let mut report = Report::new(args, survey, &absent, rates, settings);
+    let mut report = Report::new(args, options, survey, &absent, rates, settings);
     if let Some(files) = files {
         let contents = [page::html(&report, chart.as_ref())?, serde_json::to_string_pretty(&report)? + "\n"];
         report.files = files.write(&contents)?;
@@ -108,15 +115,22 @@ pub(crate) fn run(args: &ReportArgs, format: KeysFormat, reading: Reading<'_>) -
 }
 
 impl Report {
-    fn new(args: &ReportArgs, survey: Survey, absent: &AbsentKeys, rates: Vec<Rate>, settings: TablesReport) -> Self {
-        let (levels, remarks) = (levels::of_each(&survey.tables, absent.len()), remarks::of_all(&survey));
+    fn new(
+        args: &ReportArgs,
+        options: &str,
+        survey: Survey,
+        absent: &AbsentKeys,
+        rates: Vec<Rate>,
+        settings: TablesReport,
+    ) -> Self {
+        let (levels, remarks) = (levels::of_each(&survey.tables, absent.len()), remarks::of_all(&survey, options));
         let keys: u64 = levels.iter().map(|level| level.keys).sum();
         let bits: f64 = levels.iter().filter_map(|level| level.bits_per_key.map(|bits| bits * level.keys as f64)).sum();
-        let paths = args.paths.iter().map(|path| shell_word(path)).collect::<Vec<_>>().join(" ");
+        let paths = args.paths.iter().map(|path| format!(" {}", shell_word(path)));
         let mut report = Self {
             program: "sstfilter",
-            command: command(&paths, args.absent.as_deref()),
-            paths,
+            command: String::new(),
+            words: [options.to_owned(), paths.collect()],
             version: env!("CARGO_PKG_VERSION"),
             date: today(),
             files: Vec::new(),
@@ -135,8 +149,16 @@ impl Report {
             per_table: survey.tables,
             skipped: survey.skipped,
         };
+        let absent = args.absent.iter().map(|path| format!(" --absent {}", shell_word(path)));
+        report.command = report.command_on_all("report", &absent.collect::<String>());
         report.findings = report.findings();
         report
+    }
+
+    /// A command on all tables, with an option before their paths.
+    fn command_on_all(&self, command: &str, option: &str) -> String {
+        let [options, paths] = &self.words;
+        format!("sstfilter {command}{options}{option}{paths}")
     }
 
     /// The tables that need a look, and those with another kind of filter than was requested.
@@ -159,16 +181,10 @@ impl Report {
         let reads: Option<f64> = self.levels.iter().map(|level| level.useless_reads).sum();
         let in_vain = |reads| format!("On average, a lookup of an absent key reads {reads:.3} tables for nothing.");
         findings.extend(reads.map(in_vain));
-        findings.extend(self.rates.iter().filter(|rate| rate.is_high()).map(Rate::warning));
+        findings.extend(self.rates.iter().filter(|rate| rate.is_high()).take(LISTED).map(Rate::warning));
         findings.extend(self.settings.conclusion().map(|conclusion| sentence(&conclusion)));
         findings
     }
-}
-
-/// The command that makes the report of `paths` again.
-fn command(paths: &str, absent: Option<&Path>) -> String {
-    let absent = absent.map(|path| format!(" --absent {}", shell_word(path)));
-    format!("sstfilter report {paths}{}", absent.unwrap_or_default())
 }
 
 fn sentence(text: &str) -> String {
@@ -197,11 +213,12 @@ impl fmt::Display for Report {
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
         let (bad, _) = self.remarks();
         for Remark { path, state, reason, commands, .. } in bad.iter().take(LISTED) {
-            writeln!(f, "- {path}: {}: {reason}: {}", state.name(), commands.join("; "))?;
+            writeln!(f, "- {path}: {}: {reason}", state.name())?;
+            commands.iter().try_for_each(|command| writeln!(f, "    {command}"))?;
         }
         let more = bad.len().saturating_sub(LISTED);
         if more > 0 {
-            writeln!(f, "- and {} more: sstfilter inspect {}", grouped(more as u64), self.paths)?;
+            writeln!(f, "- and {} more: {}", grouped(more as u64), self.command_on_all("inspect", ""))?;
         }
         match self.files.as_slice() {
             [] => writeln!(f, "\n--out FOLDER writes all of it as a page"),

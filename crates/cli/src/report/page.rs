@@ -1,6 +1,7 @@
 //! The page. Whatever the number of tables, it has lines for the first of each list alone.
 
-use std::collections::BTreeMap;
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sstfilter_charts::{Chart, Colour, Part, bar};
 
@@ -12,8 +13,9 @@ use super::{Report, sentence};
 use crate::advise::chart::{self, NamedFilter};
 use crate::advise::tables::{ABOUT_COSTS, COST_COLUMNS, LEVEL_COLUMNS};
 use crate::inspect::State;
+use crate::left_out::LeftOut;
 use crate::output::Column;
-use crate::page::{details, document, escaped, figure, head, links, list, paragraph, section, table};
+use crate::page::{bullets, details, document, escaped, figure, head, links, list, paragraph, section, table};
 use crate::probe::distinct_names;
 use crate::units::{bytes, counted, grouped, percent};
 
@@ -36,7 +38,7 @@ const COLOURS: [Colour; 8] =
 /// The largest filters by size and rate, beside those of this library.
 pub(super) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     let mut largest = filters.to_vec();
-    largest.sort_by_key(|(_, filter)| core::cmp::Reverse(filter.bytes));
+    largest.sort_by_key(|(_, filter)| Reverse(filter.bytes));
     largest.truncate(DRAWN);
     chart::chart(&largest)
 }
@@ -65,7 +67,7 @@ pub(super) fn html(report: &Report, chart: Option<&Chart>) -> anyhow::Result<Str
 fn top(report: &Report) -> String {
     let skipped = match report.skipped.len() as u64 {
         0 => String::new(),
-        count => format!("; {} beside them", counted(count, "other file")),
+        count => format!("; {}", counted(count, "other file")),
     };
     let facts = [
         ("command", report.command.clone()),
@@ -93,7 +95,7 @@ fn remarks(report: &Report) -> String {
     let states = State::counts(bad.iter().map(|remark| remark.state));
     let text = match bad.len() as u64 {
         0 => "None: each table has a filter that can be used.".to_owned(),
-        count => format!("{}: {states}. Each has the command to begin with.", counted(count, "table")),
+        count => format!("{}: {states}. Each ends with the command to run first.", counted(count, "table")),
     };
     let of_fallbacks = match fallbacks.len() as u64 {
         0 => String::new(),
@@ -111,7 +113,7 @@ fn remark_list(remarks: &[Remark], listed: usize, report: &Report) -> String {
         return String::new();
     }
     let items: String = remarks.iter().take(listed).map(remark).collect();
-    let more = more(remarks.len(), listed, &format!("sstfilter inspect {}", report.paths));
+    let more = more(remarks.len(), listed, &report.command_on_all("inspect", ""));
     format!("<ul class=\"remarks\">{items}</ul>{more}")
 }
 
@@ -120,12 +122,14 @@ fn remark(remark: &Remark) -> String {
     let level = level.map(|level| format!("level {level}")).unwrap_or_default();
     let known = [format.as_str(), &level].into_iter().filter(|text| !text.is_empty() && *text != "none");
     let known = known.collect::<Vec<_>>().join(", ");
-    let commands: String = commands.iter().map(|command| format!("<code>{}</code>", escaped(command))).collect();
+    let code = |command: &String| format!("<code>{}</code>", escaped(command));
+    let commands: String = commands.iter().map(code).collect();
     format!(
-        "<li><b>{}</b> <span class=\"{state}\">{state}</span> <span class=\"note\">{}</span><br/>{}<br/>{} {commands}</li>",
+        "<li><b>{}</b> <span class=\"{state}\">{state}</span> <span class=\"note\">{}</span>\
+         <br/>{}<br/>{} {commands}</li>",
         escaped(path),
         escaped(&known),
-        escaped(&sentence(reason)),
+        escaped(reason),
         escaped(advice),
         state = state.name(),
     )
@@ -138,21 +142,24 @@ fn levels(report: &Report) -> String {
     } else {
         "No level is known: no table says its own, and no MANIFEST beside the tables does."
     };
-    let text =
-        format!("Bytes of the filters, by kind. {source} Useless reads are tables read for an absent key, on average.");
+    let text = format!(
+        "Bytes of the filters, by kind. {source} Useless reads: how many tables a lookup of an absent key reads on \
+         average."
+    );
     let colours = colours(report);
     let legend: String = colours.iter().map(|(kind, colour)| swatch(kind, *colour)).collect();
-    let most = report.levels.iter().map(|row| row.filter_bytes).max().unwrap_or(0);
-    let bars: String = report.levels.iter().map(|row| level_bar(row, most, &colours)).collect();
+    let rows = || report.levels.iter().take(LISTED);
+    let most = rows().map(|row| row.filter_bytes).max().unwrap_or(0);
+    let bars: String = rows().map(|row| level_bar(row, most, &colours)).collect();
     let bars = format!("<div class=\"bars\">{bars}</div><p class=\"legend\">{legend}</p>");
-    section("levels", "Filters by level", &text) + &bars + &table(&levels::COLUMNS, &report.levels)
+    section("levels", "Filters by level", &text) + &bars + &table(&levels::COLUMNS, rows())
 }
 
 /// A colour for each kind of filter that takes bytes.
 fn colours(report: &Report) -> BTreeMap<&str, Colour> {
     let kinds = report.levels.iter().flat_map(|row| &row.filters).filter(|kind| kind.bytes > 0);
-    let kinds: BTreeMap<_, _> = kinds.map(|kind| (kind.filter.as_str(), ())).collect();
-    kinds.into_keys().zip(COLOURS.into_iter().cycle()).collect()
+    let kinds: BTreeSet<_> = kinds.map(|kind| kind.filter.as_str()).collect();
+    kinds.into_iter().zip(COLOURS.into_iter().cycle()).collect()
 }
 
 fn swatch(name: &str, colour: Colour) -> String {
@@ -178,16 +185,18 @@ fn level_bar(row: &LevelRow, most: u64, colours: &BTreeMap<&str, Colour>) -> Str
 
 fn rates(report: &Report) -> String {
     let text = format!(
-        "{} Each table is probed for those between its smallest and its largest key, where they are known. Filters of \
-         prefixes alone are not measured on keys that were made: these have prefixes of stored ones.",
+        "{} Each table is probed for the absent keys between its smallest and its largest key; if nothing says those, \
+         for all of them. Filters of prefixes alone are not measured on keys that were made: such keys share their prefix \
+         with a stored key.",
         sentence(&report.absent_from)
     );
+    let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));
-    let most = report.rates.iter().map(rate).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-    let bars: String = report.rates.iter().take(LISTED).map(|rate| rate_bars(rate, most)).collect();
+    let most = rows().map(rate).fold(f64::MIN_POSITIVE, f64::max);
+    let bars: String = rows().map(|rate| rate_bars(rate, most)).collect();
     let legend = swatch("measured", Colour::BLUE) + &swatch("expected", Colour::GREY);
     let bars = format!("<div class=\"bars\">{bars}</div><p class=\"legend\">{legend}</p>");
-    let figures = if report.rates.is_empty() { String::new() } else { bars + &table(&rates::COLUMNS, &report.rates) };
+    let figures = if report.rates.is_empty() { String::new() } else { bars + &table(&rates::COLUMNS, rows()) };
     section("rates", "Measured false positive rates", &text) + &figures
 }
 
@@ -204,16 +213,16 @@ fn settings(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
     let text = "Filters of sstfilter for the same tables, at the same rate or in the same bytes: the figures of \
                 sstfilter advise --tables.";
     let marks = format!(
-        "Each mark is the filter of a table, of which the largest {DRAWN} are drawn. The lines are filters of sstfilter \
-         for as many keys as the table in the middle has."
+        "Each mark is the filter of one table; the largest {DRAWN} are drawn. The lines are sstfilter's filters for as \
+         many keys as the median table has."
     );
     let text = if chart.is_some() { format!("{text} {marks}") } else { text.to_owned() };
     let drawn = chart.map(figure).transpose()?.unwrap_or_default();
     let costs = match settings.tables {
-        0 => paragraph("No table has a filter whose cost can be told."),
+        0 => paragraph("The cost of no table's filter is known."),
         _ => table(&COST_COLUMNS, &settings.rows()),
     };
-    let remarks: String = settings.remarks().map(|remark| paragraph(&sentence(&remark))).collect();
+    let remarks: String = settings.remarks().map(|remark| paragraph(&remark)).collect();
     let note = format!("<p class=\"note\">{}</p>", escaped(&sentence(ABOUT_COSTS)));
     let section = section("settings", "What other settings would cost", &text);
     Ok(section + &drawn + &costs + &remarks + &costs_by_level(report) + &left_out(report) + &note)
@@ -224,10 +233,10 @@ fn costs_by_level(report: &Report) -> String {
     if levels.is_empty() {
         return String::new();
     }
-    let command = format!("sstfilter advise --levels --tables {}", report.paths);
+    let command = report.command_on_all("advise --levels", " --tables");
     let hint = "The same bytes spread over the levels so that lookups of absent keys read as little as possible:";
     let hint = format!("<p>{hint} <code>{}</code></p>", escaped(&command));
-    format!("<h3>By level</h3>{}{hint}", table(&LEVEL_COLUMNS, levels))
+    format!("<h3>By level</h3>{}{hint}", table(&LEVEL_COLUMNS, levels.iter().take(LISTED)))
 }
 
 /// The tables that no cost counts.
@@ -236,11 +245,9 @@ fn left_out(report: &Report) -> String {
     if left_out.is_empty() {
         return String::new();
     }
-    let items = left_out.iter().take(LISTED).map(|left| format!("<li>{}</li>", escaped(&left.to_string())));
-    let items: String = items.collect();
-    let more = more(left_out.len(), LISTED, &format!("sstfilter advise --tables {}", report.paths));
+    let more = more(left_out.len(), LISTED, &report.command_on_all("advise", " --tables"));
     let summary = format!("{} in none of these figures", counted(left_out.len() as u64, "table"));
-    details(&summary, &(format!("<ul class=\"findings\">{items}</ul>") + &more))
+    details(&summary, &(bullets(left_out.iter().take(LISTED).map(LeftOut::to_string)) + &more))
 }
 
 /// A table under a name that tells it from the others.
@@ -260,10 +267,10 @@ fn tables(report: &Report) -> String {
     ];
     let names = distinct_names(report.per_table.iter().map(|row| row.path.as_str()));
     let mut rows: Vec<Named<'_>> = names.into_iter().zip(&report.per_table).collect();
-    rows.sort_by_key(|(_, row)| core::cmp::Reverse(row.overview.filter_bytes));
+    rows.sort_by_key(|(_, row)| Reverse(row.overview.filter_bytes));
     rows.truncate(LISTED);
     let listed = counted(rows.len() as u64, "table");
     let text = format!("The {listed} with the largest filters, of {}.", grouped(report.tables as u64));
-    let more = more(report.tables, LISTED, &format!("sstfilter inspect {}", report.paths));
+    let more = more(report.tables, LISTED, &report.command_on_all("inspect", ""));
     section("tables", "Largest filters", &text) + &table(&columns, &rows) + &more
 }

@@ -102,7 +102,8 @@ fn drawn_from(keys: usize, most: usize, unread: &[LeftOut]) -> String {
     match keys {
         0 => format!("no absent keys: none could be made from keys of the tables{unread}; give some with --absent"),
         _ => format!(
-            "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) added{unread}",
+            "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) \
+             added{unread}",
             counted(keys as u64, "absent key"),
             grouped(most as u64),
             hex(&ABSENT_SUFFIX)

@@ -1,5 +1,6 @@
 //! Tables that need a look, and the command to begin with.
 
+use core::cmp::Reverse;
 use std::path::Path;
 
 use serde::Serialize;
@@ -21,16 +22,16 @@ pub(super) struct Remark {
     pub(super) commands: Vec<String>,
 }
 
-/// Those of all tables, the worst first.
-pub(super) fn of_all(survey: &Survey) -> Vec<Remark> {
+/// Those of all tables, the worst first. `options` say how tables are read, in the words of a command.
+pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
     let tables = survey.paths.iter().zip(&survey.tables).filter(|(_, table)| table.overview.state != State::Ok);
-    let mut remarks: Vec<_> = tables.map(|(path, table)| Remark::new(path, table)).collect();
-    remarks.sort_by(|one, other| other.state.cmp(&one.state));
+    let mut remarks: Vec<_> = tables.map(|(path, table)| Remark::new(path, table, options)).collect();
+    remarks.sort_by_key(|remark| Reverse(remark.state));
     remarks
 }
 
 impl Remark {
-    fn new(path: &Path, table: &TableRow) -> Self {
+    fn new(path: &Path, table: &TableRow, options: &str) -> Self {
         let overview = &table.overview;
         let (advice, commands) = advice(overview.state, overview.format == "table");
         let file = shell_word(path);
@@ -41,7 +42,7 @@ impl Remark {
             state: overview.state,
             reason: overview.remark.clone().unwrap_or_default(),
             advice,
-            commands: commands.iter().map(|command| format!("sstfilter {command} {file}")).collect(),
+            commands: commands.iter().map(|command| format!("sstfilter {command}{options} {file}")).collect(),
         }
     }
 }

@@ -28,6 +28,7 @@ pub(super) struct TableRow {
 }
 
 /// All tables of a store.
+#[derive(Default)]
 pub(super) struct Survey {
     pub(super) paths: Vec<PathBuf>,
     /// One for each path.
@@ -46,11 +47,11 @@ impl Survey {
         for path in paths {
             found.extend(files::expand(path, &mut skipped)?);
         }
-        let (tables, filters, left_out) = (Vec::new(), Vec::new(), Vec::new());
-        let mut survey = Self { paths: found, tables, filters, left_out, skipped, outcome: Outcome::Yes };
-        let mut progress = Progress::new("looking at filters", survey.paths.len() as u64);
-        for path in survey.paths.clone() {
+        let mut survey = Self { skipped, ..Self::default() };
+        let mut progress = Progress::new("looking at filters", found.len() as u64);
+        for path in found {
             survey.add(&path, reading);
+            survey.paths.push(path);
             progress.step();
         }
         Ok(survey)

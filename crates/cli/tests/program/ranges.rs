@@ -250,7 +250,7 @@ fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
         .filter(|[lower, upper]| lower < upper)
         .chain([["a", "b"], ["user60:", "user70:"]].map(|ends| ends.map(str::to_owned)))
         .collect();
-    let lines: String = pairs.iter().map(|[lower, upper]| format!("{lower}\t{upper}\n")).collect();
+    let lines = lines(0..pairs.len(), |number| pairs[number].join("\t"));
     let ranges = place.write("ranges", &lines);
     let options = ["probe", &out, &bare, "--ranges", &ranges];
     let listed = run(&[&options[..], &["--per-range"]].concat()).expect_code(0);

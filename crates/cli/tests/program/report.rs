@@ -1,6 +1,6 @@
-//! A report on a store is what its operator acts on. The failures guarded against: a bad table that is not listed, a rate
-//! that is not the filter's, a page that a file's name breaks or that ten thousand tables make too long to open, and a
-//! file of somebody's that is overwritten.
+//! A report on a store is what its operator acts on. The failures guarded against: a bad table that is not listed, a
+//! rate that is not the filter's, a page that a file's name breaks or that ten thousand tables make too long to open, and
+//! somebody's file that is overwritten.
 
 use std::fs;
 
