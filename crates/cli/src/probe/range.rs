@@ -103,8 +103,8 @@ impl Probed {
                 let filter = block.load(reading);
                 let found = Self::of_filter("filter block", filter.as_ref());
                 found.answering(all, |ends| {
-                    let may_hold = filter.as_ref().is_ok_and(|filter| !filter.may_hold(ends.range()));
-                    may_hold.then_some(SkippedBy::RangeFilter)
+                    let is_absent = filter.as_ref().is_ok_and(|filter| !filter.may_hold(ends.range()));
+                    is_absent.then_some(SkippedBy::RangeFilter)
                 })
             }
             Ok(Opened::Table(table)) => Self::of_table(&table, all),
@@ -174,17 +174,32 @@ impl Probed {
         self.answers.iter().filter(|&&found| found == answer).count() as u64
     }
 
-    /// The problem, unless it is none: each answer came from the file's keys.
-    fn told_problem(&self) -> Option<String> {
+    /// The file at `path` with what it answered. Its problem is none if its keys have given all answers.
+    fn answered<A>(self, path: &Path, answers: A) -> FileAnswers<A> {
         let is_answered = self.outcome == Outcome::Yes && self.count(None) == 0;
-        self.problem.clone().filter(|_| !is_answered)
+        let Self { format, range_filter, problem, .. } = self;
+        let problem = problem.filter(|_| !is_answered);
+        FileAnswers { path: input::name(path).into_owned(), format, range_filter, answers, problem }
     }
 }
 
-/// A problem of the file at `path`, which is named once.
-fn line(path: &str, problem: &str) -> String {
-    let path = if problem.contains(path) { String::new() } else { format!("{path}: ") };
-    format!("{path}{problem}")
+#[derive(Debug, Serialize)]
+struct FileAnswers<A> {
+    path: String,
+    format: &'static str,
+    range_filter: &'static str,
+    #[serde(flatten)]
+    answers: A,
+    /// Why there is no answer but "may be present".
+    problem: Option<String>,
+}
+
+impl<A> FileAnswers<A> {
+    /// The problem, in a line that names the file once.
+    fn remark(&self) -> Option<String> {
+        let (path, problem) = (&self.path, self.problem.as_ref()?);
+        Some(if problem.contains(path) { problem.clone() } else { format!("{path}: {problem}") })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -195,19 +210,14 @@ pub(super) struct RangeReport {
     tables: usize,
     /// Tables that may hold a key of the range.
     touched: usize,
-    per_table: Vec<FileAnswer>,
+    per_table: Vec<FileAnswers<OneAnswer>>,
 }
 
 #[derive(Debug, Serialize)]
-struct FileAnswer {
-    path: String,
-    format: &'static str,
-    range_filter: &'static str,
+struct OneAnswer {
     may_hold: bool,
     /// What says that it holds none; null if it may hold one.
     skipped_by: Option<SkippedBy>,
-    /// Why there is no answer but "may be present".
-    problem: Option<String>,
 }
 
 /// The answer is no when a file is damaged, and a failure when one cannot be read; both may hold a key of the range.
@@ -216,11 +226,12 @@ pub(super) fn run_one(paths: &[PathBuf], ends: Ends, reading: Reading<'_>) -> (O
     for path in paths {
         let found = Probed::new(path, core::slice::from_ref(&ends), reading);
         outcome = outcome.max(found.outcome);
-        per_table.push(FileAnswer::new(path, &found));
+        let skipped_by = found.answers.first().copied().flatten();
+        per_table.push(found.answered(path, OneAnswer { may_hold: skipped_by.is_none(), skipped_by }));
     }
     let report = RangeReport {
         tables: per_table.len(),
-        touched: per_table.iter().filter(|answer| answer.may_hold).count(),
+        touched: per_table.iter().filter(|file| file.answers.may_hold).count(),
         per_table,
         lower: Text(ends.lower),
         upper: Text(ends.upper),
@@ -228,20 +239,8 @@ pub(super) fn run_one(paths: &[PathBuf], ends: Ends, reading: Reading<'_>) -> (O
     (outcome, report)
 }
 
-impl FileAnswer {
-    fn new(path: &Path, found: &Probed) -> Self {
-        let skipped_by = found.answers.first().copied().flatten();
-        Self {
-            path: input::name(path).into_owned(),
-            format: found.format,
-            range_filter: found.range_filter,
-            may_hold: skipped_by.is_none(),
-            skipped_by,
-            problem: found.told_problem(),
-        }
-    }
-
-    const fn answer(&self) -> &'static str {
+impl OneAnswer {
+    const fn text(&self) -> &'static str {
         match self.skipped_by {
             None => "may be present",
             Some(SkippedBy::Keys) => "absent, by its smallest and largest key",
@@ -252,16 +251,14 @@ impl FileAnswer {
 
 impl fmt::Display for RangeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: [Column<FileAnswer>; 4] = [
+        let columns: [Column<FileAnswers<OneAnswer>>; 4] = [
             ("table", |file| listing::file_name(&file.path)),
             ("format", |file| file.format.to_owned()),
             ("range filter", |file| file.range_filter.to_owned()),
-            ("answer", |file| file.answer().to_owned()),
+            ("answer", |file| file.answers.text().to_owned()),
         ];
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
-        for file in &self.per_table {
-            file.problem.iter().try_for_each(|problem| writeln!(f, "{}", line(&file.path, problem)))?;
-        }
+        self.per_table.iter().filter_map(FileAnswers::remark).try_for_each(|remark| writeln!(f, "{remark}"))?;
         let (tables, Self { lower, upper, touched, .. }) = (counted(self.tables as u64, "table"), self);
         writeln!(f, "from {lower} up to, but without {upper}: {touched} of {tables} may hold a key")
     }
@@ -275,7 +272,7 @@ struct RangesReport {
     min_tables_per_range: u32,
     mean_tables_per_range: f64,
     max_tables_per_range: u32,
-    per_table: Vec<FileRanges>,
+    per_table: Vec<FileAnswers<Counts>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<Vec<Answer<SoughtRange>>>,
 }
@@ -288,14 +285,10 @@ struct SoughtRange {
 
 /// How many ranges a file may hold a key of, and what excludes the others.
 #[derive(Debug, Serialize)]
-struct FileRanges {
-    path: String,
-    format: &'static str,
-    range_filter: &'static str,
+struct Counts {
     skipped_by_keys: u64,
     skipped_by_range_filter: u64,
     positives: u64,
-    problem: Option<String>,
 }
 
 /// Probes all files for all of the ranges, in the form that the options ask for.
@@ -312,17 +305,22 @@ pub(super) fn run_all(
     for path in paths {
         let found = Probed::new(path, all, reading);
         outcome = outcome.max(found.outcome);
-        per_table.push(FileRanges::new(path, &found));
         let may_hold = Answers::from_positions((0..).zip(&found.answers).filter(|(_, answer)| answer.is_none()));
         may_hold.count_into(&mut touched);
         positives.push(may_hold);
+        let counts = Counts {
+            skipped_by_keys: found.count(Some(SkippedBy::Keys)),
+            skipped_by_range_filter: found.count(Some(SkippedBy::RangeFilter)),
+            positives: found.count(None),
+        };
+        per_table.push(found.answered(path, counts));
         progress.step();
     }
     let names: Vec<_> = per_table.iter().map(|file| file.path.clone()).collect();
     let found = Found::new(&touched, &positives, names.iter().map(String::as_str), args.detail());
     match args.listing() {
         Some(listing) if !output.is_json => {
-            per_table.iter().filter_map(FileRanges::remark).for_each(|remark| note(&remark));
+            per_table.iter().filter_map(FileAnswers::remark).for_each(|remark| note(&remark));
             listing.print(&found, |position| all[position].encoded(format), format, output)?;
             Ok(outcome)
         }
@@ -339,26 +337,8 @@ impl SoughtRange {
     }
 }
 
-impl FileRanges {
-    fn new(path: &Path, found: &Probed) -> Self {
-        Self {
-            path: input::name(path).into_owned(),
-            format: found.format,
-            range_filter: found.range_filter,
-            skipped_by_keys: found.count(Some(SkippedBy::Keys)),
-            skipped_by_range_filter: found.count(Some(SkippedBy::RangeFilter)),
-            positives: found.count(None),
-            problem: found.told_problem(),
-        }
-    }
-
-    fn remark(&self) -> Option<String> {
-        self.problem.as_ref().map(|problem| line(&self.path, problem))
-    }
-}
-
 impl RangesReport {
-    fn new(touched: &[u32], per_table: Vec<FileRanges>, answers: Option<Vec<Answer<SoughtRange>>>) -> Self {
+    fn new(touched: &[u32], per_table: Vec<FileAnswers<Counts>>, answers: Option<Vec<Answer<SoughtRange>>>) -> Self {
         let sum: u64 = touched.iter().copied().map(u64::from).sum();
         Self {
             ranges: touched.len(),
@@ -375,16 +355,16 @@ impl RangesReport {
 
 impl fmt::Display for RangesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: [Column<FileRanges>; 6] = [
+        let columns: [Column<FileAnswers<Counts>>; 6] = [
             ("table", |file| listing::file_name(&file.path)),
             ("format", |file| file.format.to_owned()),
             ("range filter", |file| file.range_filter.to_owned()),
-            ("absent by its keys", |file| grouped(file.skipped_by_keys)),
-            ("by its filter", |file| grouped(file.skipped_by_range_filter)),
-            ("may be present", |file| grouped(file.positives)),
+            ("absent by its keys", |file| grouped(file.answers.skipped_by_keys)),
+            ("by its filter", |file| grouped(file.answers.skipped_by_range_filter)),
+            ("may be present", |file| grouped(file.answers.positives)),
         ];
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
-        self.per_table.iter().filter_map(FileRanges::remark).try_for_each(|remark| writeln!(f, "{remark}"))?;
+        self.per_table.iter().filter_map(FileAnswers::remark).try_for_each(|remark| writeln!(f, "{remark}"))?;
         let (ranges, tables) = (counted(self.ranges as u64, "range"), counted(self.tables as u64, "table"));
         writeln!(f, "{ranges} over {tables}")?;
         let Self { mean_tables_per_range: mean, min_tables_per_range: min, max_tables_per_range: max, .. } = self;

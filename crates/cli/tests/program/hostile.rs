@@ -160,8 +160,9 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
     endless.wait().unwrap();
 }
 
-/// Names that clear the screen, write a line of their own, turn the text round, or are no text.
-const NAMES: [(&[u8], &str); 4] = [
+/// Names that clear the screen, write a line of their own, turn the text round, are no text, or are markup.
+const NAMES: [(&[u8], &str); 5] = [
+    (b"<script>&'1", "<script>&'1"),
     (b"a\x1b[2J\nEVIL 000009.sst: sound", r"a\x1b[2J\nEVIL 000009.sst: sound"),
     (b"\xff\xfe\t", r"\xff\xfe\t"),
     ("b\u{202e}\u{9b}\\".as_bytes(), r"b\xe2\x80\xae\xc2\x9b\\"),
