@@ -19,6 +19,7 @@
 //! ```
 
 mod axis;
+mod bar;
 mod chart;
 mod draw;
 mod labels;
@@ -27,6 +28,7 @@ mod style;
 mod table;
 
 pub use axis::{Axis, Scale};
+pub use bar::{Part, bar};
 pub use chart::{Chart, Form, Labels, Limit, Point, Series, Side};
 pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};

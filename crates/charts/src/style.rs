@@ -7,7 +7,7 @@ use plotters::style::RGBColor;
 /// A colour on light ground and its counterpart on dark ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour {
-    light: (u8, u8, u8),
+    pub(crate) light: (u8, u8, u8),
     dark: (u8, u8, u8),
 }
 
@@ -110,7 +110,7 @@ pub fn css() -> String {
     css + "}"
 }
 
-fn hex((red, green, blue): (u8, u8, u8)) -> String {
+pub(crate) fn hex((red, green, blue): (u8, u8, u8)) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 

@@ -20,6 +20,7 @@ use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
 use crate::ranges::{RangeFilterArgs, RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
+use crate::report::ReportArgs;
 use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
@@ -31,7 +32,7 @@ Exit codes:
        left out because they are not understood, and orphans are told, and are no damage
   1    done, and the answer is no: a key is absent (get), a range is empty (scan), damage
        was found, of which a sidecar of another table is one (inspect, verify, probe,
-       compare, advise --tables), entries are missing (dump --salvage), a key was lost
+       compare, report, advise --tables), entries are missing (dump --salvage), a key was lost
        (demo, compare), no filter meets the need (advise)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
@@ -90,14 +91,14 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Print the keys and values of a range in key order, and which tables were skipped by what
     Scan(ScanArgs),
-    /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
+    /// Probe only the filters, for many keys or ranges at once: how many tables each would touch, and which
     Probe(ProbeArgs),
     /// Print the keys and values of a table in key order, as `build` reads them
     Dump(DumpArgs),
     /// Make bare filter blocks
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Show every field of tables or bare filter blocks
+    /// Show which filters tables have and which need a look; of one table or filter block, every field
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
@@ -105,8 +106,10 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Rank the kinds of filter for your use, with sizes, rates and reasons
     Advise(AdviseArgs),
-    /// Measure every kind of filter on this machine, and write the figures as a page with charts
+    /// Report on the filters of your own tables: by level, bad ones and what to do, false positive rates, other settings
     Report(ReportArgs),
+    /// Measure every kind of filter on this machine, and write the figures as a page with charts
+    Measure(MeasureArgs),
     /// Print a script that completes this command line in a shell
     Completions(CompletionsArgs),
     /// Print the manual page, or write those of all commands
@@ -387,9 +390,9 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
-    /// Directory for report.html, report.csv and report.json; made if it does not exist. Files of an
-    /// earlier report are replaced, and no others
+pub(crate) struct MeasureArgs {
+    /// Directory for measure.html, measure.csv and measure.json; made if it does not exist. Files of an earlier
+    /// measurement are replaced, and no others
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
@@ -397,7 +400,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
+    /// Filters of up to N keys, with figures as rough as N is small: for tests of the command itself
     #[arg(long, value_name = "N", hide = true,
         value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
     pub(crate) max_keys: Option<u32>,

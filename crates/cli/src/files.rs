@@ -13,7 +13,7 @@ use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
 use crate::input::{self, RegularFile};
-use crate::output::in_options;
+use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
 
@@ -250,6 +250,11 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
         }
         _ => false,
     }
+}
+
+/// What a problem of a filter says of its table: nothing, if the filter was built for other readers.
+pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {
+    if is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
 }
 
 /// What a file is by its last bytes.

@@ -12,14 +12,20 @@ use crate::output::Outcome;
 #[derive(Debug, Serialize)]
 pub(crate) struct LeftOut {
     path: String,
-    why: String,
+    pub(crate) why: String,
     #[serde(skip)]
-    outcome: Outcome,
+    pub(crate) outcome: Outcome,
 }
 
 impl LeftOut {
     pub(crate) fn new(path: &Path, why: String, outcome: Outcome) -> Self {
-        Self { path: input::name(path).into_owned(), why, outcome }
+        let path = input::name(path).into_owned();
+        // Some reasons name the file themselves.
+        let why = match why.strip_prefix(&format!("{path}: ")) {
+            Some(reason) => reason.to_owned(),
+            None => why,
+        };
+        Self { path, why, outcome }
     }
 
     /// What the tables that are left out say of the whole.

@@ -18,9 +18,11 @@ mod inspect;
 mod interrupt;
 mod left_out;
 mod lines;
+mod measure;
 mod memory;
 mod opened;
 mod output;
+mod page;
 mod partitions;
 mod parts;
 mod probe;
@@ -36,6 +38,7 @@ mod units;
 mod verify;
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Context;
 use clap::Parser;
@@ -44,7 +47,7 @@ pub use args::Cli;
 use args::Command;
 pub use interrupt::{Interrupted, end_in_order};
 use opened::{Manifests, Reading};
-use output::{CANNOT_WRITE, Output};
+use output::{CANNOT_WRITE, Output, shell_word};
 pub use output::{Outcome, explained};
 
 impl Cli {
@@ -57,6 +60,15 @@ impl Cli {
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
         Self::try_parse_from(arguments)
+    }
+
+    /// The options that say how tables are read, as a command line has them, each with a blank before it.
+    fn reading_options(&self) -> String {
+        let seed = self.secret_seed_file.as_deref().map(|file| ("secret-seed-file", file));
+        let comparator = self.comparator.as_deref().map(|name| ("comparator", Path::new(name)));
+        let with_value = |(option, value)| format!(" --{option} {}", shell_word(value));
+        let unchecked = if self.unchecked_filters { " --unchecked-filters" } else { "" };
+        seed.into_iter().chain(comparator).map(with_value).collect::<String>() + unchecked
     }
 
     /// Whether the command writes files that must not be left half done.
@@ -102,7 +114,8 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
-        Command::Report(args) => output.report(report::run(args)?),
+        Command::Report(args) => output.report(report::run(args, &cli.reading_options(), format, reading)?),
+        Command::Measure(args) => output.report(measure::run(args)?),
     }?;
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)

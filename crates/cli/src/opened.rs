@@ -1,5 +1,6 @@
 //! Any file that the program can read, opened by what its bytes say it is.
 
+use core::ops::ControlFlow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,6 +216,11 @@ impl Manifests {
     pub(crate) fn file(&self, path: &Path) -> Option<ManifestFile> {
         self.beside(path)?.file(path.file_stem()?.to_str()?.parse().ok()?).cloned()
     }
+
+    /// The level of the table at `path`, by that manifest.
+    pub(crate) fn level(&self, path: &Path) -> Option<u32> {
+        self.file(path).map(|file| file.level)
+    }
 }
 
 /// A comparator that a table does not name itself.
@@ -341,20 +347,29 @@ pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
     }
 }
 
-/// Calls `visit` with each key of the table at `path`, ascending: one of this library or of another engine.
+/// Calls `visit` with each key of the table at `path`, ascending, until it breaks: of a table of this library or of
+/// another engine.
 ///
 /// Fails on a bare filter block, which has no keys, and on the first damage.
-pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
+pub(crate) fn for_each_key(
+    path: &Path,
+    reading: Reading<'_>,
+    visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> anyhow::Result<()> {
     match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => {
             for entry in table.iter() {
-                visit(&entry?.key);
+                if visit(&entry?.key).is_break() {
+                    break;
+                }
             }
             Ok(())
         }
         Opened::Foreign(table) => {
             for key in table.user_keys() {
-                visit(&key.with_context(|| input::name(path).into_owned())?);
+                if visit(&key.with_context(|| input::name(path).into_owned())?).is_break() {
+                    break;
+                }
             }
             Ok(())
         }

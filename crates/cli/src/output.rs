@@ -12,9 +12,10 @@ use serde::{Serialize, Serializer};
 /// What a command that did its work found: its number is the exit code.
 ///
 /// The worst of several is their maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All present, all sound.
+    #[default]
     Yes = 0,
     /// Something absent, lost or damaged, and said so.
     No = 1,
@@ -99,7 +100,7 @@ fn escaped(bytes: &[u8], is_special: impl Fn(char) -> bool) -> String {
 }
 
 /// Lines for a person: what a file says of itself may stand in them.
-fn escaped_lines(text: &str) -> String {
+pub(crate) fn escaped_lines(text: &str) -> String {
     escaped(text.as_bytes(), |character| drives_terminal(character) && character != '\n')
 }
 
@@ -111,6 +112,23 @@ pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
     match path.to_str() {
         Some(plain) if !plain.chars().any(is_special) => Cow::Borrowed(plain),
         _ => Cow::Owned(escaped(bytes, is_special)),
+    }
+}
+
+/// The path as one word of a shell's command line, whatever is in it.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let name = path_name(path);
+    let has_escapes = matches!(name, Cow::Owned(_));
+    // A word that begins so would be an option.
+    let name = if name.starts_with('-') && name != "-" { Cow::Owned(format!("./{name}")) } else { name };
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+,:@%=".contains(character);
+    if has_escapes {
+        // The form that bash and zsh read escapes in.
+        format!("$'{}'", name.replace('\'', r"\'"))
+    } else if !name.is_empty() && name.chars().all(is_plain) {
+        name.into_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
     }
 }
 
@@ -263,6 +281,22 @@ mod tests {
 
         let shown = |name: &[u8]| path_name(Path::new(OsStr::from_bytes(name))).into_owned();
         assert_eq!((shown(b"\xff.sst").as_str(), shown(br"\xff.sst").as_str()), (r"\xff.sst", r"\\xff.sst"));
+    }
+
+    /// A name with a semicolon would end the command that a report advises, and begin another.
+    #[test]
+    fn a_path_is_one_word_of_a_command_line() {
+        for (name, word) in [
+            ("/db/000007.sst", "/db/000007.sst"),
+            ("-rf", "./-rf"),
+            ("a b; rm $HOME", "'a b; rm $HOME'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("a\n'b\\", r"$'a\n\'b\\'"),
+            (r"\", r"$'\\'"),
+        ] {
+            assert_eq!(shell_word(Path::new(name)), word);
+        }
     }
 
     #[test]

@@ -255,6 +255,21 @@ impl PartitionFields {
         self.problems.first().map(String::as_str)
     }
 
+    /// Why the first partition of another kind than the requested one is of that kind, if there is one.
+    pub(crate) fn fallback(&self) -> Option<String> {
+        let requested = |kind: &&KindPartitions| kind.filter.kind != kind.filter.requested;
+        let Choice { requested, reason, .. } = self.kinds.iter().find(requested)?.filter;
+        Some(format!("not all of its partitions are {requested}: {reason}"))
+    }
+
+    /// The names of the partitions' kinds.
+    pub(crate) fn kind_names(&self) -> String {
+        let mut names: Vec<_> = self.kinds.iter().map(|kind| kind.filter.kind).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    }
+
     /// The kinds of the partitions in one line.
     pub(crate) fn kinds(&self) -> String {
         match self.kinds.as_slice() {

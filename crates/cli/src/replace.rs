@@ -7,7 +7,7 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
@@ -84,4 +84,49 @@ pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow:
     // Minutes may have passed since the path was first looked at.
     replaces.check(path)?;
     file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)
+}
+
+/// Files that one command writes to one directory, each known by its beginning.
+pub(crate) struct OwnFiles(Vec<(PathBuf, Replaces)>);
+
+impl OwnFiles {
+    /// Makes the directory if there is none, and checks that files of these names and beginnings can be written there.
+    pub(crate) fn prepare(
+        directory: &Path,
+        files: impl IntoIterator<Item = (impl AsRef<Path>, &'static str)>,
+    ) -> anyhow::Result<Self> {
+        let name = path_name(directory);
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {name} (--out)"))?;
+        ensure_no_database(directory)?;
+        let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
+        let files: Vec<_> = files.into_iter().map(own).collect();
+        files.iter().try_for_each(|(path, replaces)| replaces.check(path))?;
+        let file = LocalFileSystem.create(directory);
+        file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))?;
+        Ok(Self(files))
+    }
+
+    /// Writes the contents of all files, in their order; gives their names.
+    pub(crate) fn write(&self, contents: &[impl AsRef<[u8]>]) -> anyhow::Result<Vec<String>> {
+        let write = |((path, replaces), contents): (&(PathBuf, Replaces), &_)| {
+            write(path, AsRef::as_ref(contents), *replaces).map(|()| path_name(path).into_owned())
+        };
+        self.0.iter().zip(contents).map(write).collect()
+    }
+}
+
+/// Fails in the directory of a database, whose files are its engine's alone.
+pub(crate) fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
+    let context = || format!("cannot read the directory {}", path_name(path));
+    for entry in fs::read_dir(path).with_context(context)? {
+        let name = entry.with_context(context)?.file_name();
+        let is_of_database = name == "CURRENT" || name.as_encoded_bytes().starts_with(b"MANIFEST-");
+        ensure!(
+            !is_of_database,
+            "{} is a database, by its {}: nothing is written there, choose another --out",
+            path_name(path),
+            path_name(Path::new(&name))
+        );
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use sstfilter_table::Table;
 use crate::lines::KeysFormat;
 use crate::opened::Reading;
 use crate::output::{Outcome, Output, Text, hex, in_options, note};
-use crate::probe::Ends;
+use crate::probe::{Ends, SkippedBy};
 use crate::units::{counted, grouped};
 use crate::{files, input};
 
@@ -52,14 +52,6 @@ struct TableRead {
     path: String,
     skipped_by: Option<SkippedBy>,
     data_block_reads: u64,
-}
-
-/// Why a table was not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum SkippedBy {
-    Keys,
-    RangeFilter,
 }
 
 /// The answer is no when the range holds no entry.

@@ -1,6 +1,5 @@
 //! `sstfilter completions` and `sstfilter man`: what shells and manuals know of the command line, from its parser.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -9,8 +8,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Cli;
-use crate::output::{CANNOT_WRITE, Outcome, Output, path_name};
-use crate::replace::{self, Mark, Replaces};
+use crate::output::{CANNOT_WRITE, Outcome, Output};
+use crate::replace::OwnFiles;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
@@ -53,15 +52,12 @@ const MARK: &str = ".\\\" made by sstfilter man\n";
 
 /// Writes all pages, or none if one would replace a file that is no page of ours.
 fn write_pages(directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", path_name(directory)))?;
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let mut pages = Vec::new();
     add_pages(program, &mut pages)?;
-    let replaces = Replaces::Own(Mark::Beginning(MARK));
-    let path = |name: &str| directory.join(name);
-    pages.iter().try_for_each(|(name, _)| replaces.check(&path(name)))?;
-    pages.iter().try_for_each(|(name, page)| replace::write(&path(name), page, replaces))
+    let (names, pages): (Vec<_>, Vec<_>) = pages.into_iter().unzip();
+    OwnFiles::prepare(directory, names.into_iter().map(|name| (name, MARK)))?.write(&pages).map(drop)
 }
 
 /// Adds the page of a command and those of its own commands, each with the name of its file.

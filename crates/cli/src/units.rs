@@ -42,6 +42,37 @@ pub(crate) fn brief_percent(rate: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// The 97.5th percentile of the normal distribution: a rate is within this many standard errors 95 times in 100.
+const NORMAL_95: f64 = 1.96;
+
+/// A rate of which no positive was seen among `n` is below 3 / n, 95 times in 100: the "rule of three" (Hanley,
+/// Lippman-Hand 1983), from (1 - p)^n = 0.05.
+const NONE_SEEN_95: f64 = 3.0;
+
+/// A margin above this share of the rate is shown: the second digit is then uncertain.
+const SHOWN_MARGIN: f64 = 0.05;
+
+/// How far a rate of `positives` among `probes` may be from the real one, 95 times in 100.
+pub(crate) fn margin(positives: u64, probes: u64) -> f64 {
+    let probes = probes as f64;
+    let rate = positives as f64 / probes;
+    if positives == 0 { NONE_SEEN_95 / probes } else { NORMAL_95 * (rate * (1.0 - rate) / probes).sqrt() }
+}
+
+/// An observed rate, and how far it may be off where that is much.
+pub(crate) fn with_margin(rate: f64, margin: f64) -> String {
+    if rate == 0.0 {
+        return format!("< {}", percent(margin));
+    }
+    if margin <= SHOWN_MARGIN * rate {
+        return percent(rate);
+    }
+    let [rate, margin] = [rate, margin].map(|rate| rate * 100.0);
+    // Two digits of the margin, which no more of the rate is certain to.
+    let decimals = if margin >= 1.0 { 1 } else { whole(1.0 - margin.log10().floor()).min(6) as usize };
+    format!("{rate:.decimals$} +- {margin:.decimals$} %")
+}
+
 /// A time in nanoseconds in the unit that fits.
 pub(crate) fn nanoseconds(time_ns: f64) -> String {
     match time_ns {
@@ -180,5 +211,24 @@ mod tests {
         assert_eq!([0.0, 0.1, 0.01, 1e-5, 0.755].map(brief_percent), ["0 %", "10 %", "1 %", "0.001 %", "75.5 %"]);
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(nanoseconds(1500.0), "1.5 µs");
+    }
+
+    fn measured(positives: u64, probes: u64) -> String {
+        with_margin(positives as f64 / probes as f64, margin(positives, probes))
+    }
+
+    #[test]
+    fn a_rate_of_few_probes_says_how_far_it_may_be_off() {
+        // 1.96 * sqrt(0.0095 * 0.9905 / 22,721) = 0.00126.
+        assert_eq!(measured(216, 22_721), "0.95 +- 0.13 %");
+        assert_eq!(measured(10, 1_000), "1.00 +- 0.62 %");
+        assert_eq!(measured(1, 2), "50.0 +- 69.3 %");
+        assert_eq!(measured(9_500, 1_000_000), "0.950 %", "certain to 2 %");
+        assert_eq!(measured(2, 1_000_000), "0.00020 +- 0.00028 %");
+    }
+
+    #[test]
+    fn a_rate_without_a_false_positive_is_a_bound_and_not_zero() {
+        assert_eq!(measured(0, 1_000), "< 0.300 %");
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow};
 use sstfilter::{ConfigError, FalsePositiveRate, FixedPolicy, Sizing};
 use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
 
@@ -30,23 +30,28 @@ const STYLES: [(Colour, Mark); 7] = [
 ];
 
 /// A table's name and filter.
-pub(super) type NamedFilter = (String, TableFilter);
+pub(crate) type NamedFilter = (String, TableFilter);
 
 /// Draws the filters to a new file. What is there already is not touched.
 pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> {
-    let svg = chart(filters)?.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
+    let none = || format!("--chart: no filter of at most {MAX_BITS} bits per key has a rate between 0 and 1");
+    let chart = chart(filters).with_context(none)?;
+    let svg = chart.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
     let context =
         || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
     let mut file = File::create_new(path).with_context(context)?;
     file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
 }
 
-fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
+/// The filters whose size and rate fit into a chart; `None` if there is no such filter.
+pub(crate) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     let is_drawn = |filter: &TableFilter| {
         filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MAX_BITS
     };
     let drawn: Vec<_> = filters.iter().filter(|(_, filter)| is_drawn(filter)).collect();
-    ensure!(!drawn.is_empty(), "--chart: no filter of at most {MAX_BITS} bits per key has a rate between 0 and 1");
+    if drawn.is_empty() {
+        return None;
+    }
     let rates = drawn.iter().map(|(_, filter)| filter.expected_fpr);
     let ends = (rates.clone().fold(0.02, f64::max) * 1.5, rates.fold(0.005, f64::min) / 1.5);
     let ends = (ends.0.min(0.99), ends.1);
@@ -62,7 +67,7 @@ fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
         }
     };
     let x = Axis::rates("false positive rate, expected", ends);
-    Ok(Chart::bits_by_rate(&title, x, (max_bits.min(MAX_BITS) / 5.0).ceil() * 5.0, series))
+    Some(Chart::bits_by_rate(&title, x, (max_bits.min(MAX_BITS) / 5.0).ceil() * 5.0, series))
 }
 
 /// The tables of each level, as marks.
@@ -70,11 +75,16 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     let mut levels: Vec<_> = drawn.iter().map(|(_, filter)| filter.level).collect();
     levels.sort_unstable();
     levels.dedup();
+    let is_known = levels != [None];
     let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
         let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
         let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
         points.sort_by(|left, right| right.at.0.total_cmp(&left.at.0));
-        let name = level.map_or_else(|| "tables now".to_owned(), |level| format!("level {level} now"));
+        let name = match level {
+            Some(level) => format!("level {level} now"),
+            None if is_known => "unknown level now".to_owned(),
+            None => "tables now".to_owned(),
+        };
         Series { name, style: Style { colour, mark, width: 2 }, form: Form::Marks, points }
     };
     levels.into_iter().zip(STYLES.iter().cycle()).map(series).collect()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sstfilter::kind::KindEntry;
 use sstfilter_store::{LevelPlan, LevelSize, PlannedLevel};
 
-use super::tables::{TableFilter, Unknown, filter_of, level_by_manifest};
+use super::tables::{TableFilter, Unknown, filter_of};
 use crate::args::AdviseArgs;
 use crate::files;
 use crate::left_out::LeftOut;
@@ -173,7 +173,7 @@ fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<T
                 // LevelDB's tables do not say how many keys they have.
                 None => table.user_keys().try_fold(0, |keys, key| key.map(|_| keys + 1)).map_err(damaged)?,
             };
-            (keys, level_by_manifest(path, reading.manifests))
+            (keys, reading.manifests.level(path))
         }
         Opened::FilterBlock(block) => (block.info().keys, None),
         Opened::RangeFilter(block) => (block.info.keys, None),

@@ -1,6 +1,6 @@
 //! `sstfilter advise`: which filter for which use.
 
-mod chart;
+pub(crate) mod chart;
 pub(crate) mod levels;
 mod measured;
 pub(crate) mod ranges;

@@ -12,7 +12,7 @@ use sstfilter_table::Table;
 use super::chart;
 use crate::args::AdviseArgs;
 use crate::left_out::LeftOut;
-use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
+use crate::opened::{ForeignTable, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{counted, grouped, percent};
@@ -24,22 +24,25 @@ const BINDING_BYTES: u64 = 8;
 /// Most keys that a rate is measured with where it cannot be computed.
 const MEASURED_KEYS: usize = 100_000;
 
+/// Bytes that are added to a stored key to get an absent one.
+pub(crate) const ABSENT_SUFFIX: [u8; 2] = *b"\xff\xa5";
+
 #[derive(Debug, Serialize)]
 pub(crate) struct TablesReport {
-    tables: usize,
+    pub(crate) tables: usize,
     keys: u64,
     now: Cost,
     /// This library's filters for the same tables.
     alternatives: Vec<Alternative>,
     /// The same by level, where manifests tell it.
-    levels: Vec<LevelCost>,
+    pub(crate) levels: Vec<LevelCost>,
     /// Tables that are in none of these figures.
-    left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// Filters of several tables.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Cost {
+pub(crate) struct Cost {
     bytes: u64,
     bits_per_key: f64,
     /// Mean over the tables, weighted by their keys.
@@ -59,14 +62,14 @@ struct Alternative {
 }
 
 /// Why the cost of a table's filter cannot be told.
-pub(super) enum Unknown {
+pub(crate) enum Unknown {
     /// The table has none.
     NoFilter(Opened),
     Because(String, Outcome),
 }
 
 impl Unknown {
-    pub(super) fn leave_out(self, path: &Path) -> LeftOut {
+    pub(crate) fn leave_out(self, path: &Path) -> LeftOut {
         match self {
             Self::NoFilter(_) => LeftOut::new(path, "it has no filter".to_owned(), Outcome::Yes),
             Self::Because(why, outcome) => LeftOut::new(path, why, outcome),
@@ -76,7 +79,7 @@ impl Unknown {
 
 /// The filters of one level.
 #[derive(Debug, Serialize)]
-struct LevelCost {
+pub(crate) struct LevelCost {
     /// Null for tables whose level is not known.
     level: Option<u32>,
     tables: usize,
@@ -87,11 +90,11 @@ struct LevelCost {
 
 /// A table's filter as it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TableFilter {
-    pub(super) keys: u64,
-    pub(super) bytes: u64,
-    pub(super) expected_fpr: f64,
-    pub(super) level: Option<u32>,
+pub(crate) struct TableFilter {
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) expected_fpr: f64,
+    pub(crate) level: Option<u32>,
 }
 
 /// Which of the library's policies.
@@ -149,7 +152,7 @@ impl Goal {
 }
 
 impl TableFilter {
-    pub(super) fn bits_per_key(&self) -> f64 {
+    pub(crate) fn bits_per_key(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
@@ -198,13 +201,8 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
-/// The level of a table of another engine, by the manifest beside it.
-pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u32> {
-    manifests.file(file).map(|file| file.level)
-}
-
 /// The filter of the table at `path`, or why its cost cannot be told.
-pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
         Opened::Table(table) => filter_of_table(path, table),
@@ -218,8 +216,8 @@ pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
 }
 
 fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
-    if let Some(problem) = table.filters().point_problem() {
-        return Err(Unknown::Because(in_options(&problem), Outcome::No));
+    if let Some(problem) = table.filter_problem() {
+        return Err(Unknown::Because(in_options(&problem), files::outcome_of_filter(&problem)));
     }
     let filter = match (Partitions::of_table(&table, path), table.filters().block()) {
         (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
@@ -241,7 +239,7 @@ fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading
         table.take_comparator_from_keys().map_err(failed)?;
         measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
     };
-    Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: level_by_manifest(path, reading.manifests) })
+    Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: reading.manifests.level(path) })
 }
 
 impl TableFilter {
@@ -267,7 +265,7 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
         let mut key = key.map_err(|problem| problem.to_string())?;
         keys += 1;
         if keys <= MEASURED_KEYS as u64 {
-            key.extend(*b"\xff\xa5");
+            key.extend(ABSENT_SUFFIX);
             probed += 1;
             positives += u64::from(table.probe(&key) != Probe::Absent);
         }
@@ -278,8 +276,34 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     Ok((keys, positives as f64 / probed as f64))
 }
 
+/// A row of what filters cost: whose they are, and the share of the present bytes that they save.
+pub(crate) type CostRow = (String, Cost, String);
+
+/// The columns of rows of costs.
+pub(crate) const COST_COLUMNS: [Column<CostRow>; 5] = [
+    ("filters", |(filter, ..)| filter.clone()),
+    ("bytes", |(_, cost, _)| grouped(cost.bytes)),
+    ("bits per key", |(_, cost, _)| format!("{:.2}", cost.bits_per_key)),
+    ("expected rate", |(_, cost, _)| percent(cost.expected_fpr)),
+    ("saved", |(.., saved)| saved.clone()),
+];
+
+/// The columns of costs by level.
+pub(crate) const LEVEL_COLUMNS: [Column<LevelCost>; 5] = [
+    ("level", |row| row.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),
+    ("tables", |row| grouped(row.tables as u64)),
+    ("bytes now", |row| grouped(row.now.bytes)),
+    ("expected rate", |row| percent(row.now.expected_fpr)),
+    ("auto, same rate", |row| grouped(row.auto.bytes)),
+];
+
+/// What to know about the figures of all rows.
+pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's \
+    within 1 % above 5,000 keys; small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a \
+    few percent more";
+
 impl TablesReport {
-    fn new(filters: &[TableFilter], left_out: Vec<LeftOut>) -> Self {
+    pub(crate) fn new(filters: &[TableFilter], left_out: Vec<LeftOut>) -> Self {
         let now = Cost::of(filters);
         let every = |goal| Policy::ALL.map(|policy| Alternative::new(filters, now, policy, goal));
         Self {
@@ -292,10 +316,34 @@ impl TablesReport {
         }
     }
 
-    fn of_auto(&self) -> Option<&Alternative> {
-        self.alternatives
-            .iter()
-            .find(|found| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name())
+    /// The present filters, and those of each policy and goal.
+    pub(crate) fn rows(&self) -> Vec<CostRow> {
+        let now = ("now".to_owned(), self.now, String::new());
+        let row = |other: &Alternative| {
+            let filter = format!("{}, {}", other.policy, other.goal);
+            (filter, other.cost, share(other.saved_bytes, self.now.bytes))
+        };
+        core::iter::once(now).chain(self.alternatives.iter().map(row)).collect()
+    }
+
+    /// What makes some of the rows other than their names say.
+    pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
+        self.alternatives.iter().filter(|other| other.kept > 0).map(|other| {
+            let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
+            format!("{policy}, {goal}: {kept} counted as now, because {policy} has none of that rate or size")
+        })
+    }
+
+    /// What the policy for compactions would save at the same rate.
+    pub(crate) fn conclusion(&self) -> Option<String> {
+        let is_auto = |found: &&Alternative| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name();
+        let auto = self.alternatives.iter().find(is_auto).filter(|_| self.tables > 0)?;
+        let (was, is) = (grouped(self.now.bytes), grouped(auto.cost.bytes));
+        let ours = format!("at the same false positive rate, sstfilter's filters would take {is} bytes");
+        Some(match auto.saved_bytes {
+            1.. => format!("{ours} instead of {was}: {} less", share(auto.saved_bytes, self.now.bytes)),
+            _ => format!("{ours}, which saves nothing of {was}"),
+        })
     }
 }
 
@@ -339,60 +387,17 @@ fn share(part: i64, whole: u64) -> String {
 
 impl fmt::Display for TablesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let now = self.now;
         writeln!(f, "the filters of {}, {}\n", counted(self.tables as u64, "table"), counted(self.keys, "key"))?;
-        let mut rows = vec![("now".to_owned(), now, String::new())];
-        rows.extend(self.alternatives.iter().map(|other| {
-            let filter = format!("{}, {}", other.policy, other.goal);
-            (filter, other.cost, share(other.saved_bytes, now.bytes))
-        }));
-        let columns: [Column<(String, Cost, String)>; 5] = [
-            ("filters", |(filter, ..)| filter.clone()),
-            ("bytes", |(_, cost, _)| grouped(cost.bytes)),
-            ("bits per key", |(_, cost, _)| format!("{:.2}", cost.bits_per_key)),
-            ("expected rate", |(_, cost, _)| percent(cost.expected_fpr)),
-            ("saved", |(.., saved)| saved.clone()),
-        ];
-        writeln!(f, "{}", figures(&columns, &rows))?;
-        for other in self.alternatives.iter().filter(|other| other.kept > 0) {
-            let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
-            writeln!(f, "{policy}, {goal}: {kept} counted as now, because {policy} has none of that rate or size")?;
-        }
+        writeln!(f, "{}", figures(&COST_COLUMNS, &self.rows()))?;
+        self.remarks().try_for_each(|remark| writeln!(f, "{remark}"))?;
         if !self.levels.is_empty() {
-            let columns: [Column<LevelCost>; 5] = [
-                ("level", |row| row.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),
-                ("tables", |row| grouped(row.tables as u64)),
-                ("bytes now", |row| grouped(row.now.bytes)),
-                ("expected rate", |row| percent(row.now.expected_fpr)),
-                ("auto, same rate", |row| grouped(row.auto.bytes)),
-            ];
-            writeln!(f, "{}", figures(&columns, &self.levels))?;
+            writeln!(f, "{}", figures(&LEVEL_COLUMNS, &self.levels))?;
         }
         for left in &self.left_out {
             writeln!(f, "{left}")?;
         }
-        writeln!(
-            f,
-            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys; \
-             small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a few percent more"
-        )?;
-        self.of_auto().map_or(Ok(()), |auto| write_conclusion(f, now, auto))
-    }
-}
-
-fn write_conclusion(f: &mut fmt::Formatter<'_>, now: Cost, auto: &Alternative) -> fmt::Result {
-    let (was, is) = (grouped(now.bytes), grouped(auto.cost.bytes));
-    if auto.saved_bytes > 0 {
-        let share = share(auto.saved_bytes, now.bytes);
-        writeln!(
-            f,
-            "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: {share} less"
-        )
-    } else {
-        writeln!(
-            f,
-            "at the same false positive rate, sstfilter's filters would take {is} bytes, which saves nothing of {was}"
-        )
+        writeln!(f, "{ABOUT_COSTS}")?;
+        self.conclusion().iter().try_for_each(|conclusion| writeln!(f, "{conclusion}"))
     }
 }
 

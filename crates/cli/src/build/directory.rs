@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::files::{self, Look};
 use crate::interrupt::MadeDirectories;
 use crate::output::path_name;
-use crate::replace::{Mark, Replaces};
+use crate::replace::{Mark, Replaces, ensure_no_database};
 use crate::units;
 
 /// A directory that this process alone builds in, for as long as the value lives.
@@ -98,22 +98,6 @@ impl Directory {
         fs::remove_dir(staging).with_context(|| format!("cannot remove {}", path_name(staging)))?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))
     }
-}
-
-/// Fails in a directory of another engine, which would miss the tables that its manifest names.
-fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
-    let context = || format!("cannot read the directory {}", path_name(path));
-    for entry in fs::read_dir(path).with_context(context)? {
-        let name = entry.with_context(context)?.file_name();
-        let is_of_database = name == "CURRENT" || name.as_encoded_bytes().starts_with(b"MANIFEST-");
-        ensure!(
-            !is_of_database,
-            "{} is a database, by its {}: nothing is written there, choose another --out",
-            path_name(path),
-            path_name(Path::new(&name))
-        );
-    }
-    Ok(())
 }
 
 /// The tables of an earlier build with their sidecars, the last one first. Fails if a file has the name of one and is

@@ -1,6 +1,6 @@
 //! The keys to compare on: those of files of keys and of tables, dealt to files, and absent ones.
 
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
@@ -251,7 +251,11 @@ impl Source {
             }
             Self::Table(path) => {
                 let before = keys.len();
-                if let Err(problem) = opened::for_each_key(path, intake.tables, &mut |key| keys.push(key)) {
+                let mut take = |key: &[u8]| {
+                    keys.push(key);
+                    ControlFlow::Continue(())
+                };
+                if let Err(problem) = opened::for_each_key(path, intake.tables, &mut take) {
                     intake.leave_out(path, keys.len() - before, &problem);
                 }
             }

@@ -12,7 +12,7 @@ use super::keys::Workload;
 use crate::args::AUTO;
 use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::progress;
-use crate::units::{percent, whole};
+use crate::units::{margin, with_margin};
 
 /// Absent keys in one timed loop, at least and at most: fewer are probed for again and again, of more these are enough.
 const PROBES: (usize, usize) = (32_768, 1_048_576);
@@ -20,16 +20,6 @@ const PROBES: (usize, usize) = (32_768, 1_048_576);
 /// Repetitions of each time, for few keys and for many.
 const REPETITIONS: (u32, u32) = (7, 2);
 const MANY_KEYS: u64 = 1_000_000;
-
-/// The 97.5th percentile of the normal distribution: a rate is within this many standard errors 95 times in 100.
-const NORMAL_95: f64 = 1.96;
-
-/// A rate of which no positive was seen among `n` is below 3 / n, 95 times in 100: the "rule of three" (Hanley,
-/// Lippman-Hand 1983), from (1 - p)^n = 0.05.
-const NONE_SEEN_95: f64 = 3.0;
-
-/// A margin above this share of the rate is shown: the second digit is then uncertain.
-const SHOWN_MARGIN: f64 = 0.05;
 
 /// The filters of one kind, or of the automatic policy.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -131,26 +121,9 @@ impl Row {
         if self.blocks_per_absent_key == 0.0 { "0".to_owned() } else { format!("{:.4}", self.blocks_per_absent_key) }
     }
 
-    /// The observed rate, and how far it may be off where that is much.
     pub(super) fn measured(&self) -> String {
-        if self.observed_fpr == 0.0 {
-            return format!("< {}", percent(self.observed_fpr_margin));
-        }
-        if self.observed_fpr_margin <= SHOWN_MARGIN * self.observed_fpr {
-            return percent(self.observed_fpr);
-        }
-        let [rate, margin] = [self.observed_fpr, self.observed_fpr_margin].map(|rate| rate * 100.0);
-        // Two digits of the margin, which no more of the rate is certain to.
-        let decimals = if margin >= 1.0 { 1 } else { whole(1.0 - margin.log10().floor()).min(6) as usize };
-        format!("{rate:.decimals$} +- {margin:.decimals$} %")
+        with_margin(self.observed_fpr, self.observed_fpr_margin)
     }
-}
-
-/// How far a rate of `positives` among `probes` may be from the real one, 95 times in 100.
-fn margin(positives: u64, probes: u64) -> f64 {
-    let probes = probes as f64;
-    let rate = positives as f64 / probes;
-    if positives == 0 { NONE_SEEN_95 / probes } else { NORMAL_95 * (rate * (1.0 - rate) / probes).sqrt() }
 }
 
 /// Positives of all filters for absent keys.
@@ -171,30 +144,5 @@ impl Positives {
             sum.blocks += matches.iter().filter(|position| reached.contains(position)).count() as u64;
         }
         sum
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn measured(positives: u64, probes: u64) -> String {
-        let observed_fpr = positives as f64 / probes as f64;
-        Row { observed_fpr, observed_fpr_margin: margin(positives, probes), ..Row::default() }.measured()
-    }
-
-    #[test]
-    fn a_rate_of_few_probes_says_how_far_it_may_be_off() {
-        // 1.96 * sqrt(0.0095 * 0.9905 / 22,721) = 0.00126.
-        assert_eq!(measured(216, 22_721), "0.95 +- 0.13 %");
-        assert_eq!(measured(10, 1_000), "1.00 +- 0.62 %");
-        assert_eq!(measured(1, 2), "50.0 +- 69.3 %");
-        assert_eq!(measured(9_500, 1_000_000), "0.950 %", "certain to 2 %");
-        assert_eq!(measured(2, 1_000_000), "0.00020 +- 0.00028 %");
-    }
-
-    #[test]
-    fn a_rate_without_a_false_positive_is_a_bound_and_not_zero() {
-        assert_eq!(measured(0, 1_000), "< 0.300 %");
     }
 }

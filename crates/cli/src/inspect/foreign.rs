@@ -8,7 +8,7 @@ use sstfilter_interop::{
     ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, Probe, PropertyValue,
 };
 
-use super::overview::Overview;
+use super::overview::{Overview, State};
 use crate::opened::{ForeignTable, TakenComparator, outcome_of_foreign};
 use crate::output::{Outcome, Text, in_options};
 use crate::units::{bytes, counted, grouped, percent};
@@ -27,6 +27,8 @@ pub(super) struct ForeignFields {
     #[serde(skip)]
     pub(super) outcome: Outcome,
     pub(super) engine: &'static str,
+    /// By the manifest of its database.
+    level: Option<u32>,
     format_version: u32,
     checksum_type: &'static str,
     comparator: Option<Text>,
@@ -114,7 +116,7 @@ pub(crate) fn kinds(info: &FilterInfo) -> String {
 }
 
 impl ForeignFields {
-    pub(super) fn new(table: &ForeignTable, taken: Option<&TakenComparator>) -> Self {
+    pub(super) fn new(table: &ForeignTable, taken: Option<&TakenComparator>, level: Option<u32>) -> Self {
         let properties = table.properties();
         let text = |text: Option<&str>| text.map(|text| Text(text.as_bytes().to_vec()));
         let taken = taken.map(|taken| (taken.name.as_str(), taken.from.name()));
@@ -126,6 +128,7 @@ impl ForeignFields {
         Self {
             outcome: outcome.unwrap_or(Outcome::Yes),
             engine: table.engine().name(),
+            level,
             format_version: table.format_version(),
             checksum_type: table.checksum_type().name(),
             comparator: text(comparator),
@@ -208,18 +211,12 @@ fn parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartFields
 impl ForeignFields {
     /// In one line. A fallback from Ribbon, which the options asked for, is worth a look.
     pub(super) fn overview(&self) -> Overview {
-        let format = format!("{} table", self.engine);
-        let Some(filter) = &self.filter else {
-            let is_missing = self.filter_problem.as_deref() == Some(&Error::NoFilter.to_string());
-            let (state, remark) = if is_missing { ("none", None) } else { ("unusable", self.filter_problem.clone()) };
-            return Overview::without_filter(&format, state, remark);
-        };
-        let kinds: Vec<_> = filter.kinds.iter().map(|found| found.kind).collect();
-        let fallback = filter.fell_back_to_bloom.then(|| "Bloom although the policy is Ribbon".to_owned());
-        let rates = [filter.bits_per_key, filter.expected_fpr];
-        Overview::of_filter(format, kinds.join(", "), filter.keys, rates)
-            .with_remark(filter.unusable.as_ref().map(|why| format!("not usable: {why}")))
-            .with_remark(fallback)
+        let found = self.filter.as_ref().map(FilterFields::overview);
+        let found = found.unwrap_or_else(|| {
+            let no_filter = Error::NoFilter.to_string();
+            Overview::without_filter("", self.filter_problem.clone().filter(|problem| *problem != no_filter))
+        });
+        Overview { format: format!("{} table", self.engine), entries: self.entries, ..found }
     }
 }
 
@@ -263,6 +260,25 @@ impl FilterFields {
                 _ => None,
             },
         }
+    }
+}
+
+impl FilterFields {
+    fn overview(&self) -> Overview {
+        let names = self.kinds.iter().map(|found| found.kind);
+        // LevelDB's blocks without keys are no kind of their own, beside others.
+        let kinds: Vec<_> = names.filter(|&name| self.kinds.len() == 1 || name != FilterKind::NoKeys.name()).collect();
+        let fallback = self.fell_back_to_bloom.then(|| "Bloom although the policy is Ribbon".to_owned());
+        let found = Overview {
+            filter: kinds.join(", "),
+            filter_bytes: self.bytes,
+            keys: self.keys,
+            bits_per_key: self.bits_per_key,
+            expected_fpr: self.expected_fpr,
+            holds_parts_alone: self.whole_keys == Some(false),
+            ..Overview::default()
+        };
+        found.with_remark(State::Unusable, self.unusable.clone()).with_remark(State::Fallback, fallback)
     }
 }
 
@@ -310,6 +326,7 @@ impl ForeignFields {
             version => format!(", format version {version}"),
         };
         lines.line("engine", format_args!("{}{version}", self.engine))?;
+        self.level.iter().try_for_each(|level| lines.line("level", level))?;
         let from = self.comparator_from.filter(|&from| from != OF_TABLE);
         let comparator = self.comparator.as_ref().map(|name| match from {
             Some(from) => format!("{name} (from {from})"),

@@ -1,4 +1,4 @@
-//! `sstfilter inspect`: every field of tables and bare filter blocks.
+//! `sstfilter inspect`: tables and bare filter blocks, in a line each or with every field.
 
 pub(crate) mod foreign;
 mod overview;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use foreign::ForeignFields;
-use overview::Overview;
+pub(crate) use overview::{Overview, State};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::{BlockInfo, FilterBlock};
@@ -38,6 +38,10 @@ pub(crate) struct InspectArgs {
     /// Keys that none of the files has: adds the false positive rate that their filters have on these keys
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
+
+    /// Show every field of each file before the overview; by default, each of several files gets one line
+    #[arg(long)]
+    full: bool,
 
     /// Name of a key extractor that filters may hold parts by: bare filters record a tag of the name alone. Can be
     /// given several times. Those of fixed-prefix:N and prefix-to-byte:0xNN are known
@@ -71,6 +75,8 @@ struct Unread {
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
     files: Vec<FileReport>,
+    #[serde(skip)]
+    is_full: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,7 +159,15 @@ pub(crate) fn run(
     };
     let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
-    Ok((outcome, InspectReport { files }))
+    let is_full = args.full || files.len() == 1;
+    Ok((outcome, InspectReport { files, is_full }))
+}
+
+/// A file's bytes and its line of the overview, whatever is wrong with it.
+pub(crate) fn look_over(path: &Path, reading: Reading<'_>) -> (u64, Outcome, Overview) {
+    let unread = |problem| FileReport::unread(&Unread { path: path.to_owned(), problem });
+    let FileReport { bytes, outcome, overview, .. } = FileReport::new(path, reading).unwrap_or_else(unread);
+    (bytes, outcome, overview)
 }
 
 /// The reports, and what to say of files without one. Fails if no file has one.
@@ -168,13 +182,14 @@ fn all_unless_none(mut files: Vec<Result<FileReport, Unread>>) -> anyhow::Result
 
 impl FileReport {
     fn unread(unread: &Unread) -> Self {
+        let (outcome, fields) = (Outcome::Failed, Fields::Problem(explained(&unread.problem)));
         Self {
             path: input::name(&unread.path).into_owned(),
             bytes: 0,
             sound: false,
-            outcome: Outcome::Failed,
-            overview: Overview::without_filter("none", "none", Some(explained(&unread.problem))),
-            fields: Fields::Problem(explained(&unread.problem)),
+            outcome,
+            overview: Overview::new(&fields, outcome),
+            fields,
             observed: None,
         }
     }
@@ -192,12 +207,15 @@ impl FileReport {
                 (outcome, Fields::Problem(explained(&problem)))
             }),
         };
+        let mut overview = Overview::new(&fields, outcome);
+        // Its database knows of a table whatever is wrong with it.
+        overview.level = overview.level.or_else(|| reading.manifests.level(path));
         Ok(Self {
             path: input::name(path).into_owned(),
             bytes,
             sound: outcome == Outcome::Yes,
             outcome,
-            overview: Overview::new(&fields),
+            overview,
             fields,
             observed: None,
         })
@@ -205,6 +223,17 @@ impl FileReport {
 }
 
 impl Fields {
+    /// What is wrong with the parts of a table.
+    fn problems(&self) -> Vec<String> {
+        let Self::Table(table) = self else { return Vec::new() };
+        let of_partitions = table.partitions.as_ref().and_then(PartitionFields::problem);
+        let sidecar = table.sidecar.as_ref();
+        let of_sidecar = sidecar.and_then(|sidecar| sidecar.problem.as_deref());
+        let in_sidecar = sidecar.and_then(|sidecar| sidecar.fields.as_ref()?.partitions.as_ref()?.problem());
+        let own = [table.filter_problem.as_deref(), of_partitions, table.range_filter_problem.as_deref()];
+        own.into_iter().chain([of_sidecar, in_sidecar]).flatten().map(str::to_owned).collect()
+    }
+
     /// Names the extractors of filters whose files name none.
     fn name_parts(&mut self, names: &[String]) {
         match self {
@@ -247,25 +276,22 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
         }
         Look::Foreign(_) => {
             let (table, taken) = opened::foreign_to_probe(path, reading)?;
-            let fields = ForeignFields::new(&table, taken.as_ref());
+            let level = reading.manifests.level(path);
+            let fields = ForeignFields::new(&table, taken.as_ref(), level);
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
         Look::Neither => bail!("{}", files::neither(path)),
     }
 }
 
-/// What a problem of a filter says of its file.
+/// What a problem of a filter, if there is one, says of its file.
 fn outcome_of(problem: Option<&TableError>) -> Outcome {
-    match problem {
-        Some(problem) if files::is_unread(problem) => Outcome::Failed,
-        // Or the problem is one of the options that the file was opened with.
-        problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
-    }
+    problem.map_or(Outcome::Yes, files::outcome_of_filter)
 }
 
 impl fmt::Display for InspectReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for file in &self.files {
+        for file in self.files.iter().filter(|_| self.is_full) {
             match &file.fields {
                 Fields::Table(table) => write!(f, "{}: table of {} bytes\n{table}", file.path, grouped(file.bytes))?,
                 Fields::FilterBlock(filter) => write!(f, "{}: filter block\n{filter}", file.path)?,
@@ -283,7 +309,10 @@ impl fmt::Display for InspectReport {
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        if self.files.len() > 1 { overview::write(f, &self.files) } else { Ok(()) }
+        match self.files.len() {
+            0 | 1 => Ok(()),
+            _ => overview::write(f, &self.files),
+        }
     }
 }
 
@@ -467,6 +496,13 @@ impl Properties {
             ("key_parts", text(Some(properties.filters.key_parts().as_bytes()))),
             ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
         ])
+    }
+}
+
+impl Properties {
+    /// A property that is a number.
+    fn number(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(found, _)| *found == name)?.1.0.as_u64()
     }
 }
 

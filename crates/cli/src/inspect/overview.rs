@@ -1,32 +1,99 @@
 //! One line for each of several files: which have a filter, of what kind, and which need a look.
 
 use core::fmt;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::{Fields, FileReport, FilterFields, TableFields};
 use crate::output::{Column, Outcome, figures};
 use crate::partitions::PartitionFields;
-use crate::probe::file_name;
+use crate::probe::distinct_names;
 use crate::units::{grouped, percent};
 
 /// A file's filter in one line. A remark says why it needs a look.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Overview {
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Overview {
     /// `table`, `RocksDB table`, `filter block` and so on; `none` if it is not known what the file is.
-    format: String,
+    pub(crate) format: String,
+    pub(crate) level: Option<u32>,
+    /// Of the table; null if it does not say, and for a filter without a table.
+    pub(crate) entries: Option<u64>,
     /// Kinds of filters; `none`, or `unusable`.
-    filter: String,
-    keys: Option<u64>,
-    bits_per_key: Option<f64>,
-    expected_fpr: Option<f64>,
+    pub(crate) filter: String,
+    pub(crate) filter_bytes: u64,
+    pub(crate) keys: Option<u64>,
+    pub(crate) bits_per_key: Option<f64>,
+    pub(crate) expected_fpr: Option<f64>,
+    pub(crate) state: State,
     /// What is wrong with the filter, or unusual; null if nothing is.
-    remark: Option<String>,
+    pub(crate) remark: Option<String>,
+    /// Whether it is known to hold no whole keys.
+    #[serde(skip)]
+    pub(crate) holds_parts_alone: bool,
 }
 
+/// How a file's filter is, from good to bad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    #[default]
+    Ok,
+    /// It is of another kind than was requested.
+    Fallback,
+    /// There is none.
+    Missing,
+    /// Sound, and not used by this reader.
+    Unusable,
+    Damaged,
+    /// The file could not be read.
+    Unread,
+}
+
+impl State {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Ok, Self::Fallback, Self::Missing, Self::Unusable, Self::Damaged, Self::Unread];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fallback => "fallback",
+            Self::Missing => "missing",
+            Self::Unusable => "unusable",
+            Self::Damaged => "damaged",
+            Self::Unread => "unread",
+        }
+    }
+
+    /// What is known of a filter when its file was damaged, or not read.
+    pub(crate) const fn of(outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Yes => None,
+            Outcome::No => Some(Self::Damaged),
+            Outcome::Failed => Some(Self::Unread),
+        }
+    }
+
+    /// Whether lookups go without a filter that they should have.
+    pub(crate) fn is_bad(self) -> bool {
+        self > Self::Fallback
+    }
+
+    /// How many of `states` are of each sort: `9 ok, 1 missing`.
+    pub(crate) fn counts(states: impl IntoIterator<Item = Self>) -> String {
+        let states: Vec<_> = states.into_iter().collect();
+        let count = |state: Self| (states.iter().filter(|&&other| other == state).count() as u64, state.name());
+        let counts = Self::ALL.into_iter().map(count).filter(|&(count, _)| count > 0);
+        counts.map(|(count, name)| format!("{} {name}", grouped(count))).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The remark on a file without a filter.
+const NO_FILTER: &str = "it has no filter";
+
 impl Overview {
-    pub(super) fn new(fields: &Fields) -> Self {
-        match fields {
+    pub(super) fn new(fields: &Fields, outcome: Outcome) -> Self {
+        let found = match fields {
             Fields::Table(table) => Self::of_table(table),
             Fields::FilterBlock(filter) => Self { format: "filter block".into(), ..Self::of_block(filter) },
             Fields::RangeFilter(_) => Self { format: "range filter".into(), filter: "range".into(), ..Self::default() },
@@ -38,21 +105,27 @@ impl Overview {
                 Self { format: "sidecar".into(), ..filter.unwrap_or_default() }
             }
             Fields::ForeignTable(table) => table.overview(),
-            Fields::Problem(problem) => Self::without_filter("none", "none", Some(problem.clone())),
+            Fields::Problem(problem) => Self::without_filter("none", Some(problem.clone())),
+        };
+        // The filter may be sound, and something else of the file not.
+        let problems = if outcome == Outcome::Yes { Vec::new() } else { fields.problems() };
+        let remark = if problems.is_empty() { found.remark } else { Some(problems.join("; ")) };
+        Self { state: State::of(outcome).unwrap_or(found.state), remark, ..found }
+    }
+
+    /// That of a file whose filter is missing, or has a problem.
+    pub(super) fn without_filter(format: &str, problem: Option<String>) -> Self {
+        let (filter, state) = if problem.is_some() { ("unusable", State::Unusable) } else { ("none", State::Missing) };
+        let remark = Some(problem.unwrap_or_else(|| NO_FILTER.into()));
+        Self { format: format.into(), filter: filter.into(), state, remark, ..Self::default() }
+    }
+
+    /// Says in which state the filter is, and why, unless something has been said.
+    pub(super) fn with_remark(self, state: State, remark: Option<String>) -> Self {
+        match remark {
+            Some(_) if self.remark.is_none() => Self { state, remark, ..self },
+            _ => self,
         }
-    }
-
-    pub(super) fn without_filter(format: &str, filter: &str, remark: Option<String>) -> Self {
-        Self { format: format.into(), filter: filter.into(), remark, ..Self::default() }
-    }
-
-    pub(super) fn of_filter(format: String, filter: String, keys: Option<u64>, rates: [Option<f64>; 2]) -> Self {
-        let [bits_per_key, expected_fpr] = rates;
-        Self { format, filter, keys, bits_per_key, expected_fpr, remark: None }
-    }
-
-    pub(super) fn with_remark(self, remark: Option<String>) -> Self {
-        Self { remark: self.remark.or(remark), ..self }
     }
 
     /// With its sidecar's filter, if that is used.
@@ -62,11 +135,15 @@ impl Overview {
         let of_sidecar = used.and_then(|sidecar| sidecar.fields.as_ref());
         let of_sidecar =
             of_sidecar.and_then(|fields| Self::of_either(fields.filter.as_ref(), fields.partitions.as_ref()));
-        let of_sidecar = of_sidecar.map(|found| found.with_remark(Some("of its sidecar".into())));
-        let state = if table.filter_problem.is_some() { "unusable" } else { "none" };
+        let of_sidecar = of_sidecar.map(|found| found.with_remark(State::Ok, Some("of its sidecar".into())));
         let sidecar_problem = table.sidecar.as_ref().and_then(|sidecar| sidecar.problem.clone());
-        let found = of_sidecar.or(own).unwrap_or_else(|| Self::without_filter("", state, table.filter_problem.clone()));
-        Self { format: "table".into(), ..found.with_remark(sidecar_problem) }
+        let found = of_sidecar.or(own).unwrap_or_else(|| Self::without_filter("", table.filter_problem.clone()));
+        Self {
+            format: "table".into(),
+            level: table.properties.number("level").and_then(|level| level.try_into().ok()),
+            entries: table.properties.number("entries"),
+            ..found.with_remark(State::Unusable, sidecar_problem)
+        }
     }
 
     fn of_either(filter: Option<&FilterFields>, partitions: Option<&PartitionFields>) -> Option<Self> {
@@ -75,39 +152,87 @@ impl Overview {
 
     fn of_block(filter: &FilterFields) -> Self {
         let info = &filter.info;
-        let remark = match filter.checksum_state.as_str() {
-            "ok" if info.requested != info.kind => Some(format!("not {}: {}", info.requested, info.reason)),
-            "ok" => None,
-            damage => Some(damage.to_owned()),
+        let fallback = (info.requested != info.kind).then(|| format!("not {}: {}", info.requested, info.reason));
+        let damage = (filter.checksum_state != "ok").then(|| filter.checksum_state.clone());
+        let found = Self {
+            filter: info.kind.to_string(),
+            filter_bytes: info.block_bytes,
+            keys: Some(info.keys),
+            bits_per_key: (info.keys > 0).then(|| info.bits_per_key()),
+            expected_fpr: Some(info.expected_fpr),
+            ..Self::default()
         };
-        let rates = [(info.keys > 0).then(|| info.bits_per_key()), Some(info.expected_fpr)];
-        Self::of_filter(String::new(), info.kind.to_string(), Some(info.keys), rates).with_remark(remark)
+        found.with_remark(State::Damaged, damage).with_remark(State::Fallback, fallback)
     }
 
     fn of_partitions(partitions: &PartitionFields) -> Self {
-        let bits_per_key = partitions.bytes as f64 * 8.0 / partitions.keys.max(1) as f64;
-        let rates = [Some(bits_per_key), Some(partitions.expected_fpr)];
-        Self::of_filter(String::new(), format!("partitioned, {}", partitions.kinds()), Some(partitions.keys), rates)
-            .with_remark(partitions.problem().map(str::to_owned))
+        let found = Self {
+            filter: format!("partitioned, {}", partitions.kind_names()),
+            filter_bytes: partitions.bytes,
+            keys: Some(partitions.keys),
+            bits_per_key: Some(partitions.bytes as f64 * 8.0 / partitions.keys.max(1) as f64),
+            expected_fpr: Some(partitions.expected_fpr),
+            ..Self::default()
+        };
+        found
+            .with_remark(State::Unusable, partitions.problem().map(str::to_owned))
+            .with_remark(State::Fallback, partitions.fallback())
     }
 }
 
+/// A file under a name that tells it from the others.
+type Named<'a> = (String, &'a FileReport);
+
 /// The lines of several files, and those that need a look once more with the reason.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport]) -> fmt::Result {
-    let columns: [Column<FileReport>; 6] = [
-        ("file", |file| file_name(&file.path)),
-        ("format", |file| file.overview.format.clone()),
-        ("filter", |file| file.overview.filter.clone()),
-        ("keys", |file| file.overview.keys.map_or_else(|| "-".to_owned(), grouped)),
-        ("bits per key", |file| file.overview.bits_per_key.map_or_else(|| "-".to_owned(), |bits| format!("{bits:.2}"))),
-        ("expected rate", |file| file.overview.expected_fpr.map_or_else(|| "-".to_owned(), percent)),
+    let names = distinct_names(files.iter().map(|file| file.path.as_str()));
+    let rows: Vec<Named<'_>> = names.into_iter().zip(files).collect();
+    let mut columns: Vec<Column<Named<'_>>> = vec![
+        ("file", |(name, _)| name.clone()),
+        ("format", |(_, file)| file.overview.format.clone()),
+        ("level", |(_, file)| shown(file.overview.level, |level| level.to_string())),
+        ("entries", |(_, file)| shown(file.overview.entries, grouped)),
+        ("filter", |(_, file)| file.overview.filter.clone()),
+        ("bits per key", |(_, file)| shown(file.overview.bits_per_key, |bits| format!("{bits:.2}"))),
+        ("expected rate", |(_, file)| shown(file.overview.expected_fpr, percent)),
     ];
-    writeln!(f, "\n{}", figures(&columns, files))?;
-    for file in files {
+    if files.iter().any(|file| file.observed.is_some()) {
+        columns
+            .push(("observed rate", |(_, file)| shown(file.observed.as_ref().and_then(|found| found.rate), percent)));
+    }
+    columns.push(("state", |(_, file)| file.overview.state.name().to_owned()));
+    writeln!(f, "{}", figures(&columns, &rows))?;
+    for remark in remarks(files) {
+        writeln!(f, "{remark}")?;
+    }
+    let states = State::counts(files.iter().map(|file| file.overview.state));
+    let files = grouped(files.len() as u64);
+    writeln!(f, "{files} files: {states}; `sstfilter inspect FILE` shows all fields of one, --full those of all")
+}
+
+/// What is remarkable about the files, once for all that it is true of. A filter that is missing needs no more words.
+fn remarks(files: &[FileReport]) -> Vec<String> {
+    let (mut texts, mut sharing) = (Vec::new(), HashMap::<&str, Vec<&FileReport>>::new());
+    for file in files.iter().filter(|file| file.overview.state != State::Missing) {
         if let Some(remark) = &file.overview.remark {
-            let damaged = if file.outcome == Outcome::Yes { "" } else { "not sound: " };
-            writeln!(f, "{}: {damaged}{remark}", file_name(&file.path))?;
+            sharing.entry(remark).or_default().push(file);
+            texts.push(remark.as_str());
         }
     }
-    Ok(())
+    texts.into_iter().filter_map(|text| Some(remark(text, &sharing.remove(text)?))).collect()
+}
+
+fn remark(text: &str, files: &[&FileReport]) -> String {
+    let [first, more @ ..] = files else { return String::new() };
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", grouped(more.len() as u64)) };
+    let state = match first.overview.state {
+        State::Ok => String::new(),
+        state => format!("{}: ", state.name()),
+    };
+    let text = text.strip_prefix(&format!("{}: ", first.path)).unwrap_or(text);
+    format!("{}{more}: {state}{text}", first.path)
+}
+
+fn shown<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), text)
 }

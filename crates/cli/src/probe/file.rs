@@ -7,7 +7,7 @@ use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 use sstfilter_range::KeyRange;
-use sstfilter_table::{Table, TableError};
+use sstfilter_table::Table;
 
 use super::batch::{KeyBatch, Times, timed};
 use super::bounds::{self, BoundsArgs};
@@ -66,8 +66,12 @@ impl Answers {
     }
 
     fn from_foreign(found: &BatchAnswers) -> Self {
-        let positive = (0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent);
-        Self::Some(positive.map(|(position, _)| position).collect())
+        Self::from_positions((0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent))
+    }
+
+    /// The positions of positives, which ascend.
+    pub(crate) fn from_positions<T>(positives: impl Iterator<Item = (u32, T)>) -> Self {
+        Self::Some(positives.map(|(position, _)| position).collect())
     }
 
     /// Those that are in range, too.
@@ -172,19 +176,14 @@ fn probe_table(
         (None, None, None) => (FilterState::none(), Answers::All),
     };
     if let Some(problem) = table.filter_problem() {
-        filter.outcome = outcome_of(&problem);
+        filter.outcome = files::outcome_of_filter(&problem);
     }
     let mut file = filter.of("table", Some(table.properties().entries));
     if let Some(problem) = table.sidecar_problem() {
-        file.outcome = file.outcome.max(outcome_of(problem));
+        file.outcome = file.outcome.max(files::outcome_of_filter(problem));
         file.sidecar_problem = Some(in_options(problem));
     }
     (file, answers)
-}
-
-/// What a problem of a filter says of its table: nothing, if the filter was built for other readers.
-fn outcome_of(problem: &TableError) -> Outcome {
-    if files::is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
 }
 
 /// Keys of a partition that cannot be used are positives.
@@ -386,7 +385,7 @@ impl FilterState {
 
 impl FileProbes {
     /// Keys in range that the filter was probed for.
-    pub(super) const fn keys_probed(&self) -> u64 {
+    pub(crate) const fn keys_probed(&self) -> u64 {
         self.keys_in_range - self.keys_not_probed
     }
 

@@ -1,15 +1,16 @@
-//! Keys one by one: which may be somewhere, which are nowhere, and which tables each would touch.
+//! Keys or ranges one by one: which may be somewhere, which are nowhere, and which tables each would touch.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::batch::{BatchAnswers, Detail};
+use super::batch::Detail;
+use super::file::Answers;
 use crate::lines::KeysFormat;
 use crate::output::{Output, Text};
 
-/// Which keys are listed.
+/// Which keys or ranges are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
     All,
@@ -19,15 +20,53 @@ pub(crate) enum Listing {
     Absent,
 }
 
-/// What all tables answer for a key.
+/// What all tables answer for each key or range.
+pub(super) struct Found<'a> {
+    /// How many tables may hold it.
+    pub(super) touched: &'a [u32],
+    /// The names of the tables, and what each may hold, if that was asked for.
+    pub(super) tables: Option<(Vec<String>, &'a [Answers])>,
+}
+
+/// What all tables answer for one key or range.
 #[derive(Debug, Serialize)]
-pub(crate) struct KeyAnswer {
-    key: Text,
+pub(crate) struct Answer<S> {
+    #[serde(flatten)]
+    sought: S,
     /// How many tables may hold it.
     tables: u32,
     /// Which ones, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     which: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SoughtKey {
+    key: Text,
+}
+
+impl SoughtKey {
+    pub(super) fn new(key: &[u8]) -> Self {
+        Self { key: Text(key.to_vec()) }
+    }
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn new<'b>(
+        touched: &'a [u32],
+        positives: &'a [Answers],
+        paths: impl Iterator<Item = &'b str> + Clone,
+        detail: Detail,
+    ) -> Self {
+        Self { touched, tables: (detail == Detail::Files).then(|| (distinct_names(paths), positives)) }
+    }
+
+    /// The tables that may hold what is at `position`.
+    fn which(&self, position: u32) -> Option<Vec<String>> {
+        let (names, positives) = self.tables.as_ref()?;
+        let positive = positives.iter().zip(names).filter(|(answers, _)| answers.holds(position));
+        Some(positive.map(|(_, name)| name.clone()).collect())
+    }
 }
 
 impl Listing {
@@ -39,57 +78,44 @@ impl Listing {
         }
     }
 
-    /// The positions of the keys that are listed, and how many tables each touches.
-    fn chosen(self, found: &BatchAnswers) -> impl Iterator<Item = (u32, u32)> {
+    /// The positions of what is listed, and how many tables each touches.
+    fn chosen(self, found: &Found<'_>) -> impl Iterator<Item = (u32, u32)> {
         (0..).zip(found.touched.iter().copied()).filter(move |&(_, tables)| self.takes(tables))
     }
 
-    /// Prints the keys in the format that they came in, each with its tables if `detail` has them.
-    pub(crate) fn print(
+    /// Prints what is listed in the format that it came in, as `encoded` gives it, each with its tables if they are
+    /// known.
+    pub(super) fn print(
         self,
-        keys: &[&[u8]],
-        found: &BatchAnswers,
-        (format, detail): (KeysFormat, Detail),
+        found: &Found<'_>,
+        encoded: impl Fn(usize) -> Vec<u8>,
+        format: KeysFormat,
         output: &mut Output<'_>,
     ) -> anyhow::Result<()> {
-        let names = names(found);
         for (position, tables) in self.chosen(found) {
-            let tables = match detail {
-                Detail::Counts => String::new(),
-                Detail::Files => format!("\t{tables}\t{}", which(position, &names, found).join(",")),
-            };
-            let key = format.encoded(keys[position as usize]);
-            output.record(&[&key, tables.as_bytes()], format.terminator())?;
+            let which = found.which(position).map(|which| format!("\t{tables}\t{}", which.join(",")));
+            let record = encoded(position as usize);
+            output.record(&[&record, which.unwrap_or_default().as_bytes()], format.terminator())?;
         }
         Ok(())
     }
 
     /// The same for JSON.
-    pub(crate) fn answers(self, keys: &[&[u8]], found: &BatchAnswers, detail: Detail) -> Vec<KeyAnswer> {
-        let names = names(found);
-        let answer = |(position, tables): (u32, u32)| KeyAnswer {
-            key: Text(keys[position as usize].to_vec()),
+    pub(super) fn answers<S>(self, found: &Found<'_>, sought: impl Fn(usize) -> S) -> Vec<Answer<S>> {
+        let answer = |(position, tables): (u32, u32)| Answer {
+            sought: sought(position as usize),
             tables,
-            which: (detail == Detail::Files).then(|| which(position, &names, found)),
+            which: found.which(position),
         };
         self.chosen(found).map(answer).collect()
     }
 }
 
-/// The files that may hold the key at `position`.
-fn which(position: u32, names: &[String], found: &BatchAnswers) -> Vec<String> {
-    let positive = found.positives.iter().zip(names).filter(|(answers, _)| answers.holds(position));
-    positive.map(|(_, name)| name.clone()).collect()
-}
-
-/// Names that tell the files apart: those of the files alone, or their paths if two files have the same name.
-fn names(found: &BatchAnswers) -> Vec<String> {
-    let names: Vec<_> = found.files.iter().map(|file| file_name(&file.path)).collect();
-    if names.iter().collect::<HashSet<_>>().len() == names.len() {
-        names
-    } else {
-        found.files.iter().map(|file| file.path.clone()).collect()
-    }
+/// Names that tell files apart: those of the files alone, or their paths if two files have the same name.
+pub(crate) fn distinct_names<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+    let names: Vec<_> = paths.clone().map(file_name).collect();
+    let is_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+    if is_distinct { names } else { paths.map(str::to_owned).collect() }
 }
 
 /// The last part of a path.

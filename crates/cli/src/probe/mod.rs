@@ -8,7 +8,7 @@ mod range;
 
 use core::fmt;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -25,12 +25,12 @@ pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
 use file::Scope;
 pub(crate) use file::{FileProbes, probe_file};
-pub(crate) use listing::file_name;
-use listing::{KeyAnswer, Listing};
-pub(crate) use range::Ends;
+pub(crate) use listing::distinct_names;
+use listing::{Answer, Found, Listing, SoughtKey};
+pub(crate) use range::{Ends, SkippedBy};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("sought").required(true).args(["keys", "range"]))]
+#[command(group = ArgGroup::new("sought").required(true).args(["keys", "range", "ranges"]))]
 pub(crate) struct ProbeArgs {
     /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
     /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
@@ -46,19 +46,23 @@ pub(crate) struct ProbeArgs {
         conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads", "filters_only"])]
     range: Vec<OsString>,
 
+    /// Probe the ranges of a file: one LOWER<TAB>UPPER per line; with --keys-format nul, a NUL after each end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "range", "threads", "filters_only"])]
+    ranges: Option<PathBuf>,
+
     #[command(flatten)]
     bounds: BoundsArgs,
 
-    /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names
-    /// with commas between them, separated by tabs
-    #[arg(long)]
+    /// Print a line for each key or range instead of figures: the key or both ends, the number of tables that may hold
+    /// it, and their names with commas between them, separated by tabs
+    #[arg(long, visible_alias = "per-range")]
     per_key: bool,
 
-    /// Print the keys that some table may hold, as they came in
+    /// Print the keys or ranges that some table may hold, as they came in
     #[arg(long, conflicts_with = "only_absent")]
     only_maybe: bool,
 
-    /// Print the keys that are certainly in no table, as they came in
+    /// Print the keys or ranges that are certainly in no table, as they came in
     #[arg(long)]
     only_absent: bool,
 
@@ -69,7 +73,6 @@ pub(crate) struct ProbeArgs {
 
 impl ProbeArgs {
     fn threads(&self) -> usize {
-        let cores = || thread::available_parallelism().map_or(1, usize::from);
         self.threads.map_or_else(cores, usize::from)
     }
 
@@ -86,7 +89,11 @@ impl ProbeArgs {
         Ok(found)
     }
 
-    /// Which keys are listed, if keys are.
+    fn detail(&self) -> Detail {
+        if self.per_key { Detail::Files } else { Detail::Counts }
+    }
+
+    /// Which keys or ranges are listed, if they are.
     fn listing(&self) -> Option<Listing> {
         match self {
             Self { only_maybe: true, .. } => Some(Listing::Maybe),
@@ -95,6 +102,15 @@ impl ProbeArgs {
             _ => None,
         }
     }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What each of `files` answers for the keys between its smallest and its largest.
+pub(crate) fn probe_files(files: &[PathBuf], keys: &KeyBatch<'_>, reading: Reading<'_>) -> Vec<FileProbes> {
+    batch::probe_all(files, keys, reading, BoundsArgs { filters_only: false }, (cores(), Detail::Counts)).files
 }
 
 #[derive(Debug, Serialize)]
@@ -131,7 +147,7 @@ struct ProbeReport {
     per_table: Vec<FileProbes>,
     /// The keys that were listed, in the order of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    answers: Option<Vec<KeyAnswer>>,
+    answers: Option<Vec<Answer<SoughtKey>>>,
 }
 
 /// The answer is no when a file is damaged, and a failure when one cannot be read; both count as tables that may hold
@@ -142,28 +158,45 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let begun = Instant::now();
     let paths = args.files()?;
-    let Some(keys) = &args.keys else {
-        let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
-        let ends = Ends::parse("--range", [lower, upper], format)?;
-        return output.report(range::run(&paths, ends, reading));
-    };
+    match (&args.keys, &args.ranges) {
+        (Some(keys), _) => probe_keys(&paths, keys, args, format, reading, output),
+        (None, Some(ranges)) => range::run_all(&paths, &Ends::read(ranges, format)?, args, format, reading, output),
+        (None, None) => {
+            let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
+            let ends = Ends::parse("--range", [lower, upper], format)?;
+            output.report(range::run_one(&paths, ends, reading))
+        }
+    }
+}
+
+fn probe_keys(
+    paths: &[PathBuf],
+    keys: &Path,
+    args: &ProbeArgs,
+    format: KeysFormat,
+    reading: Reading<'_>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
     let lines = KeyLines::read(keys, format, "--keys")?;
     ensure!(u32::try_from(lines.len()).is_ok(), "--keys: expected less than 2^32 keys: split the file");
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
-    let detail = if args.per_key { Detail::Files } else { Detail::Counts };
-    let threads = args.threads().min(paths.len());
-    let found = batch::probe_all(&paths, &keys, reading, args.bounds, (threads, detail));
+    let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
+    let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    let names = found.files.iter().map(|file| file.path.as_str());
+    let touched = Found::new(&found.touched, &found.positives, names, detail);
     match args.listing() {
         Some(listing) if !output.is_json => {
             found.files.iter().flat_map(FileProbes::remarks).for_each(|remark| note(&remark));
-            listing.print(&keys.keys, &found, (format, detail), output)?;
+            let encoded = |position: usize| format.encoded(keys.keys[position]).into_owned();
+            listing.print(&touched, encoded, format, output)?;
             Ok(outcome)
         }
         listing => {
-            let answers = listing.map(|listing| listing.answers(&keys.keys, &found, detail));
+            let sought = |position: usize| SoughtKey::new(keys.keys[position]);
+            let answers = listing.map(|listing| listing.answers(&touched, sought));
             let report = ProbeReport::new(found, threads, begun.elapsed().as_secs_f64(), answers);
             if !output.is_json {
                 report.speed().iter().for_each(|speed| note(speed));
@@ -174,7 +207,7 @@ pub(crate) fn run(
 }
 
 impl ProbeReport {
-    fn new(found: BatchAnswers, threads: usize, seconds: f64, answers: Option<Vec<KeyAnswer>>) -> Self {
+    fn new(found: BatchAnswers, threads: usize, seconds: f64, answers: Option<Vec<Answer<SoughtKey>>>) -> Self {
         let BatchAnswers { files: per_table, touched, times, .. } = found;
         let keys = touched.len() as f64;
         let sum = |count: fn(&FileProbes) -> u64| per_table.iter().map(count).sum::<u64>();

@@ -1,173 +1,228 @@
-//! `sstfilter report`: measures every kind of filter, and writes the figures as a page, as CSV and as JSON.
+//! `sstfilter report`: the filters of a store as a page, as JSON and in a few lines.
 
-mod csv;
-mod findings;
-mod measure;
-mod overfill;
+mod levels;
 mod page;
+mod rates;
+mod remarks;
+mod survey;
 
 use core::fmt;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
-use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
-use sstfilter::kind::{self, KindEntry, Updates};
-use sstfilter_charts::{Machine, today};
-use sstfilter_table::{FileSystem, LocalFileSystem};
+use sstfilter_charts::today;
 
-use crate::args::ReportArgs;
-use crate::filters::Omission;
-use crate::output::{Outcome, path_name};
-use crate::progress;
-use crate::replace::{self, Mark, Replaces};
-use crate::units::counted;
-use measure::{Effort, KeysPoint, RatePoint};
-use overfill::OverfillPoint;
+use crate::advise::tables::{TableFilter, TablesReport};
+use crate::inspect::State;
+use crate::lines::KeysFormat;
+use crate::opened::Reading;
+use crate::output::{Outcome, figures, shell_word};
+use crate::replace::OwnFiles;
+use crate::units::{bytes, counted, grouped};
+use levels::LevelRow;
+use rates::{AbsentKeys, Rate, measure};
+use remarks::Remark;
+use survey::{Survey, TableRow};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
+    /// are not entered. Levels come from the MANIFEST beside the tables, or from the tables themselves
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Write report.html and report.json to this folder, made if it does not exist. Files of an earlier report are
+    /// replaced, and no others. Without it, a summary is all
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+
+    /// Keys that no table has: false positive rates are measured on them [default: made from keys of the tables]
+    #[arg(long, value_name = "KEYS")]
+    absent: Option<PathBuf>,
+}
 
 /// What the page shows and `report.json` holds.
-#[derive(Clone, Debug, Serialize)]
-struct Report {
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
     program: &'static str,
+    /// How to make it again, without the path of its output.
+    command: String,
+    /// How tables are read, and their paths, as words of a command with a blank before each.
+    #[serde(skip)]
+    words: [String; 2],
     version: &'static str,
     date: String,
-    command: String,
-    machine: Machine,
-    #[serde(flatten)]
-    family: Family,
-    /// Figures that are missing, and why.
-    omissions: Vec<Omission>,
+    /// Files that were written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<String>,
+    tables: usize,
+    /// Of the tables.
+    bytes: u64,
+    /// Of the tables that say how many they have.
+    entries: u64,
+    filter_bytes: u64,
+    /// Per key of the filters that say how many keys they have.
+    bits_per_key: Option<f64>,
     /// Sentences that say what stands out.
     findings: Vec<String>,
-    seconds: f64,
+    levels: Vec<LevelRow>,
+    /// Tables whose filter is not as it was requested, the worst first.
+    remarks: Vec<Remark>,
+    absent_keys: usize,
+    /// How the absent keys were found.
+    absent_from: String,
+    rates: Vec<Rate>,
+    /// What other settings would cost.
+    settings: TablesReport,
+    per_table: Vec<TableRow>,
+    /// Files of directories that are neither tables nor filter blocks.
+    skipped: Vec<String>,
 }
 
-/// The figures of all kinds on generated keys.
-#[derive(Clone, Debug, Serialize)]
-struct Family {
-    effort: Effort,
-    filters: Vec<FilterInfo>,
-    rates: Vec<RatePoint>,
-    by_keys: Vec<KeysPoint>,
-    overfill: Vec<OverfillPoint>,
-}
+/// The files, and how those of an earlier run begin.
+const FILES: [(&str, &str); 2] = [
+    ("report.html", page::FIRST_LINE),
+    ("report.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter report "),
+];
 
-impl Family {
-    /// The figures of `filter` with `keys` keys, unless they were left out.
-    fn point(&self, filter: &FilterInfo, keys: u64) -> Option<&KeysPoint> {
-        self.by_keys.iter().find(|point| point.size.filter == filter.name && point.size.keys == keys)
-    }
-}
-
-/// A filter that took part.
-#[derive(Clone, Debug, Serialize)]
-struct FilterInfo {
-    name: &'static str,
-    /// Whether it takes keys while it is in use.
-    grows: bool,
-    /// Whether keys can be removed from it.
-    removes: bool,
-}
-
-/// Measures, and writes the three files.
-pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
-    // Checked first: minutes of measuring must not end at a directory that cannot be written.
-    prepare(&args.out)?;
-    let report = measure(args)?;
-    let contents = [page::html(&report)?, csv::csv(&report.family)?, serde_json::to_string_pretty(&report)? + "\n"];
-    let mut files = Vec::new();
-    for ((path, replaces), contents) in files_in(&args.out).into_iter().zip(contents) {
-        replace::write(&path, contents.as_bytes(), replaces)?;
-        files.push(path_name(&path).into_owned());
-    }
-    let filters = report.family.filters.iter().map(|filter| filter.name).collect();
-    let Report { omissions, findings, seconds, .. } = report;
-    Ok((Outcome::Yes, Summary { files, filters, omissions, findings, seconds }))
-}
-
-fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
-    let begun = Instant::now();
-    let mut omissions = Vec::new();
-    let family = family(Effort::from_args(args), &mut omissions)?;
-    Ok(Report {
-        program: "sstfilter",
-        version: env!("CARGO_PKG_VERSION"),
-        date: today(),
-        command: command(args),
-        machine: Machine::this(sstfilter::simd::selected().name()),
-        findings: findings::findings(&family.by_keys, &family.overfill),
-        family,
-        omissions,
-        seconds: begun.elapsed().as_secs_f64(),
-    })
-}
-
-/// Measures all kinds on generated keys.
-fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Family> {
-    let growing = overfill::growing().count() as u64;
-    let steps = (kind::all().len() * measure::SETTINGS.len() + effort.ladder.len()) as u64;
-    let stages = progress::stages(steps + growing * overfill::LOOKS);
-    let info = |kind: &'static KindEntry| {
-        let updates = kind.updates;
-        FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }
+/// The answer is no when a table is damaged, and a failure when one cannot be read.
+///
+/// `options` say how tables are read, in the words of a command.
+pub(crate) fn run(
+    args: &ReportArgs,
+    options: &str,
+    format: KeysFormat,
+    reading: Reading<'_>,
+) -> anyhow::Result<(Outcome, Report)> {
+    // Checked first: what takes minutes must not end at a directory that cannot be written.
+    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
+    let mut survey = Survey::new(&args.paths, reading)?;
+    let absent = match &args.absent {
+        Some(path) => AbsentKeys::given(path, format)?,
+        None => AbsentKeys::drawn(&mut survey, reading),
     };
-    Ok(Family {
-        filters: kind::all().iter().map(info).collect(),
-        by_keys: measure::by_keys(&effort, &stages, omissions)?,
-        rates: measure::rates(&effort, &stages, omissions),
-        overfill: overfill::measure(&effort, &stages)?,
-        effort,
-    })
+    let rates = measure(&mut survey, &absent, reading);
+    let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
+    let settings = TablesReport::new(&filters, core::mem::take(&mut survey.left_out));
+    let (outcome, chart) = (survey.outcome, page::chart(&survey.filters));
+    let mut report = Report::new(args, options, survey, &absent, rates, settings);
+    if let Some(files) = files {
+        let contents = [page::html(&report, chart.as_ref())?, serde_json::to_string_pretty(&report)? + "\n"];
+        report.files = files.write(&contents)?;
+    }
+    Ok((outcome, report))
 }
 
-/// The command that reproduces these figures, without the path of its output.
-fn command(args: &ReportArgs) -> String {
-    let words = [
-        Some("sstfilter report --out DIR".to_owned()),
-        args.quick.then(|| "--quick".to_owned()),
-        args.max_keys.map(|most| format!("--max-keys {most}")),
-    ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
+impl Report {
+    fn new(
+        args: &ReportArgs,
+        options: &str,
+        survey: Survey,
+        absent: &AbsentKeys,
+        rates: Vec<Rate>,
+        settings: TablesReport,
+    ) -> Self {
+        let (levels, remarks) = (levels::of_each(&survey.tables, absent.len()), remarks::of_all(&survey, options));
+        let keys: u64 = levels.iter().map(|level| level.keys).sum();
+        let bits: f64 = levels.iter().filter_map(|level| level.bits_per_key.map(|bits| bits * level.keys as f64)).sum();
+        let paths = args.paths.iter().map(|path| format!(" {}", shell_word(path)));
+        let mut report = Self {
+            program: "sstfilter",
+            command: String::new(),
+            words: [options.to_owned(), paths.collect()],
+            version: env!("CARGO_PKG_VERSION"),
+            date: today(),
+            files: Vec::new(),
+            tables: survey.tables.len(),
+            bytes: survey.tables.iter().map(|table| table.bytes).sum(),
+            entries: levels.iter().map(|level| level.entries).sum(),
+            filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
+            bits_per_key: (keys > 0).then(|| bits / keys as f64),
+            findings: Vec::new(),
+            levels,
+            remarks,
+            absent_keys: absent.len(),
+            absent_from: absent.from.clone(),
+            rates,
+            settings,
+            per_table: survey.tables,
+            skipped: survey.skipped,
+        };
+        let absent = args.absent.iter().map(|path| format!(" --absent {}", shell_word(path)));
+        report.command = report.command_on_all("report", &absent.collect::<String>());
+        report.findings = report.findings();
+        report
+    }
 
-/// The files of a report, and by what those of an earlier one are known.
-fn files_in(directory: &Path) -> [(PathBuf, Replaces); 3] {
-    let marks = [
-        ("report.html", page::FIRST_LINE),
-        ("report.csv", csv::HEADER),
-        ("report.json", "{\n  \"program\": \"sstfilter\","),
-    ];
-    marks.map(|(name, mark)| (directory.join(name), Replaces::Own(Mark::Beginning(mark))))
-}
+    /// A command on all tables, with an option before their paths.
+    fn command_on_all(&self, command: &str, option: &str) -> String {
+        let [options, paths] = &self.words;
+        format!("sstfilter {command}{options}{option}{paths}")
+    }
 
-/// Creates the directory if there is none, and checks that the files can be written there.
-fn prepare(directory: &Path) -> anyhow::Result<()> {
-    let name = path_name(directory);
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {name} (--out)"))?;
-    files_in(directory).iter().try_for_each(|(path, replaces)| replaces.check(path))?;
-    let file = LocalFileSystem.create(directory);
-    file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))
-}
+    /// The tables that need a look, and those with another kind of filter than was requested.
+    fn remarks(&self) -> (&[Remark], &[Remark]) {
+        self.remarks.split_at(self.remarks.partition_point(|remark| remark.state.is_bad()))
+    }
 
-/// What is printed when the report is written.
-#[derive(Debug, Serialize)]
-pub(crate) struct Summary {
-    files: Vec<String>,
-    filters: Vec<&'static str>,
-    omissions: Vec<Omission>,
-    findings: Vec<String>,
-    seconds: f64,
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let filters = counted(self.filters.len() as u64, "filter");
-        writeln!(f, "{filters} in {:.0} s: {}\n", self.seconds, self.filters.join(", "))?;
-        for omission in &self.omissions {
-            writeln!(f, "- left out: {} at {}: {}", omission.filter, omission.at, omission.reason)?;
+    fn findings(&self) -> Vec<String> {
+        let (bad, fallbacks) = self.remarks();
+        let (count, tables) = (grouped(bad.len() as u64), counted(self.tables as u64, "table"));
+        let states = State::counts(bad.iter().map(|remark| remark.state));
+        let mut findings = vec![match bad.len() {
+            0 => format!("Of {tables}, each has a filter that can be used."),
+            _ => format!("Of {tables}, {count} need a look: {states}."),
+        }];
+        if let Some(first) = fallbacks.first() {
+            let (count, Remark { path, reason, .. }) = (counted(fallbacks.len() as u64, "table"), first);
+            findings.push(format!("Another kind of filter than was requested: {count} (the first: {path}: {reason})."));
         }
-        self.files.iter().try_for_each(|file| writeln!(f, "wrote {file}"))?;
-        writeln!(f)?;
-        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+        let reads: Option<f64> = self.levels.iter().map(|level| level.useless_reads).sum();
+        let in_vain = |reads| format!("On average, a lookup of an absent key reads {reads:.3} tables for nothing.");
+        findings.extend(reads.map(in_vain));
+        findings.extend(self.rates.iter().filter(|rate| rate.is_high()).take(LISTED).map(Rate::warning));
+        findings.extend(self.settings.conclusion().map(|conclusion| sentence(&conclusion)));
+        findings
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}.", first.to_uppercase())
+}
+
+/// Tables that are listed for a person who did not ask for a page.
+const LISTED: usize = 10;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tables, entries) = (counted(self.tables as u64, "table"), grouped(self.entries));
+        let bits = self.bits_per_key.map(|bits| format!(", {bits:.2} bits per key")).unwrap_or_default();
+        writeln!(
+            f,
+            "{tables} of {}, {entries} entries; filters of {}{bits}\n",
+            bytes(self.bytes),
+            bytes(self.filter_bytes)
+        )?;
+        writeln!(f, "{}", figures(&levels::COLUMNS, &self.levels))?;
+        if !self.rates.is_empty() {
+            writeln!(f, "{}", figures(&rates::COLUMNS, &self.rates))?;
+        }
+        writeln!(f, "{}\n", sentence(&self.absent_from))?;
+        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
+        let (bad, _) = self.remarks();
+        for Remark { path, state, reason, commands, .. } in bad.iter().take(LISTED) {
+            writeln!(f, "- {path}: {}: {reason}", state.name())?;
+            commands.iter().try_for_each(|command| writeln!(f, "    {command}"))?;
+        }
+        let more = bad.len().saturating_sub(LISTED);
+        if more > 0 {
+            writeln!(f, "- and {} more: {}", grouped(more as u64), self.command_on_all("inspect", ""))?;
+        }
+        match self.files.as_slice() {
+            [] => writeln!(f, "\n--out FOLDER writes all of it as a page"),
+            files => files.iter().try_for_each(|file| writeln!(f, "wrote {file}")),
+        }
     }
 }

@@ -117,3 +117,35 @@ pub fn flip(path: impl AsRef<Path>, offset: usize) {
     bytes[offset] ^= 1;
     fs::write(path, bytes).unwrap();
 }
+
+/// A table in a manifest: its number, level, bytes, and smallest and largest key.
+pub type ManifestTable<'a> = (u8, u8, u64, [&'a str; 2]);
+
+/// Writes the file CURRENT in `directory`, and a manifest with these tables.
+pub fn write_manifest(place: &Place, directory: &str, tables: &[ManifestTable<'_>]) {
+    let mut record = vec![1];
+    for &(number, level, bytes, ends) in tables {
+        record.extend([100, level, number]);
+        let mut rest = bytes;
+        while rest > 127 {
+            record.push(rest.to_le_bytes()[0] | 128);
+            rest >>= 7;
+        }
+        record.push(rest.to_le_bytes()[0]);
+        for end in ends {
+            record.push(u8::try_from(end.len() + 8).unwrap());
+            record.extend([end.as_bytes(), &[1; 8]].concat());
+        }
+        record.extend([1, 1]);
+    }
+    let crc = crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let length = u16::try_from(record.len() - 1).unwrap().to_le_bytes();
+    let directory = place.path(directory);
+    fs::write(directory.join("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(directory.join("MANIFEST-000002"), [&crc[..], &length, &record].concat()).unwrap();
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
+}

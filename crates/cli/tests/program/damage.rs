@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::common::{Place, flip, run};
+use crate::common::{Place, flip, lines, run};
 
 /// Builds a table of 20,000 keys without a filter, so that data begins at 0 and takes nearly all of it.
 fn table(place: &Place) -> String {
@@ -118,30 +118,72 @@ fn what_cannot_be_salvaged_is_said() {
 
 /// A hundred tables have thousands of lines: those that need a look must be found without reading all of them.
 #[test]
-fn inspect_sums_up_several_files_in_a_line_each_and_says_which_need_a_look() {
+fn inspect_gives_several_files_a_line_each_and_says_which_need_a_look() {
     let place = Place::new();
     let folder = place.build(3_000, &["--files", "2", "--policy", "ribbon"]);
     let fixtures = "../interop/fixtures/rocksdb";
     for (name, fixture) in [("000003.sst", "7.8-ribbon-asked-7-keys.sst"), ("000004.sst", "7.8-no-policy.sst")] {
         fs::copy(format!("{fixtures}/{fixture}"), format!("{folder}/{name}")).unwrap();
     }
+    fs::copy("../interop/fixtures/pebble/v8-bloom.sst", format!("{folder}/000005.sst")).unwrap();
     let damaged = format!("{folder}/000002.sst");
     flip(&damaged, part(&damaged, "filter").0 + 5);
     let page = run(&["inspect", &folder]).expect_code(1).stdout;
-    let lines: Vec<_> = page.lines().collect();
-    let row = |start: &str| lines.iter().rev().find(|line| line.trim_start().starts_with(start)).unwrap().to_string();
-    assert!(row("000001.sst").contains("ribbon") && row("000001.sst").contains("1,500"), "{page}");
-    assert!(
-        page.contains("000002.sst: not sound: ") && page.contains("000003.sst: Bloom although the policy is Ribbon"),
-        "{page}"
-    );
-    assert!(row("000004.sst").contains("RocksDB table") && row("000004.sst").contains("none"), "{page}");
+    let row = |name: &str| {
+        let row = page.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let cells = [
+        ("000001.sst", ["table", "-", "1,500", "ribbon"]),
+        ("000003.sst", ["RocksDB table", "-", "7", "FastLocalBloom"]),
+    ];
+    for (name, cells) in cells {
+        assert_eq!(row(name)[1..5], cells, "{page}");
+    }
+    let state = |name: &str| row(name).pop().unwrap();
+    let names = ["000001.sst", "000002.sst", "000003.sst", "000004.sst", "000005.sst"];
+    assert_eq!(names.map(state), ["ok", "damaged", "fallback", "missing", "unusable"], "{page}");
+    for words in ["000002.sst: damaged: ", "000003.sst: fallback: Bloom although the policy is Ribbon", "state it with"]
+    {
+        assert!(page.contains(words), "{words} in {page}");
+    }
+    assert!(page.contains("5 files: 1 ok, 1 fallback, 1 missing, 1 unusable, 1 damaged"), "{page}");
+    assert!(page.lines().count() < 16 && !page.contains("checksum type"), "fields of one file: {page}");
+
+    let full = run(&["inspect", &folder, "--full"]).expect_code(1).stdout;
+    assert!(full.contains("table id") && full.contains("policy written") && full.ends_with(&page), "{full}");
     let json = run(&["inspect", &folder, "--json"]).expect_code(1).json();
-    let filters: Vec<_> =
-        json["files"].as_array().unwrap().iter().map(|file| file["overview"]["filter"].clone()).collect();
-    assert_eq!(filters, ["ribbon", "unusable", "FastLocalBloom", "none"]);
+    let overview = |field: &str| {
+        let files = json["files"].as_array().unwrap().iter();
+        files.map(|file| file["overview"][field].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(overview("filter"), ["ribbon", "unusable", "FastLocalBloom", "none", "legacy Bloom"]);
+    assert_eq!(overview("state"), names.map(state));
+    assert_eq!(json["files"][0]["overview"]["filter_bytes"], json["files"][0]["table"]["filter"]["block_bytes"]);
+    assert!(json["files"][0]["table"]["table_id"].is_string(), "all fields, with an overview or without: {json}");
     let alone = run(&["inspect", &format!("{folder}/000001.sst")]).expect_code(0).stdout;
     assert_eq!(alone.matches("000001.sst").count(), 1, "one file needs no overview: {alone}");
+    assert!(alone.contains("table id"), "{alone}");
+}
+
+/// Ten thousand lines with one text would hide the one with another.
+#[test]
+fn inspect_says_once_what_is_true_of_many_files() {
+    let place = Place::new();
+    let folder = place.build(300, &["--files", "30"]);
+    let second = format!("{folder}/000002.sst");
+    fs::write(&second, "no table").unwrap();
+    let absent = place.write("absent", lines(0..500, |key| format!("key{key:04}!")));
+    let page = run(&["inspect", &folder, "--absent", &absent]).expect_code(1).stdout;
+    assert!(page.contains("000001.sst and 28 more: fallback: not ribbon: too few keys"), "{page}");
+    assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
+    assert_eq!(page.matches("too few keys").count(), 1, "{page}");
+
+    // Two files of one name are told apart.
+    let other = place.text("other");
+    run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
+    let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;
+    assert!(page.contains("tables/000001.sst") && page.contains("other/000001.sst"), "{page}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, program, run};
+use crate::common::{Place, flip, program, run, write_manifest};
 use crate::effort;
 
 const FIXTURES: &str = "../interop/fixtures";
@@ -278,7 +278,6 @@ fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
 
 /// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which
 /// data block a key is.
-// promise: other-engines
 #[test]
 fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     /// LevelDB's own comparator, and table 7 on level 2.
@@ -400,32 +399,6 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
 }
 
-fn crc32c(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
-}
-
-/// The file CURRENT, and a manifest in which a table on level 1 has this number, length, and these ends.
-fn write_manifest(place: &Place, number: u8, bytes: u64, ends: [&str; 2]) {
-    let mut record = vec![100, 1, number];
-    let mut rest = bytes;
-    while rest > 127 {
-        record.push(rest.to_le_bytes()[0] | 128);
-        rest >>= 7;
-    }
-    record.push(rest.to_le_bytes()[0]);
-    for end in ends {
-        record.push(u8::try_from(end.len() + 8).unwrap());
-        record.extend([end.as_bytes(), &[1; 8]].concat());
-    }
-    record.extend([1, 1]);
-    let framed = [&[1], &record[..]].concat();
-    let crc = crc32c(&framed).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
-    let length = u16::try_from(record.len()).unwrap().to_le_bytes();
-    fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
-    fs::write(place.path("MANIFEST-000002"), [&crc[..], &length, &framed].concat()).unwrap();
-}
-
 /// A lookup goes to the tables between whose ends its key is. Only the manifest has them.
 #[test]
 fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the_file() {
@@ -443,7 +416,7 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
             .clone()
     };
     assert_eq!(touching_none(&outside, &[]), 0, "nothing tells its ends, and it has no filter");
-    write_manifest(&place, 7, bytes, [smallest, largest]);
+    write_manifest(&place, "", &[(7, 1, bytes, [smallest, largest])]);
     assert_eq!(touching_none(&outside, &[]), 2);
     assert_eq!(touching_none(&stored, &[]), 0);
     assert_eq!(touching_none(&outside, &["--filters-only"]), 0);
@@ -458,9 +431,16 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
     assert_eq!(range("!", &format!("{smallest}!"))["may_contain_range"], true);
     assert_eq!(range(&format!("{largest}!"), "~")["may_contain_range"], false);
     assert_eq!(range(largest, "~")["may_contain_range"], true);
+    assert_eq!(
+        (&range(largest, "~")["skipped_by"], &range("!", smallest)["skipped_by"]),
+        (&Value::Null, &"keys".into())
+    );
+    // No range filter has answered, and the page must not look as if one had.
+    let page = run(&["probe", &table, "--range", "!", smallest]).expect_code(0).stdout;
+    assert!(page.contains("none   absent, by its smallest and largest key"), "{page}");
     // Another table of this number, and one that the manifest does not have.
     for (number, bytes) in [(7, bytes + 1), (8, bytes)] {
-        write_manifest(&place, number, bytes, [smallest, largest]);
+        write_manifest(&place, "", &[(number, 1, bytes, [smallest, largest])]);
         assert_eq!(touching_none(&outside, &[]), 0);
     }
 }

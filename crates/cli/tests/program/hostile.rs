@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use roxmltree::{Document, ParsingOptions};
+
 use crate::common::{Place, program};
 use crate::effort;
 
@@ -44,6 +46,7 @@ fn commands_on_tables<'a>(directory: &'a str, table: &'a str, keys: &'a str, new
         vec!["scan", directory, "key0001", "key0003"],
         vec!["probe", directory, "--keys", keys],
         vec!["probe", table, "--range", "a", "b"],
+        vec!["report", directory],
         vec!["dump", table],
         vec!["filter", "extract", table, "--out", new, "--overwrite"],
         vec!["inspect", directory],
@@ -160,8 +163,9 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
     endless.wait().unwrap();
 }
 
-/// Names that clear the screen, write a line of their own, turn the text round, or are no text.
-const NAMES: [(&[u8], &str); 4] = [
+/// Names that clear the screen, write a line of their own, turn the text round, are no text, or are markup.
+const NAMES: [(&[u8], &str); 5] = [
+    (b"<script>&'1", "<script>&'1"),
     (b"a\x1b[2J\nEVIL 000009.sst: sound", r"a\x1b[2J\nEVIL 000009.sst: sound"),
     (b"\xff\xfe\t", r"\xff\xfe\t"),
     ("b\u{202e}\u{9b}\\".as_bytes(), r"b\xe2\x80\xae\xc2\x9b\\"),
@@ -195,7 +199,9 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         let [table, missing, keys] = [table.as_os_str(), missing.as_os_str(), keys.as_ref()];
         let options = |words: &'static [&'static str]| words.iter().map(OsStr::new).collect::<Vec<_>>();
         let per_key = [&options(&["probe"])[..], &[directory], &options(&["--per-key", "--keys"]), &[keys]].concat();
-        let commands: [Vec<&OsStr>; 13] = [
+        let page = place.path("page");
+        let commands: [Vec<&OsStr>; 14] = [
+            vec!["report".as_ref(), directory, "--out".as_ref(), page.as_os_str()],
             vec!["inspect".as_ref(), directory],
             vec!["inspect".as_ref(), table],
             vec!["verify".as_ref(), directory],
@@ -217,6 +223,11 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
             let json = String::from_utf8(json).unwrap().replace("\\\\", "\\");
             assert!(json.is_empty() || json.contains(shown), "{command:?}: {shown} in {json}");
         }
+        let page = fs::read_to_string(page.join("report.html")).unwrap();
+        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(&page, options).unwrap();
+        let has = |words: &str| document.descendants().any(|node| node.text().is_some_and(|text| text.contains(words)));
+        assert!(has(shown), "{shown} in {page}");
         // A row of keys and tables, with tabs between its columns.
         let listed = program().args(per_key).output().unwrap().stdout;
         let listed = String::from_utf8(listed).unwrap();

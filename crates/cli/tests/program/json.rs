@@ -42,10 +42,11 @@ fn every_field_of_json_is_on_the_page_of_fields() {
     let damaged = format!("{cut}/000001.sst");
     let [rocksdb, leveldb] = ["rocksdb/11.8-partitioned-ribbon.sst", "leveldb/6000-keys.ldb"]
         .map(|fixture| format!("../interop/fixtures/{fixture}"));
-    let [block, taken, ranges, report] =
-        ["own.filter", "taken.filter", "ranges.filter", "report"].map(|name| place.text(name));
-    let runs: [&[&str]; 20] = [
-        &["report", "--max-keys", "1000", "--out", &report],
+    let [block, taken, ranges, measured, report] =
+        ["own.filter", "taken.filter", "ranges.filter", "measured", "report"].map(|name| place.text(name));
+    let pairs = place.write("pairs", "key\tkey2\n");
+    let runs: [&[&str]; 22] = [
+        &["measure", "--max-keys", "1000", "--out", &measured],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
         &["filter", "build", "--keys", &keys, "--out", &block],
@@ -55,6 +56,7 @@ fn every_field_of_json_is_on_the_page_of_fields() {
         &["scan", &tables, "key0001", "key0009"],
         &["probe", &tables, &cut, &leveldb, "--keys", &keys, "--per-key"],
         &["probe", &tables, "--range", "key", "key2"],
+        &["probe", &tables, "--ranges", &pairs, "--per-range"],
         &[
             "inspect",
             &tables,
@@ -76,6 +78,7 @@ fn every_field_of_json_is_on_the_page_of_fields() {
         &["advise", "--levels", "40K/4,1e5,1e6"],
         &["advise", "--ranges", &keys],
         &["advise", "--tables", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst"],
+        &["report", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst", "--out", &report],
         &["verify", &tables, &rocksdb, &damaged],
         &["verify", &damaged],
         &["dump", &damaged, "--salvage"],
@@ -88,13 +91,14 @@ fn every_field_of_json_is_on_the_page_of_fields() {
         undocumented.extend(fields.into_iter().filter(|field| !documented.contains(field)));
     };
     judge(crate::demo::report());
-    for (number, arguments) in runs.iter().enumerate() {
-        if number == 18 {
+    for arguments in &runs {
+        if arguments == &["verify", &damaged] {
             flip(&damaged, 100);
         }
         judge(&run(&[arguments, &["--json"][..]].concat()).json());
     }
-    let written = fs::read(format!("{report}/report.json")).unwrap();
-    judge(&serde_json::from_slice(&written).unwrap());
+    for written in [format!("{measured}/measure.json"), format!("{report}/report.json")] {
+        judge(&serde_json::from_slice(&fs::read(written).unwrap()).unwrap());
+    }
     assert!(undocumented.is_empty(), "not in crates/cli/JSON.md: {undocumented:?}");
 }

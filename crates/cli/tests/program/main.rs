@@ -19,6 +19,7 @@ mod foreign;
 mod hostile;
 mod json;
 mod keys;
+mod measure;
 mod partitions;
 mod parts;
 mod probe;

@@ -190,8 +190,11 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     run(&["get", &void, "k"]).expect_error("holds no table");
     run(&["inspect", &missing]).expect_error("cannot read");
     let good = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
-    let both = run(&["inspect", good, &missing]).expect_code(2).stdout;
-    assert!(both.contains("filter block\n") && both.contains("cannot read") && both.contains(&missing), "{both}");
+    for full in [&[][..], &["--full"]] {
+        let both = run(&[&["inspect", good, &missing], full].concat()).expect_code(2).stdout;
+        assert!(both.contains("filter block") && both.contains("cannot read") && both.contains(&missing), "{both}");
+        assert_eq!(both.contains("payload checksum"), !full.is_empty(), "{both}");
+    }
     let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
     assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
     run(&["inspect", &void]).expect_error("holds no table and no filter block");

@@ -1,137 +1,315 @@
-//! A report is minutes of measuring: one that ends without its files, or with a page that does not open, has wasted
-//! them; and one that leaves a kind out without a word would be believed.
+//! A report on a store is what its operator acts on. The failures guarded against: a bad table that is not listed, a
+//! rate that is not the filter's, a page that a file's name breaks or that ten thousand tables make too long to open, and
+//! somebody's file that is overwritten.
 
-use std::collections::BTreeSet;
 use std::fs;
 
-use crate::common::{Place, names, run};
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 
-fn texts(values: &Value) -> Vec<&str> {
-    values.as_array().unwrap().iter().map(|value| value.as_str().unwrap()).collect()
+use crate::common::{Place, flip, lines, names, run, write_manifest};
+
+const FIXTURES: &str = "../interop/fixtures";
+
+/// The keys of fixtures have eight decimal digits: every tenth number or so is stored. Absent ones, as the fixtures'
+/// manifest counts positives for.
+fn absent_keys(stride: usize) -> String {
+    lines(0..100_000, |key| format!("{:08}", key + key / (stride - 1) + 1))
 }
 
-/// The fields of one line of comma-separated values.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut is_quoted = false;
-    for character in line.chars() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => fields.push(String::new()),
-            _ => fields.last_mut().unwrap().push(character),
-        }
-    }
-    assert!(!is_quoted, "{line}");
-    fields
+fn fixture(name: &str) -> Value {
+    let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
+    let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    fixtures.into_iter().find(|fixture| fixture["file"] == name).unwrap()
 }
 
-#[test]
-fn a_report_is_three_files_that_agree_and_need_nothing_else() {
-    let place = Place::new();
-    let out = place.text("new/report");
-    let summary = run(&["report", "--out", &out, "--max-keys", "3000", "--json"]).expect_code(0).json();
-    assert_eq!(names(&out), ["report.csv", "report.html", "report.json"], "and no left-over");
-
-    let json: Value = serde_json::from_slice(&fs::read(format!("{out}/report.json")).unwrap()).unwrap();
-    let filters: Vec<_> =
-        json["filters"].as_array().unwrap().iter().map(|filter| filter["name"].as_str().unwrap()).collect();
-    assert!(filters.contains(&"bloom") && filters.contains(&"ribbon"), "{filters:?}");
-    assert_eq!(texts(&summary["filters"]), filters);
-    check_json(&json, &filters);
-    check_csv(&fs::read_to_string(format!("{out}/report.csv")).unwrap(), &json);
-    // A logarithmic axis has no place for a rate of which no false positive was seen.
-    let rates = json["rates"].as_array().unwrap().iter();
-    let drawn = rates.filter(|point| point["observed_fpr"].as_f64().unwrap() > 0.0);
-    let drawn: BTreeSet<&str> = drawn.map(|point| point["filter"].as_str().unwrap()).collect();
-    assert!(drawn.len() >= 10, "{drawn:?}");
-    check_page(&fs::read_to_string(format!("{out}/report.html")).unwrap(), &drawn);
+/// Copies a fixture into `store` as the table of a number; gives its bytes.
+fn take(place: &Place, number: u8, name: &str) -> u64 {
+    fs::create_dir_all(place.path("store")).unwrap();
+    fs::copy(format!("{FIXTURES}/{name}"), place.path(&format!("store/{number:06}.sst"))).unwrap()
 }
 
-/// Every filter has every figure, or the reason why not.
-fn check_json(json: &Value, filters: &[&str]) {
-    let count = |section: &str, filter: &str| {
-        json[section].as_array().unwrap().iter().filter(|figure| figure["filter"] == filter).count()
-    };
-    for filter in filters {
-        let figures = count("rates", filter) + count("by_keys", filter) + count("omissions", filter);
-        assert_eq!(figures, 9 + json["effort"]["ladder"].as_array().unwrap().len(), "{filter}");
-    }
-    for point in json["rates"].as_array().unwrap() {
-        let (observed, expected) = (point["observed_fpr"].as_f64().unwrap(), point["expected_fpr"].as_f64().unwrap());
-        let sigma = (expected / point["probes"].as_f64().unwrap()).sqrt();
-        assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
-        assert!(point["bits_per_key"].as_f64().unwrap() > -expected.log2(), "below the bound: {point}");
-    }
-    for point in json["by_keys"].as_array().unwrap() {
-        for time in ["build_ns_per_key", "query_one_ns", "query_batch_ns"] {
-            assert!(point[time].as_f64().unwrap() > 0.0, "{point}");
-        }
-    }
+/// A RocksDB database of three levels, in which one table has fallen back, one has no filter, and the filter of one is
+/// damaged. The keys of one cannot be read.
+fn database(place: &Place) -> String {
+    let tables = [
+        (1, 0, "rocksdb/7.8-ribbon-asked-7-keys.sst"),
+        (2, 1, "rocksdb/7.8-bloom-fv5.sst"),
+        (3, 1, "rocksdb/7.8-no-policy.sst"),
+        (4, 2, "rocksdb/11.8-ribbon-fv6.sst"),
+        (5, 2, "rocksdb/7.8-codec-zlib.sst"),
+        (6, 2, "rocksdb/11.8-bloom-fv6.sst"),
+    ];
+    let entry = |(number, level, name)| (number, level, take(place, number, name), ["00000000", "99999999"]);
+    write_manifest(place, "store", &tables.map(entry));
+    let damaged = place.text("store/000006.sst");
+    let shown = run(&["inspect", "--json", &damaged]).expect_code(0).json();
+    let parts = shown["files"][0]["foreign_table"]["parts"].as_array().unwrap().clone();
+    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("fullfilter")).unwrap();
+    flip(&damaged, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 9);
+    place.write("store/LOG", "of RocksDB\n");
+    place.text("store")
 }
 
-fn check_csv(csv: &str, json: &Value) {
-    let lines: Vec<_> = csv.lines().map(fields).collect();
-    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
-    for (section, array) in [("rates", "rates"), ("by_keys", "by_keys"), ("overfill", "overfill")] {
-        let count = lines.iter().filter(|line| line[0] == section).count();
-        assert_eq!(count, json[array].as_array().unwrap().len(), "{section}");
-    }
+fn page(place: &Place) -> String {
+    fs::read_to_string(place.path("out/report.html")).unwrap()
 }
 
-fn check_page(html: &str, filters: &BTreeSet<&str>) {
+fn with_document(html: &str, check: impl FnOnce(&Document<'_>)) {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(html, options).unwrap();
-    let has_class = |node: &roxmltree::Node<'_, '_>, class: &str| node.attribute("class") == Some(class);
-    let charts: Vec<_> =
-        document.descendants().filter(|node| node.has_tag_name("svg") && has_class(node, "wide")).collect();
-    assert!(charts.len() >= 5, "{}", charts.len());
-    for filter in filters {
-        let is_label = |node: roxmltree::Node<'_, '_>| {
-            node.has_tag_name("text") && node.text().is_some_and(|text| text.trim().starts_with(filter))
-        };
-        assert!(charts[0].descendants().any(is_label), "{filter} is not in the first chart");
-    }
-    // Self-contained: nothing is loaded, and links lead to places of the page.
-    for word in ["http:", "https:", "<script", "<img", "<link", "@import", "url(\""] {
-        assert!(!html.contains(word), "{word}");
-    }
-    let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
-    for link in document.descendants().filter_map(|node| node.attribute("href")) {
-        assert!(ids.contains(&link.trim_start_matches('#')), "{link}");
-    }
-    let mut once = ids.clone();
-    once.sort_unstable();
-    once.dedup();
-    assert_eq!(once.len(), ids.len(), "an identifier stands twice");
+    check(&Document::parse_with_options(html, options).unwrap());
+}
+
+fn texts<'a>(document: &'a Document<'_>, tag: &str) -> Vec<&'a str> {
+    document.descendants().filter(|node| node.has_tag_name(tag)).filter_map(|node| node.text()).collect()
+}
+
+fn array<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of[name].as_array().unwrap_or_else(|| panic!("{name} in {of}"))
 }
 
 #[test]
-fn a_report_that_is_made_again_replaces_its_files_and_no_others() {
+fn each_bad_table_of_a_database_is_listed_by_level_with_the_command_that_helps() {
     let place = Place::new();
-    place.write("notes.txt", "mine");
-    let out = place.text("");
-    let report = ["report", "--out", &out, "--max-keys", "1000"];
-    for mine in ["report.html", "report.csv", "report.json"] {
-        place.write(mine, "{\n  \"program\": \"of mine\"");
+    let store = database(&place);
+    let json = run(&["report", &store, "--json"]).expect_code(1).json();
+    let levels: Vec<_> = array(&json, "levels")
+        .iter()
+        .map(|level| ["level", "tables", "needing_a_look", "fallbacks"].map(|name| level[name].as_u64().unwrap()))
+        .collect();
+    assert_eq!(levels, [[0, 1, 0, 1], [1, 2, 1, 0], [2, 3, 1, 0]], "{json}");
+    let remarks: Vec<_> = array(&json, "remarks")
+        .iter()
+        .map(|remark| (remark["state"].as_str().unwrap(), remark["path"].as_str().unwrap().rsplit('/').next().unwrap()))
+        .collect();
+    assert_eq!(remarks, [("damaged", "000006.sst"), ("missing", "000003.sst"), ("fallback", "000001.sst")], "{json}");
+    assert_eq!(json["remarks"][0]["commands"], Value::from(vec![format!("sstfilter verify {store}/000006.sst")]));
+    assert_eq!((&json["remarks"][0]["level"], &json["skipped"][0]), (&2.into(), &format!("{store}/CURRENT").into()));
+    let text = run(&["report", &store]).expect_code(1).stdout;
+    for words in
+        ["Of 6 tables, 2 need a look: 1 missing, 1 damaged.", "Bloom although the policy is Ribbon", "--out FOLDER"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(text.contains(&format!("sstfilter verify {store}/000006.sst")), "{text}");
+    assert!(text.contains("the keys of 1 table could not be read") && text.contains("000005.sst"), "{text}");
+    assert_eq!(names(&store).len(), 9, "nothing is written unless a folder is named");
+}
+
+#[test]
+fn the_figures_are_those_of_inspect_and_advise_and_the_files_agree() {
+    let place = Place::new();
+    let store = database(&place);
+    let out = place.text("out");
+    let printed = run(&["report", &store, "--out", &out, "--json"]).expect_code(1).json();
+    assert_eq!(names(&out), ["report.html", "report.json"], "and no left-over");
+    let mut written: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
+    written["files"] = printed["files"].clone();
+    assert_eq!(written, printed);
+    let advice = run(&["advise", "--tables", &store, "--json"]).expect_code(1).json();
+    assert_eq!(printed["settings"], advice);
+    let inspected = run(&["inspect", &store, "--json"]).expect_code(1).json();
+    for (ours, theirs) in array(&printed, "per_table").iter().zip(array(&inspected, "files")) {
+        for (name, value) in theirs["overview"].as_object().unwrap() {
+            assert_eq!(&ours[name], value, "{name} of {ours}");
+        }
+        assert_eq!(ours["bytes"], theirs["bytes"]);
+    }
+    let bytes = |of: &Value| of["filter_bytes"].as_u64().unwrap();
+    assert_eq!(bytes(&printed), array(&printed, "per_table").iter().map(bytes).sum::<u64>());
+    let kinds = array(&printed, "levels").iter().flat_map(|level| array(level, "filters"));
+    assert_eq!(bytes(&printed), kinds.map(|kind| kind["bytes"].as_u64().unwrap()).sum::<u64>());
+
+    with_document(&page(&place), |document| {
+        let rows = texts(document, "td");
+        for table in array(&printed, "per_table") {
+            assert!(rows.contains(&table["path"].as_str().unwrap().rsplit('/').next().unwrap()), "{table}");
+        }
+        for finding in array(&printed, "findings") {
+            let finding = finding.as_str().unwrap().replace(" %", "\u{a0}%");
+            assert!(texts(document, "li").contains(&finding.as_str()), "{finding}");
+        }
+        let codes = texts(document, "code");
+        for command in array(&printed, "remarks").iter().flat_map(|remark| array(remark, "commands")) {
+            assert!(codes.contains(&command.as_str().unwrap()), "{command}");
+        }
+        let bars = document.descendants().filter(|node| node.attribute("class") == Some("bar")).count();
+        assert_eq!(bars, 3, "one for each level");
+        let charts = ["wide", "narrow"].map(|class| {
+            document
+                .descendants()
+                .filter(|node| node.has_tag_name("svg") && node.attribute("class") == Some(class))
+                .count()
+        });
+        assert_eq!(charts, [1, 1]);
+        // It loads nothing, and its links lead to places of the page.
+        let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
+        let links: Vec<_> = document.descendants().filter_map(|node| node.attribute("href")).collect();
+        assert!(links.len() >= 5 && links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?}");
+    });
+    for word in ["http:", "https:", "<script", "<img", "<link", "@import", "url("] {
+        assert!(!page(&place).contains(word), "{word}");
+    }
+}
+
+/// The engines counted these positives with their own filters.
+#[test]
+fn the_rates_on_given_keys_are_those_that_the_engine_has() {
+    let place = Place::new();
+    let tables = ["rocksdb/11.8-bloom-fv5.sst", "rocksdb/11.8-bloom-fv6.sst", "rocksdb/11.8-ribbon-fv7.sst"];
+    let fixtures = tables.map(fixture);
+    for (number, table) in (1..).zip(tables) {
+        take(&place, number, table);
+    }
+    let [stride, others @ ..] = fixtures.each_ref().map(|fixture| fixture["stride"].as_u64().unwrap());
+    assert_eq!(others, [stride; 2], "they have the same absent keys");
+    let (absent, store) = (place.write("absent", absent_keys(usize::try_from(stride).unwrap())), place.text("store"));
+    let json = run(&["report", &store, "--absent", &absent, "--json"]).expect_code(0).json();
+    let rates: Vec<_> = array(&json, "rates")
+        .iter()
+        .map(|rate| {
+            (
+                rate["filter"].as_str().unwrap(),
+                ["tables", "probes", "positives"].map(|name| rate[name].as_u64().unwrap()),
+            )
+        })
+        .collect();
+    let [five, six, ribbon] = fixtures.map(|fixture| fixture["positives"].as_u64().unwrap());
+    assert_eq!(rates, [("FastLocalBloom", [2, 200_000, five + six]), ("Standard128Ribbon", [1, 100_000, ribbon])]);
+    let reads = json["levels"][0]["useless_reads"].as_f64().unwrap();
+    assert!((reads * 100_000.0 - (five + six + ribbon) as f64).abs() < 1e-6, "{reads}");
+    assert!(json["absent_from"].as_str().unwrap().contains("(--absent)"), "{json}");
+}
+
+#[test]
+fn keys_that_are_drawn_measure_the_rate_of_each_kind_and_none_is_a_stored_one() {
+    let place = Place::new();
+    let lines = lines(0..40_000, |key| format!("key{key:05}"));
+    let keys = place.write("keys", lines);
+    for (policy, number) in [("bloom", 1), ("ribbon", 2)] {
+        let out = place.text(policy);
+        let build = ["build", "--input", &keys, "--out", &out, "--policy", policy, "--fpr", "0.05"];
+        run(&build).expect_code(0);
+        fs::create_dir_all(place.path("store")).unwrap();
+        fs::rename(place.path(&format!("{policy}/000001.sst")), place.path(&format!("store/{number:06}.sst"))).unwrap();
+    }
+    let store = place.text("store");
+    let json = run(&["report", &store, "--json"]).expect_code(0).json();
+    let rates = array(&json, "rates");
+    assert_eq!(rates.len(), 2, "{json}");
+    for rate in rates {
+        let number = |name: &str| rate[name].as_f64().unwrap();
+        assert!(number("probes") > 20_000.0 && number("observed_fpr_margin") < 0.003, "{rate}");
+        assert!((number("observed_fpr") - number("expected_fpr")).abs() < 0.005, "a stored key is a positive: {rate}");
+    }
+    assert!(json["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{json}");
+
+    // A filter of prefixes alone holds the prefix of each drawn key: it is not measured, and not called bad.
+    take(&place, 3, "rocksdb/7.8-prefix-fixed-only.sst");
+    let json = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((array(&json, "rates").len(), array(&json, "remarks").len()), (2, 0), "{json}");
+}
+
+/// More false positives than a filter should have are what an operator cannot see otherwise.
+#[test]
+fn a_rate_far_above_the_expected_one_stands_out() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--policy", "bloom"]);
+    // As if the filter were worn out: they are stored.
+    let json = run(&["report", &store, "--absent", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
+    let stands_out = |json: &Value| json["findings"].to_string().contains("More false positives than expected");
+    assert!(stands_out(&json), "{json}");
+    assert!(!stands_out(&run(&["report", &store, "--json"]).expect_code(0).json()));
+}
+
+#[test]
+fn tables_whose_keys_cannot_be_read_are_reported_without_rates() {
+    let place = Place::new();
+    take(&place, 1, "rocksdb/7.8-codec-zlib.sst");
+    let (store, out) = (place.text("store"), place.text("out"));
+    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
+    assert!(text.contains("give some with --absent") && text.contains("zlib"), "{text}");
+    let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
+    assert_eq!((&json["absent_keys"], &json["rates"], &json["tables"]), (&0.into(), &Value::Array(vec![]), &1.into()));
+    assert!(page(&place).contains("give some with --absent"));
+    // Nothing else depends on the keys.
+    assert!(json["settings"]["now"]["bytes"].as_u64().unwrap() > 0, "{json}");
+}
+
+#[test]
+fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
+    let place = Place::new();
+    take(&place, 1, "rocksdb/7.8-no-policy.sst");
+    let (store, out) = (place.text("store"), place.text("out"));
+    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
+    assert!(text.contains("1 need a look: 1 missing") && !text.contains("saves nothing"), "{text}");
+    with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
+    fs::create_dir(place.path("void")).unwrap();
+    place.write("void/notes.txt", "no table");
+    run(&["report", &place.text("void")]).expect_error("holds no table and no filter block");
+    run(&["report", &place.text("missing")]).expect_error("cannot read");
+    run(&["report"]).expect_error("<PATH>");
+    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("holds no key");
+}
+
+/// Ours can be written anew, which engines must do for theirs.
+#[test]
+fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_clear_then() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--files", "2"]);
+    let table = place.text("tables/000002.sst");
+    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
+    let layout = array(&shown["files"][0]["table"], "layout").to_vec();
+    let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
+    flip(&table, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 5);
+    let json = run(&["report", &store, "--json"]).expect_code(1).json();
+    let commands: Vec<_> = array(&json["remarks"][0], "commands").iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(commands, [format!("sstfilter verify {table}"), format!("sstfilter rebuild {table}")]);
+    assert_eq!(json["per_table"][1]["observed_rate"], Value::Null, "a damaged filter has no rate");
+    let words: Vec<_> = commands[1].split(' ').skip(1).collect();
+    run(&words).expect_code(0);
+    let json = run(&["report", &store, "--json"]).expect_code(1).json();
+    assert_eq!(array(&json, "remarks").len(), 1, "the table's own filter is still damaged: {json}");
+}
+
+/// A page with a line for each table does not open in a browser.
+#[test]
+fn the_page_on_a_thousand_tables_is_as_short_as_that_on_fifty() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--files", "1000"]);
+    let out = place.text("out");
+    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
+    assert!(text.contains("1,000 tables") && text.lines().count() < 25, "{text}");
+    let html = page(&place);
+    assert!(html.len() < 100_000, "{} bytes", html.len());
+    with_document(&html, |document| {
+        let more: Vec<_> = texts(document, "p").into_iter().filter(|text| text.contains(" more: ")).collect();
+        assert_eq!(more, ["990 more: ", "950 more: "], "of the fallbacks and of all tables");
+    });
+    let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
+    assert_eq!((array(&json, "per_table").len(), &json["entries"]), (1_000, &3_000.into()));
+}
+
+#[test]
+fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
+    let place = Place::new();
+    let store = place.build(100, &[]);
+    let out = place.text("out");
+    let report = ["report", &store, "--out", &out];
+    (0..2).for_each(|_| _ = run(&report).expect_code(0));
+    for (mine, text) in [("report.html", "<!DOCTYPE html><!-- made by sstfilter measure -->\n"), ("report.json", "{}")]
+    {
+        let own = fs::read(place.path("out").join(mine)).unwrap();
+        fs::write(place.path("out").join(mine), text).unwrap();
         run(&report).expect_error(&format!("{mine} was not written by this command"));
-        assert_eq!(names(&out).len(), 2, "nothing is written beside it");
-        fs::remove_file(place.path(mine)).unwrap();
+        assert_eq!(fs::read_to_string(place.path("out").join(mine)).unwrap(), text);
+        fs::write(place.path("out").join(mine), own).unwrap();
     }
-    run(&report).expect_code(0);
-    let text = run(&report).expect_code(0).stdout;
-    assert!(text.contains("binary-fuse-4") && text.contains("report.html"), "{text}");
-    assert_eq!(fs::read_to_string(place.path("notes.txt")).unwrap(), "mine");
-    assert!(fs::read_to_string(place.path("report.csv")).unwrap().starts_with("section,filter,"));
-    assert_eq!(names(&out), ["notes.txt", "report.csv", "report.html", "report.json"]);
-}
-
-#[test]
-fn a_directory_that_cannot_be_made_is_refused_before_anything_is_measured() {
-    let place = Place::new();
+    let database = database(&place);
+    let before = names(&database);
+    run(&["report", &database, "--out", &database]).expect_error("is a database, by its ");
+    assert_eq!(names(&database), before);
+    run(&["measure", "--out", &database]).expect_error("nothing is written there");
     let file = place.write("file", "not a directory");
-    run(&["report", "--out", &format!("{file}/below")]).expect_error("cannot make the directory");
-    run(&["report", "--out", &file]).expect_error("cannot make the directory");
-    assert_eq!(run(&["report"]).code, Some(2));
+    run(&["report", &store, "--out", &file]).expect_error("cannot make the directory");
 }

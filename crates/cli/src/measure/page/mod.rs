@@ -1,17 +1,18 @@
-//! The page: one HTML document that needs nothing else.
+//! The page.
 
 mod charts;
 mod tables;
 
-use sstfilter_charts::{Chart, Frame, css};
-
-use super::measure::{self, FigureOf};
+use super::kinds::{self, FigureOf};
 use super::{Family, Report, overfill};
 use crate::filters::Omission;
+use crate::page::{details, document, figure, links, list, paragraph, section};
 use crate::units::{brief_percent, grouped};
 
 /// The first line of the document.
-pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter report -->\n";
+pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter measure -->\n";
+
+const TITLE: &str = "The filter family, measured";
 
 /// The document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
@@ -22,33 +23,7 @@ pub(super) fn html(report: &Report) -> anyhow::Result<String> {
         [] => String::new(),
         some => list("omissions", "Left out", some.iter().map(omission)),
     };
-    let (page_style, charts_style, head) = (include_str!("style.css"), css(), head(report));
-    Ok(format!(
-        "{FIRST_LINE}<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>The filter family, measured</title><style>{page_style}{charts_style}</style></head><body><main>\
-         {head}{figures}{omissions}</main></body></html>\n"
-    ))
-}
-
-fn section(id: &str, title: &str, text: &str) -> String {
-    format!("<h2 id=\"{id}\">{}</h2><p>{}</p>", escaped(title), escaped(text))
-}
-
-/// A section that is a list.
-fn list(id: &str, title: &str, items: impl Iterator<Item = String>) -> String {
-    let items: Vec<_> = items.map(|item| format!("<li>{}</li>", escaped(&item))).collect();
-    format!("<h2 id=\"{id}\">{}</h2><ul class=\"findings\">{}</ul>", escaped(title), items.concat())
-}
-
-/// A chart in two drawings, of which the style sheet shows one.
-fn figure(chart: &Chart) -> anyhow::Result<String> {
-    let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
-    Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
-}
-
-fn details(summary: &str, table: &str) -> String {
-    format!("<details><summary>{summary}</summary>{table}</details>")
+    Ok(document(FIRST_LINE, TITLE, &(head(report) + &figures + &omissions)))
 }
 
 fn head(report: &Report) -> String {
@@ -62,24 +37,18 @@ fn head(report: &Report) -> String {
         ("command", report.command.clone()),
         ("took", format!("{:.0} s", report.seconds)),
     ];
-    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
-    format!(
-        "<h1>The filter family, measured</h1><p class=\"lead\">Sizes, false positive rates and times of every kind of \
-         filter that sstfilter has, measured on one machine with the command below.</p><dl class=\"facts\">{}</dl>{}",
-        facts.map(fact).concat(),
-        list("findings", "What stands out", report.findings.iter().cloned())
-    )
+    let lead = "Sizes, false positive rates and times of every kind of filter that sstfilter has, measured on one machine \
+                with the command below.";
+    crate::page::head(TITLE, lead, facts) + &list("findings", "What stands out", report.findings.iter().cloned())
 }
 
 fn overview(family: &Family) -> String {
     let most = family.effort.ladder.last().copied().unwrap_or(0);
-    let (keys, rate) = (grouped(most), brief_percent(measure::RATE));
+    let (keys, rate) = (grouped(most), brief_percent(kinds::RATE));
     let text = format!("All filters at {keys} keys and a rate of {rate}, hashes given; sizes are of whole blocks:");
-    let (text, table) = (escaped(&text), tables::overview(family));
-    format!(
-        "<nav><a href=\"#rates\">rates and sizes</a><a href=\"#sizes\">size by keys</a><a href=\"#times\">times</a>\
-         <a href=\"#overfill\">beyond the plan</a></nav><p>{text}</p>{table}"
-    )
+    let sections =
+        [("rates", "rates and sizes"), ("sizes", "size by keys"), ("times", "times"), ("overfill", "beyond the plan")];
+    links(sections) + &paragraph(&text) + &tables::overview(family)
 }
 
 fn rates(family: &Family) -> anyhow::Result<String> {
@@ -97,7 +66,7 @@ fn sizes(family: &Family) -> anyhow::Result<String> {
     let text = format!(
         "Bits per key of whole blocks at a rate of {}, trailers included: small filters pay for their trailer and for \
          what is rounded up. Register-blocked Bloom filters have powers of two as sizes: some fit, some do not.",
-        brief_percent(measure::RATE)
+        brief_percent(kinds::RATE)
     );
     let chart = figure(&charts::sizes(family))?;
     let details = details("The figures: bits per key", &tables::by_keys(family, |point| point.size.bits_per_key));
@@ -105,7 +74,7 @@ fn sizes(family: &Family) -> anyhow::Result<String> {
 }
 
 fn times(family: &Family) -> anyhow::Result<String> {
-    let (rate, repetitions) = (brief_percent(measure::RATE), family.effort.repetitions);
+    let (rate, repetitions) = (brief_percent(kinds::RATE), family.effort.repetitions);
     let text = format!(
         "Nanoseconds per key at a rate of {rate}, hashes given, one core; the best of {repetitions} repetitions in which \
          the filters took turns. Times are of this machine and of this hour; ratios carry over better than figures."
@@ -137,11 +106,6 @@ fn overfill(family: &Family) -> anyhow::Result<String> {
     );
     let details = details("The figures", &tables::overfill(family));
     Ok(section("overfill", "More keys than planned", &text) + &charts + &details)
-}
-
-/// `text` for the page, without a line break before a `%`.
-fn escaped(text: &str) -> String {
-    sstfilter_charts::escaped(&text.replace(" %", "\u{a0}%"))
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
-use crate::report::measure::{self, FigureOf, FilterSize, KeysPoint, RatePoint};
-use crate::report::overfill::{OverfillPoint, first_of_each};
-use crate::report::{Family, FilterInfo};
+use crate::measure::kinds::{self, FigureOf, FilterSize, KeysPoint, RatePoint};
+use crate::measure::overfill::{OverfillPoint, first_of_each};
+use crate::measure::{Family, FilterInfo};
 use crate::units::{brief_percent, grouped, percent};
 
 /// The lowest rate of an overfilled filter that is drawn.
@@ -26,7 +26,7 @@ pub(super) fn rates(family: &Family) -> Chart {
 /// Bits per key by the number of keys.
 pub(super) fn sizes(family: &Family) -> Chart {
     let chart = by_keys(family, "bits per key, whole block", |point| point.size.bits_per_key, "bits per key");
-    chart.with_lower_bound(measure::BOUND, &format!("information bound: {:.0} bits", measure::BOUND))
+    chart.with_lower_bound(kinds::BOUND, &format!("information bound: {:.0} bits", kinds::BOUND))
 }
 
 /// A figure by the number of keys.
@@ -36,7 +36,7 @@ pub(super) fn by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) ->
         (at.size.filter, Point { at: (at.size.keys as f64, of(at)), tip })
     };
     let series = by_filter(family, &family.by_keys, place);
-    let chart_title = format!("{title}, by the number of keys, rate {}", brief_percent(measure::RATE));
+    let chart_title = format!("{title}, by the number of keys, rate {}", brief_percent(kinds::RATE));
     Chart::by_keys(&chart_title, title, series)
 }
 

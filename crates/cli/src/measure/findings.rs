@@ -1,6 +1,6 @@
 //! What stands out, in sentences of measured figures.
 
-use super::measure::{self, FigureOf, KeysPoint};
+use super::kinds::{self, FigureOf, KeysPoint};
 use super::overfill::{OverfillPoint, first_of_each};
 use crate::units::{brief_percent, grouped};
 
@@ -15,7 +15,7 @@ pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec
     let keys = grouped(most);
     let mut sentences = Vec::new();
     if let Some((least, greatest)) = extremes(|point| point.size.bits_per_key) {
-        let (rate, bound) = (brief_percent(measure::RATE), measure::BOUND);
+        let (rate, bound) = (brief_percent(kinds::RATE), kinds::BOUND);
         let above = (least.size.bits_per_key / bound - 1.0) * 100.0;
         sentences.push(format!(
             "Smallest at {keys} keys and {rate}: {} with {:.2} bits per key, {above:.1} % above the information bound of \

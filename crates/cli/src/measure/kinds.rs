@@ -10,7 +10,7 @@ use serde::Serialize;
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{FalsePositiveRate, FilterBlock, KeyHash};
 
-use crate::args::ReportArgs;
+use crate::args::MeasureArgs;
 use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::units::{grouped, percent, whole};
 
@@ -33,7 +33,7 @@ pub(super) struct Effort {
 const STEPS: [u64; 2] = [1, 3];
 
 impl Effort {
-    pub(super) fn from_args(args: &ReportArgs) -> Self {
+    pub(super) fn from_args(args: &MeasureArgs) -> Self {
         let (max_keys, max_probes, repetitions, overfill_keys) = match (args.max_keys, args.quick) {
             (Some(most), _) => (most.into(), u64::from(most) * 20, 1, 1_000),
             (None, true) => (100_000, 10_000_000, 7, 20_000),

@@ -2,26 +2,12 @@
 
 use core::iter;
 
-use super::escaped;
+use crate::measure::kinds::{self, FigureOf, KeysPoint, RatePoint};
+use crate::measure::overfill::OverfillPoint;
+use crate::measure::{Family, FilterInfo};
 use crate::output::Column;
-use crate::report::measure::{self, FigureOf, KeysPoint, RatePoint};
-use crate::report::overfill::OverfillPoint;
-use crate::report::{Family, FilterInfo};
+use crate::page::{table, table_of_cells};
 use crate::units::{brief_percent, grouped, percent};
-
-/// A table of `rows`, whose first column names what the others are figures of.
-pub(super) fn table<T>(columns: &[Column<T>], rows: &[T]) -> String {
-    let rows = rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
-    markup(columns.iter().map(|(title, _)| *title), rows)
-}
-
-fn markup(header: impl IntoIterator<Item = impl AsRef<str>>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let cell = |tag: &str, text: &str| format!("<{tag}>{}</{tag}>", escaped(text));
-    let header: String = header.into_iter().map(|title| cell("th", title.as_ref())).collect();
-    let row = |row: Vec<String>| format!("<tr>{}</tr>", row.iter().map(|text| cell("td", text)).collect::<String>());
-    let rows: String = rows.map(row).collect();
-    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>")
-}
 
 /// A figure with the given number of decimals, or a dash where there is none.
 fn figure(point: Option<&KeysPoint>, decimals: usize, of: FigureOf) -> String {
@@ -47,7 +33,7 @@ pub(super) fn overview(family: &Family) -> String {
         vec![
             filter.name.to_owned(),
             figure(point, 2, |point| point.size.bits_per_key),
-            figure(point, 1, |point| (point.size.bits_per_key / measure::BOUND - 1.0) * 100.0),
+            figure(point, 1, |point| (point.size.bits_per_key / kinds::BOUND - 1.0) * 100.0),
             figure(point, 1, |point| point.times.build_ns_per_key),
             figure(point, 1, |point| point.times.query_one_ns),
             figure(point, 1, |point| point.times.query_batch_ns),
@@ -55,7 +41,7 @@ pub(super) fn overview(family: &Family) -> String {
             yes_no(filter.removes),
         ]
     };
-    markup(header, family.filters.iter().map(row))
+    table_of_cells(header, family.filters.iter().map(row))
 }
 
 /// Bits per key and the observed rate, by filter and the target rate.
@@ -80,7 +66,7 @@ pub(super) fn by_keys(family: &Family, of: FigureOf) -> String {
         iter::once(filter.name.to_owned()).chain(figures).collect()
     };
     let sizes = ladder.iter().map(|&keys| grouped(keys));
-    markup(iter::once("filter".to_owned()).chain(sizes), family.filters.iter().map(row))
+    table_of_cells(iter::once("filter".to_owned()).chain(sizes), family.filters.iter().map(row))
 }
 
 /// Fill and rates at every look.

@@ -6,9 +6,9 @@ use sstfilter_charts::Machine;
 
 use super::html;
 use crate::filters::{Omission, Times};
-use crate::report::measure::{Effort, FilterSize, KeysPoint, RatePoint, SETTINGS};
-use crate::report::overfill::OverfillPoint;
-use crate::report::{Family, FilterInfo, Report};
+use crate::measure::kinds::{Effort, FilterSize, KeysPoint, RatePoint, SETTINGS};
+use crate::measure::overfill::OverfillPoint;
+use crate::measure::{Family, FilterInfo, Report};
 
 /// Names, bits per key at a rate of 2^-8, times at ten million keys, and whether they grow.
 const FILTERS: [(&str, f64, [f64; 3], bool); 10] = [
@@ -93,7 +93,7 @@ fn sample() -> Report {
         program: "sstfilter",
         version: "0.0.0",
         date: "2000-01-01".to_owned(),
-        command: "sstfilter report --out DIR".to_owned(),
+        command: "sstfilter measure --out DIR".to_owned(),
         machine: Machine::this("portable"),
         family: family(),
         omissions: vec![Omission { filter: "xor", at: "100 keys".to_owned(), reason: "a < b".to_owned() }],

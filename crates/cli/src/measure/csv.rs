@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Family;
 
-/// The columns: the section, and the fields of its figures as `report.json` names them.
+/// The columns: the section, and the fields of its figures as `measure.json` names them.
 pub(super) const HEADER: &str = "section,filter,keys,target_fpr,bytes,bits_per_key,expected_fpr,observed_fpr,build_ns_per_key,\
     query_one_ns,query_batch_ns,planned_keys,offered_keys,offered_percent,refused_keys,fill_ratio,alarms";
 

@@ -9,7 +9,7 @@ use sstfilter::{
     RegisterBlockedBloom, StandardBloom,
 };
 
-use super::measure::Effort;
+use super::kinds::Effort;
 use crate::filters;
 
 /// The rate that the filters are planned for.
