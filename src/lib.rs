@@ -201,6 +201,10 @@ pub mod simd;
 mod stats;
 mod threads;
 mod units;
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../tests/common/vectors.rs"]
+mod vectors;
 
 pub use block::{
     BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,

@@ -8,8 +8,7 @@ use sstfilter::{BlockError, FilterBlock, LoadContext};
 use sstfilter_range::{KeyRange, RangeFilter, RangeMap};
 
 use crate::common::cases;
-use crate::common::documented::hex;
-use crate::common::golden::{check_file, digest, is_regenerating};
+use crate::common::golden::{check_file, digest, hex, is_regenerating};
 use crate::ranges::{self, Key, RANGES, RangeCase};
 
 const RECIPE: &str = r#"  "keys": "all keys of the filter, ascending, in hexadecimal",
