@@ -78,8 +78,9 @@
 //! Packages of their own: `sstfilter-range` has filters for ranges of keys, by which scans skip files, and
 //! `sstfilter-store` tells which of many files must be read: memory budgets, partitions, sidecars, levels.
 //!
-//! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
-//! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
+//! FORMAT.md, next to this crate's manifest, and the pages in docs/format specify the bytes. PROMISES.md states the
+//! guarantees and the tests that check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules
+//! work together.
 //!
 //! # Features
 //!

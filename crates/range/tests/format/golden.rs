@@ -101,9 +101,9 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
     }
 }
 
-/// Three readings of FORMAT.md that are easy to have: codes beyond the end of the space are not looked for at its
-/// start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end of more
-/// than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
+/// Three readings of docs/format/ranges.md that are easy to have: codes beyond the end of the space are not looked for
+/// at its start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end
+/// of more than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
 #[test]
 fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {
     let zeros = |last: u8| [&[1][..], &[0; 15], &[last]].concat();
