@@ -114,7 +114,8 @@ fn every_page_of_the_format_is_listed_in_its_first_page() {
 
 #[test]
 fn links_and_anchors_are_found_as_they_should_be() {
-    let page = "# A b\n\n## A, `b`: c-d!\n\n[x](y.md#z) `[no](code)` [x](#a-b \"title\")\n\n```text\n# no\n[no](code)\n```\n# A b\n";
+    let page = "# A b\n\n## A, `b`: c-d!\n\n[x](y.md#z) `[no](code)` [x](#a-b \"title\")\n\n\
+                ```text\n# no\n[no](code)\n```\n# A b\n";
     assert_eq!(anchors(page), ["a-b", "a-b-c-d", "a-b-1"]);
     assert_eq!(links(page), ["y.md#z", "#a-b"]);
     let here = root().join("FORMAT.md");

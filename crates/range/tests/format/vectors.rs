@@ -1,6 +1,6 @@
-//! The range filters of the test vectors, `fixtures/vectors/ranges.json`: their bytes, and what they answer. They are the
-//! failure story of the golden files on one page: a reader that counts one slot too few at an exclusive end loses a key,
-//! and still passes every round trip.
+//! The range filters of the test vectors, `fixtures/vectors/ranges.json`: their bytes, and what they answer. They are
+//! the failure story of the golden files on one page: a reader that counts one slot too few at an exclusive end loses
+//! a key, and still passes every round trip.
 
 use core::ops::Bound;
 

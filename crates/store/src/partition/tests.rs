@@ -15,12 +15,10 @@ use sstfilter::{
     LoadContext,
 };
 
-use super::bounds::separator;
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
 use super::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use crate::codec::{put_item, put_varint};
-use crate::vectors::vectors;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
@@ -688,18 +686,5 @@ fn distinct_hashes_stay_distinct_and_in_order_inside_a_partition() {
         let placed: Vec<_> = hashes.iter().map(|hash| hash.in_partition(partitions)).collect();
         assert!(placed.is_sorted() && placed.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(placed.iter().all(|&(number, _)| number < partitions));
-    }
-}
-
-#[test]
-fn places_and_bounds_are_those_of_the_vectors() {
-    let own = vectors("partitioned");
-    for row in own.rows("places") {
-        let (number, inside) = KeyHash::from_well_mixed(row.hex("hash")).in_partition(row.number("partitions") as u32);
-        assert_eq!((u64::from(number), inside.get()), (row.number("number"), row.hex("hash_inside")), "{row}");
-    }
-    for row in own.rows("bounds") {
-        let [last, first, bound] = ["last", "first", "bound"].map(|name| row.text(name).as_bytes());
-        assert_eq!(separator(last, first), bound, "{row}");
     }
 }
