@@ -43,7 +43,7 @@ struct BlockedBloom<'a> {
 }
 
 impl<'a> BlockedBloom<'a> {
-    /// Section 1, in the order of section 15: magic, version, parameter words, checksum, length, the kind's own.
+    /// As "Rules for readers" says: magic, version, parameter words, checksum, length, the kind's own.
     fn open(block: &'a [u8]) -> Result<Self, Box<dyn Error>> {
         let trailer: &[u8; 32] = block.last_chunk().ok_or("shorter than a trailer")?;
         let byte = |at: usize| u64::from(trailer[at]);
@@ -65,7 +65,7 @@ impl<'a> BlockedBloom<'a> {
         Ok(Self { lines, probes, keys: number(16, 5), seed: number(0, 8) })
     }
 
-    /// Sections 2 and 4.
+    /// As "Hashing" and "Blocked Bloom" say.
     fn may_contain(&self, key: &[u8]) -> bool {
         let hash = xxh3_64_with_seed(key, self.seed);
         let line = (u128::from(hash) * self.lines.len() as u128) >> 64;

@@ -14,8 +14,8 @@ use std::fs;
 use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHasher};
 
 const DICTIONARY: &str = include_str!("../FORMAT.md");
-const TEXT: &str = "A reader with a damagd trailer must not deny a kee: every cheksum of the payload is compared \
-                    once, and a truncated blokc is never a filter of zero keys.";
+const TEXT: &str = "A reader with a damagd trailer must not answer absent for a kee: it must compare every cheksum of \
+                    the payload once, and a cut blokc is never a filter of no keys.";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

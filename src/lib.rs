@@ -84,8 +84,9 @@
 //! Packages of their own: `sstfilter-range` has filters for ranges of keys, by which scans skip files, and
 //! `sstfilter-store` tells which of many files must be read: memory budgets, partitions, sidecars, levels.
 //!
-//! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and how to find the
-//! tests that check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
+//! FORMAT.md, next to this crate's manifest, and the pages in docs/format specify the bytes. PROMISES.md states the
+//! guarantees and how to find the tests that check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how
+//! the modules work together.
 //!
 //! # Features
 //!
@@ -209,6 +210,10 @@ pub mod simd;
 mod stats;
 mod threads;
 mod units;
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../tests/common/vectors.rs"]
+mod vectors;
 
 pub use block::{
     BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,

@@ -151,7 +151,8 @@ impl Parts {
         self.params.iter_mut().skip(number).take(1).for_each(|param| *param = value);
     }
 
-    /// Gives a range filter (section 13) the payload of the length that its parameters ask for, up to `most` bytes.
+    /// Gives a range filter (docs/format/ranges.md) the payload of the length that its parameters ask for, up to `most`
+    /// bytes.
     pub fn fit_range_payload(&mut self, most: usize) {
         let &[first, _, lines, codes, fourth, fifth, sixth] = &self.params[..] else { return };
         let [lines, codes, fourth, fifth, sixth] = [lines, codes, fourth, fifth, sixth].map(u64::from);

@@ -1,5 +1,5 @@
-//! Descriptions of filters, forged, and made to fit the filters that they describe. Written from FORMAT.md, sharing no
-//! code with the library.
+//! Descriptions of filters, forged, and made to fit the filters that they describe. Written from docs/format/files.md,
+//! sharing no code with the library.
 
 use arbitrary::{Result, Unstructured};
 

@@ -1,5 +1,5 @@
 //! Tables that no writer makes: every block is put together from the input, and all checksums hold. Written from
-//! FORMAT.md, sharing no code with the library.
+//! docs/format/files.md, sharing no code with the library.
 
 use arbitrary::{Result, Unstructured};
 

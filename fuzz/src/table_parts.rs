@@ -1,5 +1,5 @@
-//! The blocks of a table found by their handles, changed, and sealed again. Written from FORMAT.md, sharing no code
-//! with the library.
+//! The blocks of a table found by their handles, changed, and sealed again. Written from docs/format/files.md, sharing
+//! no code with the library.
 
 use core::ops::Range;
 

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_seed_prints_its_fingerprint_and_nothing_else_of_itself() {
-        // FORMAT.md's test vector.
+        // From `fixtures/vectors/hashing.json`.
         let seed = SecretSeed::from(0xdead_beef_cafe_f00d);
         assert_eq!(format!("{seed:?}"), "SecretSeed(fingerprint 0x1c8205bc)");
     }

@@ -221,7 +221,7 @@ impl KeyExtractor for AnyPart {
     }
 }
 
-/// The hashes by which a filter of these parts holds a key, computed as FORMAT.md says.
+/// The hashes by which a filter of these parts holds a key, computed as docs/format/parts.md says.
 fn hashes_of(hasher: &KeyHasher, parts: &KeyParts, key: &[u8]) -> Vec<KeyHash> {
     let of_part = |extractor: &Arc<dyn KeyExtractor>| {
         Some(hasher.hash(&extractor.extract(key)?).in_domain(Domain::new(extractor.name())))

@@ -1,5 +1,6 @@
 //! Golden files: what was built, compared with the file in the repository.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -33,4 +34,11 @@ pub(crate) fn check_file(path: &Path, built: &[u8]) {
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!(r#""bytes": {}, "crc32c": "{:#010x}""#, bytes.len(), crc32c::crc32c(bytes))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

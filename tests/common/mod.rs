@@ -3,12 +3,12 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cases;
-pub(crate) mod documented;
 pub(crate) mod effort;
 pub(crate) mod golden;
 pub(crate) mod policies;
 pub(crate) mod random;
 mod recipes;
+pub(crate) mod vectors;
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;

@@ -1,354 +1,294 @@
 //! A format that lives in one implementation drifts: a constant changes, every round trip still holds,
-//! and the files of last year read as absent keys. These are the test vectors of FORMAT.md, which
-//! `fixtures/check_format.py` recomputes without this library.
+//! and the files of last year read as absent keys. These are the test vectors in `fixtures/vectors`, which
+//! `fixtures/check_format.py` recomputes without this library. Unit tests of the kinds check what has no public path.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
+use sstfilter::kind::{self, KindEntry};
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, Domain, DynamicFilter, FallbackReason,
-    FalsePositiveRate, FileId, FilterBlock, FilterPolicy, FixedPolicy, HashId, HashIdentity, KeyHash, KeyHasher,
-    KindId, RegisterBlockedBloom, Sizing, StandardBloom,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FallbackReason,
+    FalsePositiveRate, FileId, FilterBlock, FilterPolicy, FixedPolicy, FixedPrefix, HashId, HashIdentity, KeyHash,
+    KeyHasher, KeyParts, KindId, LoadContext, RegisterBlockedBloom, Sizing,
 };
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::common;
-use crate::common::documented::{FORMAT, bytes_of_dump, dump_below, hex};
+use crate::common::golden::hex;
+use crate::common::vectors::{Value, vectors};
 
-const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
+/// The files of kinds whose filters are built at once, and their kinds; vectors of xor+ say that they are of it.
+const BUILT_AT_ONCE: [(&str, &str); 5] = [
+    ("blocked-bloom", "bloom"),
+    ("ribbon", "ribbon"),
+    ("standard-bloom", "standard-bloom"),
+    ("xor", "xor"),
+    ("binary-fuse", "binary-fuse"),
+];
 
-const BLOOM_BLOCK: &str = "00000800000000001000004060000000040000000020800000040000000000000000000001001000010000000000\
-    020000001010100000000080000000000008060000006574\
-    6c696674737308000000b3c358180300000000010110100153\
-    4653b02f7a";
+fn hashes_of(keys: &[Vec<u8>]) -> Vec<KeyHash> {
+    keys.iter().map(|key| KeyHasher::default().hash(key)).collect()
+}
 
-const STANDARD_BLOCK: &str =
-    "24c1135202810522400000000007000065746c696674737301000000c79ea176030000000003031020015346614163f3";
-
-const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
-    65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
-const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b427f0300000000060610100153461eb0072a";
-
-/// The words of a line that are not 0, by their numbers.
-type Words = &'static [(usize, u32)];
-
-fn block_of_hashes(policy: &dyn FilterPolicy, hashes: impl IntoIterator<Item = KeyHash>) -> Bytes {
+fn block_of(policy: &dyn FilterPolicy, keys: &[Vec<u8>]) -> Bytes {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
-    hashes.into_iter().for_each(|hash| builder.add_hash(hash));
+    hashes_of(keys).into_iter().for_each(|hash| builder.add_hash(hash));
     builder.finish().block.unwrap()
 }
 
-fn block_of(policy: &dyn FilterPolicy, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
-    let hasher = KeyHasher::default();
-    block_of_hashes(policy, keys.into_iter().map(|key| hasher.hash(key.as_ref())))
-}
-
-fn numbered(keys: u32) -> impl Iterator<Item = String> {
-    (0..keys).map(|key| format!("key-{key:06}"))
-}
-
-fn one_percent_ribbon() -> FixedPolicy {
-    FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0)
-}
-
-#[test]
-fn parts_of_keys_hash_to_the_documented_values() {
-    let hasher = KeyHasher::default();
-    assert_eq!(hasher.hash(b"appl").in_domain(Domain::new("fixed-prefix:4")).get(), 0xe87b_35a6_b57b_3617);
-    assert_eq!(hasher.hash(b"apple").in_domain(Domain::new("class")).get(), 0x5b58_bdbc_c639_2837);
-    let tags = ["fixed-prefix:4", "prefix-to-byte:0x6e"].map(|name| Domain::new(name).tag());
-    assert_eq!(tags, [0x606f_8e54_a3a6_935d, 0x532a_84e1_dc64_45c9]);
-}
-
-#[test]
-fn keys_hash_to_the_documented_values() {
-    let pattern: Vec<u8> = (0..1025_u32).map(|index| (7 * index + 1).to_le_bytes()[0]).collect();
-    let vectors: [(&[u8], u64); 8] = [
-        (b"", 0x0c57_7511_c132_6dfd),
-        (b"apple", 0x4129_6ac2_d2d5_72b9),
-        (b"banana", 0x4245_38a8_07e3_f600),
-        (b"cherry", 0xe421_09f8_f689_0d7a),
-        (b"key-000000", 0xb085_c6be_7b88_bf36),
-        (&pattern[..129], 0x4f4d_43c1_3a3f_0ff0),
-        (&pattern[..241], 0x5a6e_ffb1_48bd_46df),
-        (&pattern, 0xbed0_83a1_25dd_02ea),
-    ];
-    for (key, expected) in vectors {
-        assert_eq!(KeyHasher::default().hash(key).get(), expected, "{key:?}");
-    }
-    assert_eq!(KeyHasher::with_seed(0).hash(b"").get(), 0x2d06_8005_38d3_94c2);
-}
-
-#[test]
-fn secret_seeds_have_the_documented_fingerprints() {
-    for (seed, expected) in [(0xdead_beef_cafe_f00d, 0x1c82_05bc), (42, 0xca1a_2710)] {
-        let identity = KeyHasher::with_secret_seed(seed).identity();
-        assert_eq!((identity.id, identity.seed), (HashId::Xxh3Secret, expected));
-    }
-}
-
-#[test]
-fn one_key_sets_the_documented_bits_of_its_line() {
-    let lines: [(u64, f64, Words); 4] = [
-        (
-            0x0123_4567_89ab_cdef,
-            10.0,
-            &[(0, 0x1000_0000), (2, 0x40), (3, 0x1_0000), (4, 0x2000_0000), (9, 0x40_0000), (15, 0x1000_0000)],
-        ),
-        (
-            0xfedc_ba98_7654_3210,
-            10.0,
-            &[(1, 0x1_0000), (2, 0x2000_0000), (8, 0x0800_0000), (11, 4), (12, 0x400), (13, 0x4000)],
-        ),
-        (
-            0x0123_4567_89ab_cdef,
-            16.0,
-            &[
-                (0, 0x1000_0000),
-                (1, 0x40),
-                (2, 0x40),
-                (4, 0x2000_0000),
-                (5, 2),
-                (7, 0x100),
-                (9, 0x40_0000),
-                (14, 0x800),
-                (15, 0x1000_0000),
-            ],
-        ),
-        (0, 10.0, &[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]),
-    ];
-    for (hash, bits, expected) in lines {
-        let policy = FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
-        let block = block_of_hashes(&policy, [KeyHash::from_well_mixed(hash)]);
-        let mut line = [0; 64];
-        for &(word, bits) in expected {
-            line[word * 4..word * 4 + 4].copy_from_slice(&bits.to_le_bytes());
-        }
-        assert_eq!(hex(&block[..64]), hex(&line), "{hash:016x}");
-    }
-}
-
-/// The whole blocks of the appendix. A line of a dump has an offset, digits, and after some blanks what they mean, once
-/// or twice.
-fn whole_blocks() -> Vec<Vec<u8>> {
-    let appendix = FORMAT.split_once("## Appendix").unwrap().1.split_once("### A whole mini SST").unwrap().0;
-    let dumps = appendix.split("```").filter(|dump| dump.starts_with("text\n000  "));
-    dumps.map(bytes_of_dump).collect()
-}
-
-/// Whether a kind gives three keys this block, at one of the sizes that the text uses.
-fn is_built_by(entry: &KindEntry, block: &[u8]) -> bool {
-    let sizes = [BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into(), Sizing::FingerprintBits(8)];
-    let mut policies = sizes.into_iter().filter_map(|sizing| entry.configure(sizing).ok());
-    policies.any(|policy| block_of(&policy.with_min_keys(0), FRUIT) == block)
-}
-
-#[test]
-fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
-    // Those of range filters are in `range_vectors`, and one of parts has a test of its own.
-    let is_of_whole_keys = |block: &Vec<u8>| match FilterBlock::open_unverified(block) {
-        Ok(filter) => filter.info().extractors.is_empty(),
-        Err(error) => error != BlockError::RangeFilter,
+/// The policy of a kind at the size of a vector.
+fn policy_of(kind: &str, vector: &Value) -> FixedPolicy {
+    let sizing = match (vector.get("bits_per_key"), vector.get("rate")) {
+        (Some(_), _) => BitsPerKey::new(vector.float("bits_per_key")).unwrap().into(),
+        (_, Some(_)) => FalsePositiveRate::new(vector.float("rate")).unwrap().into(),
+        _ => Sizing::FingerprintBits(u8::try_from(vector.number("fingerprint_bits")).unwrap()),
     };
-    let blocks: Vec<_> = whole_blocks().into_iter().filter(is_of_whole_keys).collect();
-    let kind_of = |block: &Vec<u8>| FilterBlock::load(block, &KeyHasher::default()).unwrap().info().kind;
-    for entry in kind::all() {
-        let documented: Vec<_> = blocks.iter().filter(|block| kind_of(block) == entry.id).collect();
-        // A block of xor+ differs from one of xor in what is left out; digests of larger ones show that.
-        assert!(!documented.is_empty() || entry.id == KindId::XOR_PLUS, "{}", entry.name);
-        for block in documented {
-            let filter = FilterBlock::load(block, &KeyHasher::default()).unwrap();
-            assert!(FRUIT.iter().all(|key| filter.may_contain(KeyHasher::default().hash(key))), "{}", entry.name);
-        }
-    }
-    for block in &blocks {
-        let mut entries = kind::all().iter().filter(|entry| entry.id == kind_of(block));
-        // What grows depends on how it was filled: those blocks have tests of their own.
-        let is_built = entries.any(|entry| entry.updates != Updates::None || is_built_by(entry, block));
-        assert!(is_built, "{}", hex(block));
-    }
+    let kind = if vector.get("arity") == Some(&Value::Number(4.0)) { "binary-fuse-4" } else { kind };
+    KindEntry::named(kind).unwrap().configure(sizing).unwrap().with_min_keys(0)
 }
 
-#[test]
-fn three_keys_make_the_documented_bloom_block() {
-    let block = block_of(&FixedPolicy::default(), FRUIT);
-    assert_eq!(hex(&block), BLOOM_BLOCK);
-    let info = FilterBlock::open_unverified(&block).unwrap().info();
-    assert_eq!((info.kind, info.requested), (KindId::BLOCKED_BLOOM, KindId::BLOCKED_BLOOM));
-    assert_eq!((info.reason, info.keys, info.payload_checksum), (FallbackReason::None, 3, 0x1858_c3b3));
+/// The vectors in a table of each file, with their policies.
+fn built_at_once(table: &str) -> Vec<(FixedPolicy, Value)> {
+    let of_file = |(file, kind): (&str, &str)| {
+        let policy = |vector: &Value| policy_of(vector.get("kind").map_or(kind, |_| vector.text("kind")), vector);
+        vectors(file).rows(table).iter().map(|vector| (policy(vector), vector.clone())).collect::<Vec<_>>()
+    };
+    BUILT_AT_ONCE.into_iter().flat_map(of_file).collect()
 }
 
-#[test]
-fn a_block_that_is_bound_to_a_file_is_the_documented_one() {
-    let ids = [
-        FileId::new(&7_u64.to_le_bytes()).unwrap(),
-        FileId::new(&0_u64.to_le_bytes()).unwrap(),
-        FileId::new(&[0]).unwrap(),
-        FileId::new(&(0..16).collect::<Vec<_>>()).unwrap(),
-    ];
-    let expected = [0x4cd1_84ff_6d39_1a10, 0x9944_c8f4_1c35_17c3, 0xd6a8_627b_7cc6_b85d, 0xe465_4ce3_b8f5_994c];
-    assert_eq!(ids.map(FileId::fingerprint), expected);
-    let mut documented = block_of(&FixedPolicy::default(), FRUIT)[..0x44].to_vec();
-    documented.extend(dump_below("The same, bound to the file number 7."));
-    let bound = FilterBlock::open_unverified(block_of(&FixedPolicy::default(), FRUIT))
-        .unwrap()
-        .bound_to(FileId::new(&7_u64.to_le_bytes()).unwrap());
-    assert_eq!(hex(&bound), hex(&documented));
+/// The file to which the block of a vector is bound.
+fn file_of(vector: &Value) -> Option<FileId> {
+    vector.get("file_id").filter(|id| !id.is_null()).map(|_| FileId::new(&vector.bytes("file_id")).unwrap())
 }
 
-#[test]
-fn larger_blocks_have_the_documented_digests() {
-    let bloom = block_of(&FixedPolicy::default(), numbered(1_000));
-    let info = FilterBlock::open_unverified(&bloom).unwrap().info();
-    assert_eq!((info.block_bytes, info.payload_checksum), (1_316, 0x7ef8_29e2));
-    for (keys, bytes, checksum, salt) in [
-        (100, 152, 0x4c4d_5250, 0),
-        (128, 152, 0x8e39_2ebb, 2),
-        (6_000, 5_180, 0xd468_b95d, 0),
-        (300_000, 252_960, 0x4880_2d5b, 0),
-    ] {
-        let block = block_of(&one_percent_ribbon(), numbered(keys));
-        let info = FilterBlock::open_unverified(&block).unwrap().info();
-        assert_eq!((info.kind, info.keys), (KindId::RIBBON, keys.into()));
-        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
-    }
+fn parameter_words(block: &[u8]) -> Vec<u64> {
+    let trailer = block.len() - 32;
+    let count = usize::from(block[trailer + 24] >> 4);
+    let words = block[trailer - 4 * count..trailer].as_chunks().0;
+    words.iter().map(|word| u32::from_le_bytes(*word).into()).collect()
 }
 
-#[test]
-fn shrunk_blocks_have_the_documented_digests() {
-    let bloom = block_of(&FixedPolicy::default(), numbered(1_000));
-    let ribbon = block_of(&one_percent_ribbon(), numbered(6_000));
-    for (block, max_bytes, bytes, checksum) in [
-        (&bloom, 700, 676, 0xa376_f1ca),
-        (&bloom, 400, 356, 0x4d11_1f2f),
-        (&bloom, 300, 292, 0x2e04_b104),
-        (&ribbon, 5_000, 4_996, 0x578d_896c),
-        (&ribbon, 3_500, 3_500, 0x216b_3fee),
-        (&ribbon, 2_000, 1_996, 0x4e7a_8d61),
-        (&ribbon, 840, 836, 0xeb76_8c7c),
-    ] {
-        let shrunk = FilterBlock::open_unverified(&block[..])
-            .unwrap()
-            .shrink_to(max_bytes)
-            .map(FilterBlock::into_inner)
-            .unwrap();
-        let info = FilterBlock::open_unverified(shrunk).unwrap().info();
-        assert_eq!((info.block_bytes, info.payload_checksum), (bytes, checksum), "{max_bytes} bytes");
-    }
-}
-
-fn cuckoo_of(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, tag_bits: u8) -> Bytes {
-    let hasher = KeyHasher::default();
-    let hashes: Vec<KeyHash> = keys.into_iter().map(|key| hasher.hash(key.as_ref())).collect();
-    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), hashes.len() as u64, tag_bits).unwrap();
-    filter.insert_all(&hashes).unwrap();
-    filter.to_block().unwrap()
-}
-
-#[test]
-fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests() {
-    assert_eq!(hex(&cuckoo_of(FRUIT, 8)), CUCKOO_BLOCK);
-    for (keys, tag_bits, bytes, checksum, buckets) in [
-        (1_000, 8, 1_108, 0xf671_f17d, "268"),
-        (1_000, 13, 1_780, 0x39db_a768, "268"),
-        (3_000, 21, 8_332, 0xb031_f299, "790"),
-    ] {
-        let block = cuckoo_of(numbered(keys), tag_bits);
-        let info = FilterBlock::open_unverified(&block).unwrap().info();
-        assert_eq!((info.kind, info.keys, info.block_bytes), (KindId::CUCKOO, keys.into(), bytes));
+/// Compares a block with the digest in a vector.
+fn check_digest(vector: &Value, block: &[u8]) {
+    let info = FilterBlock::open_unverified(block).unwrap().info();
+    assert_eq!((info.requested, info.reason), (info.kind, FallbackReason::None), "{vector}");
+    assert_eq!(u64::from(info.payload_checksum), vector.hex("payload_crc"), "{vector}");
+    if vector.get("bytes").is_some() {
         assert_eq!(
-            (info.payload_checksum, common::shape_field(&info, "buckets").unwrap()),
-            (checksum, buckets),
-            "{keys} keys"
+            (info.block_bytes, u64::from(info.salt)),
+            (vector.number("bytes"), vector.number("salt")),
+            "{vector}"
         );
     }
-}
-
-fn fuse(arity: u8, bits: u8) -> FixedPolicy {
-    FixedPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
-}
-
-#[test]
-fn larger_fuse_blocks_have_the_documented_digests() {
-    for (keys, arity, bits, bytes, checksum) in [
-        (1_000, 3, 8, 1_456, 0xa17b_fad2_u32),
-        (300, 4, 32, 1_832, 0xe3b2_5c34),
-        (10_000, 4, 7, 10_576, 0xa466_ead3),
-        (1_000, 3, 17, 3_040, 0xfa65_13a3),
-        (300, 4, 31, 1_784, 0xe800_8599),
-    ] {
-        let info = FilterBlock::open_unverified(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
-        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, 0), "{keys} keys");
+    if let Some(keys) = vector["keys"].as_number() {
+        assert_eq!(info.keys, keys, "{vector}");
+    }
+    let words = parameter_words(block);
+    let payload_bytes = info.block_bytes - 32 - 4 * words.len() as u64;
+    for (name, got) in [("lines", payload_bytes / 64), ("m", words[0]), ("buckets", 2 * (payload_bytes / words[0]))] {
+        if vector.get(name).is_some() {
+            assert_eq!(got, vector.number(name), "{name} of {vector}");
+        }
+    }
+    match info.kind {
+        KindId::BLOCKED_BLOOM => assert_eq!(words, [vector.number("probes")], "{vector}"),
+        KindId::RIBBON => assert_eq!(words[1..], vector.numbers("layers"), "{vector}"),
+        KindId::STANDARD_BLOOM | KindId::COUNTING_BLOOM => {
+            assert_eq!(words[1], vector.number("probes") << 8, "{vector}");
+        }
+        KindId::XOR | KindId::XOR_PLUS => assert_eq!(words, vector.numbers("parameter_words"), "{vector}"),
+        KindId::BINARY_FUSE => {
+            let [bits, arity, segment] =
+                ["fingerprint_bits", "arity", "segment_length"].map(|name| vector.number(name));
+            let first = bits | arity << 8 | u64::from(segment.trailing_zeros()) << 16;
+            assert_eq!(words, [first, vector.number("segments")], "{vector}");
+        }
+        _ => {}
     }
 }
 
 #[test]
-fn standard_and_counting_bloom_blocks_are_the_documented_ones() {
-    let standard = block_of(&FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap(), FRUIT);
-    assert_eq!(hex(&standard), STANDARD_BLOCK);
-    let hasher = KeyHasher::default();
-    let [apple, banana, cherry] = FRUIT.map(|key| hasher.hash(key));
-    let mut counting = CountingBloom::with_shape(HashIdentity::default(), 64, 7).unwrap();
-    counting.insert_all(&[apple, banana, cherry, apple, banana]);
-    counting.remove(apple).unwrap();
-    assert_eq!(hex(&counting.to_block().unwrap()), COUNTING_BLOCK);
-
-    let large = block_of(&FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap(), numbered(1_000));
-    let info = FilterBlock::open_unverified(&large).unwrap().info();
-    assert_eq!((info.block_bytes, info.payload_checksum), (1_296, 0x2df4_a0d7));
-    let mut large = CountingBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN).unwrap();
-    let hashes: Vec<KeyHash> = numbered(1_000).map(|key| hasher.hash(key.as_bytes())).collect();
-    large.insert_all(&hashes);
-    hashes.iter().step_by(3).for_each(|&hash| large.remove(hash).unwrap());
-    let info = FilterBlock::open_unverified(large.to_block().unwrap()).unwrap().info();
-    assert_eq!((info.block_bytes, info.payload_checksum, info.keys), (5_064, 0xb4fb_ab9c, 666));
-}
-
-#[test]
-fn positions_of_standard_bloom_are_the_documented_ones() {
-    for (hash, bits, positions) in [
-        (0x0123_4567_89ab_cdef, 1_000, [4, 53, 912, 326, 898, 374, 643]),
-        (0xfedc_ba98_7654_3210, 1_000, [995, 328, 607, 571, 222, 153, 7]),
-        (1, 64, [0, 39, 30, 6, 56, 30, 22]),
-    ] {
-        let mut filter = StandardBloom::with_shape(HashIdentity::default(), bits, 7).unwrap();
-        filter.insert(KeyHash::from_well_mixed(hash));
-        let block = filter.to_block().unwrap();
-        let set: Vec<usize> = (0..block.len() * 8 - 320).filter(|bit| block[bit / 8] >> (bit % 8) & 1 == 1).collect();
-        let mut positions = positions.to_vec();
-        positions.sort_unstable();
-        positions.dedup();
-        assert_eq!(set, positions, "{hash:016x}");
+fn checksums_and_hashes_are_those_of_the_vectors() {
+    let own = vectors("hashing");
+    for row in own.rows("crc32c") {
+        assert_eq!(u64::from(crc32c::crc32c(row.text("text").as_bytes())), row.hex("crc32c"), "{row}");
+    }
+    for row in own.rows("xxh3_64") {
+        assert_eq!(xxh3_64_with_seed(&row.bytes("bytes"), row.hex("seed")), row.hex("hash"), "{row}");
+        assert_eq!(KeyHasher::with_seed(row.hex("seed")).hash(&row.bytes("bytes")).get(), row.hex("hash"), "{row}");
+    }
+    for row in own.rows("key_hashes") {
+        let key = match row.get("pattern_bytes") {
+            Some(_) => (0..row.number("pattern_bytes")).map(|index| (7 * index + 1).to_le_bytes()[0]).collect(),
+            None => row.text("key").as_bytes().to_vec(),
+        };
+        assert_eq!(KeyHasher::default().hash(&key).get(), row.hex("hash"), "{row}");
+    }
+    for row in own.rows("secret_seeds") {
+        let identity = KeyHasher::with_secret_seed(row.hex("seed")).identity();
+        assert_eq!((identity.id, identity.seed), (HashId::Xxh3Secret, row.hex("fingerprint")), "{row}");
+    }
+    for row in own.rows("file_ids") {
+        assert_eq!(FileId::new(&row.bytes("id")).unwrap().fingerprint(), row.hex("fingerprint"), "{row}");
     }
 }
 
-/// The block of a filter of `bytes` bytes, with keys added.
-fn register_blocked_block(probes: u8, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
-    let hasher = KeyHasher::default();
-    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, probes).unwrap();
-    keys.into_iter().for_each(|key| {
-        filter.insert(hasher.hash(key.as_ref()));
-    });
-    filter.to_block().unwrap()
+#[test]
+fn parts_of_keys_hash_to_the_values_of_the_vectors() {
+    let (own, hasher) = (vectors("parts"), KeyHasher::default());
+    for row in own.rows("domain_tags") {
+        assert_eq!(Domain::new(row.text("name")).tag(), row.hex("tag"), "{row}");
+    }
+    for row in own.rows("part_hashes") {
+        let hash = hasher.hash(row.text("part").as_bytes()).in_domain(Domain::new(row.text("name")));
+        assert_eq!(hash.get(), row.hex("hash"), "{row}");
+    }
 }
 
 #[test]
-fn three_keys_make_the_documented_register_blocked_block() {
-    let block = register_blocked_block(2, 64, FRUIT);
-    let text = FORMAT.split_once("### A whole register-blocked Bloom block").unwrap().1.split("```").nth(1).unwrap();
-    // Offset, digits in groups, then words of explanation behind three blanks or more.
-    let of_line = |line: &'static str| line.split_once("  ").map(|(_, rest)| rest.split("   ").next().unwrap());
-    let expected: String = text.lines().skip(1).filter_map(of_line).collect::<String>().replace(' ', "");
-    assert_eq!(hex(&block), expected);
+fn a_block_of_parts_is_that_of_the_vectors() {
+    let own = &vectors("parts")["block"];
+    assert_eq!(own.texts("extractors"), ["fixed-prefix:4", "prefix-to-byte:0x6e"]);
+    let parts = KeyParts::whole_keys()
+        .with_extractor(Arc::new(FixedPrefix::new(4)))
+        .with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
+    let (hasher, policy) = (KeyHasher::default(), policy_of("bloom", own));
+    let mut of_keys = policy.builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    let mut of_hashes = policy.builder(&BuildContext::new(&hasher));
+    for row in own.rows("keys") {
+        of_keys.add_key(row.text("key").as_bytes());
+        of_hashes.add_hash(KeyHash::from_well_mixed(row.hex("whole_key")));
+        for part in row.rows("parts").iter().filter(|part| !part.is_null()) {
+            let Value::Text(hash) = part else { panic!("no hash: {row}") };
+            of_hashes.add_hash(KeyHash::from_well_mixed(u64::from_str_radix(hash, 16).unwrap()));
+        }
+    }
+    let block = of_keys.finish().block.unwrap();
+    assert_eq!(hex(&block), hex(&own.whole()));
+    // The hashes in the vector are all that the payload has.
+    assert_eq!(hex(&block[..64]), hex(&of_hashes.finish().block.unwrap()[..64]));
+    let filter = FilterBlock::load(&block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
+    let holds = |prefix| filter.may_contain_prefix(&parts.prefix(&hasher, prefix));
+    assert_eq!([&b"banana"[..], b"ban", b"bandit", b"appl", b"ab"].map(holds), [true, true, false, true, true]);
 }
 
 #[test]
-fn larger_register_blocked_blocks_have_the_documented_digests() {
-    let cases = [
-        (2, 2_048, 1_000, 994, 0x5e60_a5f5),
-        (3, 1_024, 1_000, 982, 0xb781_3937),
-        (4, 65_536, 60_000, 60_059, 0xdb37_60d7),
-    ];
-    for (probes, bytes, keys, recorded, checksum) in cases {
-        let info = FilterBlock::open_unverified(register_blocked_block(probes, bytes, numbered(keys))).unwrap().info();
-        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{probes}");
+fn every_kind_has_a_block_in_the_vectors() {
+    let growing = ["counting-bloom", "register-blocked-bloom", "cuckoo"];
+    let files = BUILT_AT_ONCE.iter().map(|&(file, _)| file).chain(growing);
+    let mut kinds = BTreeSet::new();
+    for vector in files.flat_map(|file| vectors(file).rows("blocks").to_vec()) {
+        let (hasher, block) = (KeyHasher::default(), vector.whole());
+        let context = LoadContext::new(&hasher);
+        let context = match file_of(&vector) {
+            None => context,
+            Some(file) => context.with_file_id(file),
+        };
+        let filter = FilterBlock::load(&block, context).unwrap();
+        let keys = vector.keys(if vector.get("inserted").is_some() { "inserted" } else { "keys" });
+        assert!(hashes_of(&keys).into_iter().all(|hash| filter.may_contain(hash)), "{vector}");
+        kinds.insert(filter.info().kind.code());
+    }
+    assert!(kind::all().iter().all(|entry| kinds.contains(&entry.id.code())), "{kinds:?}");
+}
+
+#[test]
+fn keys_make_the_blocks_of_the_vectors() {
+    for (policy, vector) in built_at_once("blocks") {
+        let mut block = block_of(&policy, &vector.keys("keys"));
+        if let Some(file) = file_of(&vector) {
+            block = FilterBlock::open_unverified(block).unwrap().bound_to(file);
+        }
+        assert_eq!(hex(&block), hex(&vector.whole()), "{}", policy.name());
+        if vector.get("layers").is_some() {
+            assert_eq!(parameter_words(&block)[1..], vector.numbers("layers"));
+        }
+    }
+}
+
+#[test]
+fn more_keys_make_blocks_with_the_digests_of_the_vectors() {
+    for (policy, vector) in built_at_once("digests") {
+        check_digest(&vector, &block_of(&policy, &vector.keys("keys")));
+    }
+}
+
+#[test]
+fn shrunk_blocks_have_the_digests_of_the_vectors() {
+    for (file, kind) in [("blocked-bloom", "bloom"), ("ribbon", "ribbon")] {
+        for vector in vectors(file).rows("shrunk") {
+            let block = block_of(&policy_of(kind, vector), &vector.keys("keys"));
+            let whole = FilterBlock::open_unverified(block).unwrap();
+            let shrunk = whole.shrink_to(vector.number("max_bytes")).unwrap().into_inner();
+            let info = FilterBlock::open_unverified(&shrunk).unwrap().info();
+            assert_eq!((info.block_bytes, info.keys), (vector.number("bytes"), vector.number("keys")), "{vector}");
+            assert_eq!(u64::from(info.payload_checksum), vector.hex("payload_crc"), "{vector}");
+            match vector.get("lines") {
+                Some(_) => assert_eq!(info.block_bytes - 36, 64 * vector.number("lines"), "{vector}"),
+                None => assert_eq!(parameter_words(&shrunk)[0], vector.hex("parameter_word_0"), "{vector}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn counted_keys_make_the_blocks_of_the_vectors() {
+    let own = vectors("counting-bloom");
+    for vector in own.rows("blocks") {
+        let probes = u8::try_from(vector.number("probes")).unwrap();
+        let mut filter = CountingBloom::with_shape(HashIdentity::default(), vector.number("m"), probes).unwrap();
+        filter.insert_all(&hashes_of(&vector.keys("inserted")));
+        hashes_of(&vector.keys("removed")).into_iter().for_each(|hash| filter.remove(hash).unwrap());
+        assert_eq!(hex(&filter.to_block().unwrap()), hex(&vector.whole()));
+    }
+    for vector in own.rows("digests") {
+        let (hashes, size) =
+            (hashes_of(&vector.keys("inserted")), BitsPerKey::new(vector.float("bits_per_key")).unwrap());
+        let mut filter = CountingBloom::for_size(HashIdentity::default(), hashes.len() as u64, size).unwrap();
+        filter.insert_all(&hashes);
+        let removed = hashes.iter().step_by(usize::try_from(vector.number("removed_every")).unwrap());
+        removed.for_each(|&hash| filter.remove(hash).unwrap());
+        check_digest(vector, &filter.to_block().unwrap());
+    }
+}
+
+#[test]
+fn inserted_keys_make_the_register_blocked_blocks_of_the_vectors() {
+    let block_of = |vector: &Value, bits_per_key: u64| {
+        let (hash, bytes) = (KeyHasher::default().identity(), vector.number("payload_bytes"));
+        let filter = RegisterBlockedBloom::with_shape(hash, bytes, u8::try_from(bits_per_key).unwrap()).unwrap();
+        filter.insert_all(&hashes_of(&vector.keys("inserted")));
+        filter.to_block().unwrap()
+    };
+    let own = vectors("register-blocked-bloom");
+    for vector in own.rows("blocks") {
+        let block = block_of(vector, vector.number("bits_per_key"));
+        assert_eq!(hex(&block), hex(&vector.whole()));
+        assert_eq!(FilterBlock::open_unverified(block).unwrap().info().keys, vector.number("keys"));
+    }
+    for vector in own.rows("digests") {
+        let block = block_of(vector, vector.hex("parameter_word_0") & 0xff);
+        assert_eq!(parameter_words(&block), [vector.hex("parameter_word_0")]);
+        check_digest(vector, &block);
+    }
+}
+
+#[test]
+fn inserted_keys_make_the_cuckoo_blocks_of_the_vectors() {
+    let block_of = |vector: &Value| {
+        let (hashes, tag_bits) = (hashes_of(&vector.keys("keys")), u8::try_from(vector.number("tag_bits")).unwrap());
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), hashes.len() as u64, tag_bits).unwrap();
+        filter.insert_all(&hashes).unwrap();
+        filter.to_block().unwrap()
+    };
+    let own = vectors("cuckoo");
+    for vector in own.rows("blocks") {
+        let block = block_of(vector);
+        assert_eq!(hex(&block), hex(&vector.whole()));
+        let slots: BTreeSet<String> = block[..8].iter().filter(|&&slot| slot != 0).map(|slot| hex(&[*slot])).collect();
+        assert!(slots.iter().eq(&BTreeSet::from_iter(vector.texts("tags"))), "{vector}");
+    }
+    for vector in own.rows("digests") {
+        check_digest(vector, &block_of(vector));
     }
 }

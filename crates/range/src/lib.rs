@@ -53,6 +53,10 @@ mod reader;
 mod simd;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../tests/common/vectors.rs"]
+mod vectors;
 mod view;
 mod window;
 

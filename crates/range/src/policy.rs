@@ -28,9 +28,9 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// - Text: neither helps ranges between neighbouring names much. For scans of prefixes, a point filter with
 ///   [`KeyParts`](sstfilter::KeyParts) is better.
 ///
-/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. FORMAT.md derives the
-/// rates, and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is how often
-/// scans find nothing in files that the filter did not skip:
+/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. docs/format/ranges.md
+/// derives the rates, and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is
+/// how often scans find nothing in files that the filter did not skip:
 /// [`RangeReader::record_scan`](super::RangeReader::record_scan).
 ///
 /// A file may have filters of both maps, as two blocks.

@@ -148,3 +148,29 @@ impl<'a> View<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sstfilter::KeyHasher;
+
+    use crate::RangeFilter;
+    use crate::key_range::KeyRange;
+    use crate::lines::Portable;
+    use crate::vectors::vectors;
+
+    #[test]
+    fn keys_have_the_codes_of_the_vectors() {
+        for vector in vectors("ranges").rows("filters") {
+            let filter = RangeFilter::load(vector.whole(), &KeyHasher::default()).unwrap();
+            let view = filter.view().unwrap();
+            let (lines, map) = view.open();
+            for row in vector.rows("codes") {
+                let key = row.text("key").as_bytes();
+                let (code, last) = view.codes::<Portable>(&lines, &map, KeyRange::from(key..=key)).unwrap();
+                assert_eq!(code, last, "{row}");
+                let cell = u64::from(code.quotient) << code.low_bits | code.low;
+                assert_eq!((code.line, cell), (row.number("line"), row.hex("cell")), "{row}");
+            }
+        }
+    }
+}

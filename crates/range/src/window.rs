@@ -76,6 +76,24 @@ impl Cells {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::vectors;
+
+    #[test]
+    fn windows_and_slots_of_ends_are_those_of_the_vectors() {
+        for row in vectors("ranges").rows("slots") {
+            let x = row.bytes("x");
+            let cells =
+                Cells { shift: row.number("s") as u32, rest_bytes: row["r"].as_number().map(|bytes| bytes as usize) };
+            assert_eq!(format!("{:032x}", window(&x)), row.text("window"), "{row}");
+            for (name, slot) in [
+                ("lower_inclusive", cells.lower(&x, false)),
+                ("lower_exclusive", cells.lower(&x, true)),
+                ("upper_exclusive", cells.upper(&x, true)),
+            ] {
+                assert_eq!(slot.map(|slot| format!("{slot:x}")).as_deref(), row.text_or_null(name), "{name} of {row}");
+            }
+        }
+    }
 
     #[test]
     fn a_window_is_the_first_sixteen_bytes_padded_with_zeros() {

@@ -102,6 +102,10 @@ mod sidecar;
 mod source;
 mod state;
 mod stats;
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../tests/common/vectors.rs"]
+mod vectors;
 mod verify;
 mod view;
 

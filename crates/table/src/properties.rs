@@ -137,7 +137,7 @@ pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadat
     builder.finish().seal().1
 }
 
-/// `description` with `sections` in place of its own, by the bytes that FORMAT.md gives a description.
+/// `description` with `sections` in place of its own, by the bytes that docs/format/files.md gives a description.
 #[cfg(test)]
 pub(super) fn with_sections(description: &FilterMetadata, sections: &[u8]) -> FilterMetadata {
     let (mut bytes, own) = (description.encode_covered(), sections_of(description).len());

@@ -1,8 +1,9 @@
-use super::shape::{FOUR, FuseArity, THREE, shape_for};
+use super::shape::{FOUR, FuseArity, FuseShape, THREE, shape_for};
 use crate::effort;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::{NO_RESERVE, Placement};
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, KeyHasher, SaltStep};
+use crate::vectors::vectors;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
@@ -81,5 +82,28 @@ fn a_key_has_as_many_cells_as_the_arity_in_consecutive_segments_whatever_the_has
         let first = cells[0] as u64 >> 10;
         assert_eq!(cells.map(|cell| cell as u64 >> 10), [first, first + 1, first + 2, first + 3], "segments of 1,024");
         assert!((cells[3] as u64) < shape.cells());
+    }
+}
+
+#[test]
+fn cells_and_fingerprints_are_those_of_the_vectors() {
+    let own = vectors("binary-fuse");
+    let shape = FuseShape::new(FuseArity::Four, 32, 8, 47).unwrap();
+    for row in own.rows("derivations") {
+        let (hash, salt) = (row.hex("hash"), row.number("salt") as u8);
+        assert_eq!(KeyHash::from_well_mixed(hash).salted(SaltStep::new(salt)), row.hex("salted"), "{row}");
+        let (cells, fingerprint) = shape.with_salt(salt).placement::<4>().place(hash);
+        assert_eq!(cells.map(|cell| cell as u64), *row.numbers("cells"), "{row}");
+        assert_eq!(u64::from(fingerprint), row.hex("fingerprint"), "{row}");
+    }
+    for block in own.rows("blocks") {
+        let log2_segment = block.number("segment_length").trailing_zeros() as u8;
+        let shape = FuseShape::new(FuseArity::Three, 8, log2_segment, block.number("segments") as u32).unwrap();
+        for row in block.rows("places") {
+            let (cells, fingerprint) =
+                shape.placement::<3>().place(KeyHasher::default().hash(row.text("key").as_bytes()).get());
+            assert_eq!(cells.map(|cell| cell as u64), *row.numbers("cells"), "{row}");
+            assert_eq!(u64::from(fingerprint >> 24), row.hex("fingerprint"), "{row}");
+        }
     }
 }

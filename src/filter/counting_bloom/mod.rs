@@ -27,8 +27,8 @@
 //!
 //! [`to_standard_bloom`]: CountingBloom::to_standard_bloom
 //!
-//! The bytes: FORMAT.md, "Counting Bloom". Reading: Fan, Cao, Almeida, Broder, *Summary cache: a scalable wide-area web
-//! cache sharing protocol*, 2000.
+//! The bytes: docs/format/growing.md, "Counting Bloom". Reading: Fan, Cao, Almeida, Broder, *Summary cache: a scalable
+//! wide-area web cache sharing protocol*, 2000.
 
 pub(crate) mod filter;
 mod kind;

@@ -49,8 +49,8 @@
 //!
 //! Tags of 4 and 5 bits are offered, but too many keys then share tag and buckets: see [`CuckooFilter::with_tag_bits`].
 //!
-//! The bytes: FORMAT.md, "Cuckoo". Reading: Fan, Andersen, Kaminsky, Mitzenmacher, *Cuckoo Filter: Practically Better
-//! Than Bloom*, 2014.
+//! The bytes: docs/format/growing.md, "Cuckoo". Reading: Fan, Andersen, Kaminsky, Mitzenmacher, *Cuckoo Filter:
+//! Practically Better Than Bloom*, 2014.
 
 mod bucket;
 pub(crate) mod filter;

@@ -313,6 +313,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::vectors;
 
     fn shape(keys: u64, tag_bits: u8) -> CuckooShape {
         CuckooShape::with_tag_bits(keys, tag_bits).unwrap()
@@ -335,26 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn hashes_lead_to_the_documented_tags_and_buckets() {
-        let hashes = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0].map(KeyHash::from_well_mixed);
-        for (tag_bits, pairs, expected) in [
-            (4, 1, [(1, 0, 1), (5, 1, 0), (1, 0, 1)]),
-            (8, 2, [(0xd, 0, 1), (0x55, 3, 0), (1, 0, 1)]),
-            (12, 1_000, [(0xca, 8, 777), (0x553, 1_991, 1_474), (1, 0, 333)]),
-            (16, 131_579, [(0xc94, 1_169, 16_154), (0x5535, 261_988, 4_605), (1, 0, 43_819)]),
-            (
-                32,
-                1 << 30,
-                [
-                    (0xc93_a7b8, 9_544_371, 350_472_042),
-                    (0x5534_de8f, 2_137_939_276, 2_068_773_519),
-                    (1, 0, 357_576_109),
-                ],
-            ),
-        ] {
-            let shape = CuckooShape { tag_bits, pairs };
-            let expected = expected.map(|(tag, first, second)| Candidates { tag, first, second });
-            assert_eq!(hashes.map(|hash| shape.candidates(hash)), expected, "{shape:?}");
+    fn hashes_lead_to_the_tags_and_buckets_of_the_vectors() {
+        for row in vectors("cuckoo").rows("derivations") {
+            let shape = CuckooShape { tag_bits: row.number("tag_bits") as u8, pairs: row.number("pairs") };
+            let [first, second] = ["first", "second"].map(|name| row.number(name));
+            let expected = Candidates { tag: row.hex("tag") as u32, first, second };
+            assert_eq!(shape.candidates(KeyHash::from_well_mixed(row.hex("hash"))), expected, "{row}");
         }
     }
 

@@ -35,8 +35,8 @@
 //! a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less than half of the
 //! false positives.
 //!
-//! The bytes: FORMAT.md, "Register-blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and Space-Efficient
-//! Bloom Filters*, 2007; Lang, Neumann, Kemper, Boncz, *Performance-Optimal Filtering*, 2019 (there
+//! The bytes: docs/format/growing.md, "Register-blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and
+//! Space-Efficient Bloom Filters*, 2007; Lang, Neumann, Kemper, Boncz, *Performance-Optimal Filtering*, 2019 (there
 //! "register-blocked").
 
 #![expect(

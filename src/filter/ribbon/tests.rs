@@ -3,13 +3,16 @@
 use super::band::{Section, WHOLE_BUCKET};
 use super::build;
 use super::columns::Columns;
-use super::equation::{BUCKET_SLOTS, THRESHOLDS, WIDTH, coefficients, result};
+use super::equation::{
+    BUCKET_SLOTS, SMASH, THRESHOLDS, WIDTH, bumping_start, coefficients, final_layer_hash, next_layer_hash, result,
+};
 use super::layer::Layer;
 use super::section::{section_bytes, solve_section, split_into_sections};
 use super::shape::RibbonShape;
 use crate::filter::{BuiltPayload, FilterShape};
-use crate::hash::{KeyHash, mix64};
+use crate::hash::{KeyHash, KeyHasher, mix64};
 use crate::simd::for_each_set;
+use crate::vectors::{Value, vectors};
 
 fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
     let mut hashes: Vec<u64> = (0..keys).map(|key| mix64(mix64(seed).wrapping_add(key))).collect();
@@ -277,4 +280,58 @@ fn a_section_counts_a_bit_a_row_and_a_result_for_each_of_its_slots() {
     let empty = section.bytes();
     section.reset(0, 100 * WIDTH);
     assert_eq!(section.bytes() - empty, 100 * (64 / 8 + 64 * 8 + 64 * 4));
+}
+
+/// Compares starts with those of a vector, by the number of slots.
+fn check_starts(row: &Value, name: &str, start: impl Fn(u64) -> u64) {
+    for (slots, expected) in row.object(name) {
+        assert_eq!(Some(start(slots.parse().unwrap())), expected.as_number(), "{slots} slots");
+    }
+}
+
+/// Where a key's equation starts in a final layer.
+fn final_start(hash: u64, slots: u64) -> u64 {
+    Layer { slots, smash: SMASH, ..Layer::default() }.start(hash)
+}
+
+#[test]
+fn equations_are_those_of_the_vectors() {
+    let own = vectors("ribbon");
+    for row in own.rows("derivations") {
+        let hash = row.hex("hash");
+        check_starts(row, "starts", |slots| bumping_start(hash, slots));
+        assert_eq!(
+            (coefficients(hash), u64::from(result(hash))),
+            (row.hex("coefficients"), row.hex("result")),
+            "{row}"
+        );
+        assert_eq!(next_layer_hash(hash), row.hex("next_layer_hash"), "{row}");
+        check_starts(row, "next_starts", |slots| bumping_start(row.hex("next_layer_hash"), slots));
+        for last in row.rows("final") {
+            assert_eq!(final_layer_hash(hash, last.number("salt") as u8), last.hex("hash"), "{row}");
+            check_starts(last, "starts", |slots| final_start(last.hex("hash"), slots));
+        }
+    }
+    for row in own.rows("blocks").iter().flat_map(|block| block.rows("equations")) {
+        let hash = final_layer_hash(KeyHasher::default().hash(row.text("key").as_bytes()).get(), 0);
+        assert_eq!((hash, final_start(hash, 64)), (row.hex("final_layer_hash"), row.number("start")), "{row}");
+        assert_eq!(
+            (coefficients(hash), u64::from(result(hash))),
+            (row.hex("coefficients"), row.hex("result")),
+            "{row}"
+        );
+        assert_eq!(format!("{:07b}", result(hash) & 127), row.text("low_result_bits"), "{row}");
+    }
+}
+
+#[test]
+fn layers_have_the_sizes_of_the_vectors() {
+    let columns = Columns::new(7, 0x47ae).unwrap();
+    for row in vectors("ribbon").rows("shapes") {
+        let is_final = row.bool("is_final");
+        let layer = Layer::alone(columns, row.number("blocks") as u32, if is_final { SMASH } else { 0 });
+        let thresholds = if is_final { 0 } else { layer.threshold_words() };
+        let sizes = [layer.lower_blocks.into(), layer.words(columns), thresholds];
+        assert_eq!(sizes, ["lower_blocks", "column_words", "threshold_words"].map(|name| row.number(name)), "{row}");
+    }
 }

@@ -41,10 +41,10 @@
 //! blocked Bloom's is wanted (3 % at a rate of 1 %, 8 % at 0.1 %, 13 % at 0.01 %) and [Ribbon](super::ribbon) takes too
 //! long to build. In files, blocked Bloom is mostly the better choice for its speed, and Ribbon for its size.
 //!
-//! The bytes: FORMAT.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with allowable
-//! errors*, 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the false-positive
-//! rate of Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint similarity measures to
-//! improve chemical retrieval*, 2007.
+//! The bytes: docs/format/growing.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with
+//! allowable errors*, 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the
+//! false-positive rate of Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint
+//! similarity measures to improve chemical retrieval*, 2007.
 
 mod build;
 pub(crate) mod filter;

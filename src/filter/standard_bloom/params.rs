@@ -172,9 +172,21 @@ impl ProbeSequence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::vectors;
 
     fn rate_of(keys: u64, positions: u64, probes: u8) -> f64 {
         BloomParams { positions, probes }.expected_fpr(keys)
+    }
+
+    #[test]
+    fn positions_are_those_of_the_vectors() {
+        for row in vectors("standard-bloom").rows("positions") {
+            let params = BloomParams::new(row.number("m"), row.number("probes") as u8).unwrap();
+            let mut sequence = params.sequence(KeyHash::from_well_mixed(row.hex("hash")));
+            let expected = row.numbers("positions");
+            assert_eq!(expected.len() as u64, row.number("probes"), "{row}");
+            assert!(expected.into_iter().all(|position| sequence.next() == position), "{row}");
+        }
     }
 
     #[test]

@@ -38,8 +38,8 @@
 //! is simpler, its size is a formula of one line, and the literature compares with it. Where its size matters, take
 //! `filter::xor_plus`; where the build does, blocked Bloom.
 //!
-//! The bytes: FORMAT.md, "Xor". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo
-//! Filters*, 2020.
+//! The bytes: docs/format/xor.md, "Xor". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and
+//! Cuckoo Filters*, 2020.
 
 mod kind;
 mod shape;

@@ -1,8 +1,9 @@
 use super::*;
 use crate::filter::FilterShape;
-use crate::filter::fingerprint::build;
-use crate::filter::peel::NO_RESERVE;
-use crate::hash::KeyHash;
+use crate::filter::fingerprint::{PeeledShape, build};
+use crate::filter::peel::{CellSums, NO_RESERVE, Placement};
+use crate::hash::{KeyHash, KeyHasher, SaltStep};
+use crate::vectors::vectors;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
@@ -55,4 +56,44 @@ fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
     let shape = shape_for(1_000, 8).unwrap();
     let failed = build(&sorted(1, 1_200), shape, NO_RESERVE, 1);
     assert_eq!(failed.err(), Some(crate::filter::FallbackReason::ConstructionFailed));
+}
+
+#[test]
+fn cells_and_fingerprints_are_those_of_the_vectors() {
+    for row in vectors("xor").rows("derivations") {
+        let (hash, salt) = (row.hex("hash"), row.number("salt") as u8);
+        assert_eq!(KeyHash::from_well_mixed(hash).salted(SaltStep::new(salt)), row.hex("salted"), "{row}");
+        let (cells, fingerprint) = XorShape::new(8, 1_000).with_salt(salt).placement().place(hash);
+        assert_eq!(cells.map(|cell| cell as u64), *row.numbers("cells"), "{row}");
+        let fingerprints = [fingerprint >> 24, fingerprint >> 16].map(u64::from);
+        assert_eq!(fingerprints, [row.hex("fingerprint_8"), row.hex("fingerprint_16")], "{row}");
+    }
+}
+
+#[test]
+fn keys_take_the_cells_of_the_vectors_in_their_order() {
+    for block in vectors("xor").rows("blocks") {
+        let hashes: Vec<KeyHash> = block.keys("keys").iter().map(|key| KeyHasher::default().hash(key)).collect();
+        let bits = block.number("fingerprint_bits") as u8;
+        let shape = shape_for(hashes.len() as u64, bits).unwrap();
+        let mut sums = CellSums::new(shape.cells()).unwrap();
+        shape.add_all(&mut sums, &hashes, 1).unwrap();
+        let reserve = if block.text("kind") == "xor" { NO_RESERVE } else { shape.third_block() };
+        let order = shape.peel(&mut sums, reserve).unwrap();
+        let mut taken = Vec::new();
+        sums.assign(&order, |cell, hash| taken.push((cell as u64, hash)));
+        let places = block.rows("places");
+        assert_eq!(taken.len(), places.len());
+        // Cells are set in the reverse order.
+        for (row, (cell, hash)) in places.iter().zip(taken.into_iter().rev()) {
+            let (cells, fingerprint) = shape.placement().place(hash);
+            assert_eq!(hash, KeyHasher::default().hash(row.text("key").as_bytes()).get(), "{row}");
+            assert_eq!(cells.map(|cell| cell as u64), *row.numbers("cells"), "{row}");
+            assert_eq!(
+                (cell, u64::from(fingerprint >> (32 - bits))),
+                (row.number("takes"), row.hex("fingerprint")),
+                "{row}"
+            );
+        }
+    }
 }

@@ -31,8 +31,9 @@
 //! keys, hardly ever: binary fuse with four cells for each key is smaller (8.6 bits per key at 2^-8 and a million
 //! keys), faster to probe and to build; Ribbon is smaller still (8.03) for slower queries.
 //!
-//! The bytes: FORMAT.md, "Xor+". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo
-//! Filters*, 2020, section on Xor+; Jacobson, *Space-efficient Static Trees and Graphs*, 1989, for counting ones.
+//! The bytes: docs/format/xor.md, "Xor plus". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and
+//! Cuckoo Filters*, 2020, section on Xor+; Jacobson, *Space-efficient Static Trees and Graphs*, 1989, for counting
+//! ones.
 
 mod kind;
 mod rank;

@@ -107,7 +107,7 @@ fn keys_that_share_no_bits_raise_the_rate_of_blocked_bloom_some_times_under_a_kn
     assert!((1.2..6.0).contains(&times), "{times} times the rate");
 }
 
-/// The positions of a key in a standard Bloom filter (FORMAT.md).
+/// The positions of a key in a standard Bloom filter (docs/format/growing.md).
 fn positions(hash: u64, bits: u64) -> [u64; 7] {
     let (mut at, mut step) = (hash, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     std::array::from_fn(|_| {

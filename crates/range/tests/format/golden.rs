@@ -8,8 +8,7 @@ use sstfilter::{BlockError, FilterBlock, LoadContext};
 use sstfilter_range::{KeyRange, RangeFilter, RangeMap};
 
 use crate::common::cases;
-use crate::common::documented::hex;
-use crate::common::golden::{check_file, digest, is_regenerating};
+use crate::common::golden::{check_file, digest, hex, is_regenerating};
 use crate::ranges::{self, Key, RANGES, RangeCase};
 
 const RECIPE: &str = r#"  "keys": "all keys of the filter, ascending, in hexadecimal",
@@ -103,9 +102,9 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
     }
 }
 
-/// Three readings of FORMAT.md that are easy to have: codes beyond the end of the space are not looked for at its
-/// start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end of more
-/// than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
+/// Three readings of docs/format/ranges.md that are easy to have: codes beyond the end of the space are not looked for
+/// at its start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end
+/// of more than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
 // promise: range-filters
 #[test]
 fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {

@@ -1,39 +1,34 @@
-//! The range filters of FORMAT.md's appendix: their bytes, and what they answer. They are the failure story of the
-//! golden files on one page: a reader that counts one slot too few at an exclusive end loses a key, and still passes
-//! every round trip.
+//! The range filters of the test vectors, `fixtures/vectors/ranges.json`: their bytes, and what they answer. They are
+//! the failure story of the golden files on one page: a reader that counts one slot too few at an exclusive end loses
+//! a key, and still passes every round trip.
 
 use core::ops::Bound;
 
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 use sstfilter_range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
 
-use crate::common::documented::{FORMAT, dump_below, hex};
+use crate::common::golden::hex;
+use crate::common::vectors::{Value, vectors};
 
-fn filter_of_fruit(policy: &RangePolicy) -> RangeFilter<bytes::Bytes> {
+fn policy_of(vector: &Value) -> RangePolicy {
+    let rate = FalsePositiveRate::new(vector.float("rate")).unwrap();
+    if vector.text("map") == "ordered" {
+        return RangePolicy::ordered(rate).unwrap();
+    }
+    let [integer_bytes, low_bits] = ["integer_bytes", "low_bits"].map(|name| vector.number(name).try_into().unwrap());
+    let units = RangeUnits::integer(integer_bytes).unwrap().with_granularity_bits(low_bits).unwrap();
+    RangePolicy::hashed(units, vector.number("max_units"), rate).unwrap()
+}
+
+/// The vectors, each with the filter that its keys make.
+fn filters() -> Vec<(Value, RangeFilter<bytes::Bytes>)> {
     let hasher = KeyHasher::default();
-    let mut builder = policy.builder(&BuildContext::new(&hasher));
-    [&b"apple"[..], b"banana", b"cherry"].iter().for_each(|key| builder.add_key(key));
-    RangeFilter::load(builder.finish().block.unwrap(), &hasher).unwrap()
-}
-
-fn filters() -> [(&'static str, RangeFilter<bytes::Bytes>); 2] {
-    let rate = FalsePositiveRate::ONE_PERCENT;
-    let units = RangeUnits::integer(8).unwrap().with_granularity_bits(40).unwrap();
-    let policies = [RangePolicy::ordered(rate).unwrap(), RangePolicy::hashed(units, 4, rate).unwrap()];
-    let [ordered, hashed] = policies.map(|policy| filter_of_fruit(&policy));
-    [("ordered", ordered), ("hashed", hashed)]
-}
-
-/// The first two cells of each row of the table below `heading`, without backticks.
-fn rows_below(heading: &str) -> Vec<[&'static str; 2]> {
-    let table = FORMAT.split_once(heading).unwrap().1.split_once("\n\n").unwrap().1;
-    let rows = table.lines().take_while(|line| line.starts_with('|')).skip(2);
-    rows.map(|row| {
-        let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`'));
-        cells.next();
-        [cells.next().unwrap(), cells.next().unwrap()]
-    })
-    .collect()
+    let built = |vector: &Value| {
+        let mut builder = policy_of(vector).builder(&BuildContext::new(&hasher));
+        vector.keys("keys").iter().for_each(|key| builder.add_key(key));
+        (vector.clone(), RangeFilter::load(builder.finish().block.unwrap(), &hasher).unwrap())
+    };
+    vectors("ranges").rows("filters").iter().map(built).collect()
 }
 
 fn bound(end: &str, is_inclusive: bool) -> Bound<&[u8]> {
@@ -52,33 +47,33 @@ fn parsed(text: &str) -> KeyRange<'_> {
 
 #[test]
 fn range_filters_of_three_keys_have_the_documented_bytes() {
-    for (map, filter) in filters() {
-        assert_eq!(filter.as_bytes(), dump_below(&format!("The {map} filter of the three keys")), "{map}");
+    let filters = filters();
+    assert_eq!(filters.len(), 2);
+    for (vector, filter) in filters {
+        assert_eq!(hex(filter.as_bytes()), hex(&vector.whole()), "{}", vector.text("map"));
     }
 }
 
 #[test]
 fn range_filters_of_three_keys_give_the_documented_answers() {
-    for (map, filter) in filters() {
-        let rows = rows_below(&format!("Answers of the {map} filter"));
+    for (vector, filter) in filters() {
+        let rows = vector.rows("answers");
         assert!(rows.len() > 10);
-        for [range, answer] in rows {
-            let expected = ["absent", "may be present"].iter().position(|&word| word == answer).unwrap() == 1;
-            assert_eq!(filter.may_contain_range(parsed(range)), expected, "{map}: {range}");
+        for row in rows {
+            let answer = filter.may_contain_range(parsed(row.text("range")));
+            assert_eq!(answer, row.bool("may_contain"), "{}: {row}", vector.text("map"));
         }
     }
 }
 
 #[test]
 fn an_ordered_filter_gives_the_documented_next_keys() {
-    let [(_, ordered), _] = filters();
-    let rows = rows_below("Next keys of the ordered filter");
+    let filters = filters();
+    let (vector, ordered) = filters.iter().find(|(vector, _)| vector.text("map") == "ordered").unwrap();
+    let rows = vector.rows("next_keys");
     assert!(rows.len() > 5);
-    for [from, bound] in rows {
-        let got = match ordered.seek_hint(from.as_bytes()) {
-            None => "none".to_owned(),
-            Some(bound) => hex(&bound),
-        };
-        assert_eq!(got, bound, "from {from}");
+    for row in rows {
+        let bound = ordered.seek_hint(row.text("from").as_bytes()).map(|bound| hex(&bound));
+        assert_eq!(bound.as_deref(), row.text_or_null("bound"), "{row}");
     }
 }

@@ -100,7 +100,10 @@ pub(super) fn group_prefix(bounds: &[Vec<u8>], first: usize) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use sstfilter::KeyHash;
+
     use super::*;
+    use crate::vectors::vectors;
 
     fn held(bounds: &[Vec<u8>]) -> Bounds {
         let mut held = Bounds::with_capacity(bounds.len());
@@ -146,6 +149,20 @@ mod tests {
                 assert!(last < &between && &between <= first, "{last:?} {first:?}: {between:?}");
                 assert!(first[..between.len() - 1] <= **last, "{last:?} {first:?}: {between:?}");
             }
+        }
+    }
+
+    #[test]
+    fn places_and_bounds_are_those_of_the_vectors() {
+        let own = vectors("partitioned");
+        for row in own.rows("places") {
+            let (number, inside) =
+                KeyHash::from_well_mixed(row.hex("hash")).in_partition(row.number("partitions") as u32);
+            assert_eq!((u64::from(number), inside.get()), (row.number("number"), row.hex("hash_inside")), "{row}");
+        }
+        for row in own.rows("bounds") {
+            let [last, first, bound] = ["last", "first", "bound"].map(|name| row.text(name).as_bytes());
+            assert_eq!(separator(last, first), bound, "{row}");
         }
     }
 }

@@ -21,7 +21,7 @@
 //! key](sstfilter::LoadContext::with_known_keys), for those of all. One without a filter confirms no known key: if no
 //! other partition must hold one, the whole filter is not used.
 //!
-//! FORMAT.md specifies the bytes.
+//! docs/format/files.md specifies the bytes.
 
 mod bounds;
 mod build;

@@ -12,8 +12,7 @@ use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
 
 use crate::cases::{TABLES, TableCase};
 use crate::common::cases::{self, BLOCKS, BlockCase, Policy, key};
-use crate::common::documented::hex;
-use crate::common::golden::{check_file, digest, is_regenerating};
+use crate::common::golden::{check_file, digest, hex, is_regenerating};
 use crate::common::{self, for_each_set};
 use crate::container_cases::{CONTAINERS, ContainerCase, identity_of};
 

@@ -161,7 +161,7 @@ impl Properties {
         out
     }
 
-    /// The description of the filters, as FORMAT.md has it.
+    /// The description of the filters, as docs/format/files.md has it.
     fn description(&self) -> Vec<u8> {
         let mut out = b"SFMD\x01".to_vec();
         out.extend([1 | if self.bounds.is_some() { 2 } else { 0 }, 44, 0]);

@@ -3,10 +3,15 @@
 //! The failure guarded against: a set that finds other bits than the one that built the filter, at some number
 //! of probes, length of a batch or place in memory: it would miss keys that are there.
 
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+
 use super::*;
 use crate::filter::{AnyShape, EncodedShape, KindId};
 use crate::hash::map_to_range;
 use crate::simd::{self, InstructionSet, for_each_set};
+use crate::vectors::vectors;
 
 fn hashes(from: u64, count: usize) -> Vec<KeyHash> {
     (from..).take(count).map(KeyHash::mix).collect()
@@ -21,41 +26,22 @@ fn covers(line: &Line, mask: &Line) -> bool {
     line.iter().zip(mask).all(|(line, mask)| mask & !line == 0)
 }
 
-/// The line's words after one insert.
-fn words_of(hash: u64, probes: u8) -> Vec<(usize, u32)> {
+/// The line's words that are not 0 after one insert, by their numbers.
+fn words_of(hash: u64, probes: u8) -> BTreeMap<String, String> {
     let mut line = [0; 64];
     insert(&mut line, KeyHash::from_well_mixed(hash), probes);
     let (words, _) = line.as_chunks::<4>();
-    words.iter().map(|word| u32::from_le_bytes(*word)).enumerate().filter(|&(_, word)| word != 0).collect()
+    let words = words.iter().map(|word| u32::from_le_bytes(*word)).enumerate().filter(|&(_, word)| word != 0);
+    words.map(|(number, word)| (number.to_string(), format!("{word:08x}"))).collect()
 }
 
 #[test]
-fn the_test_vectors_of_the_format_hold_on_every_set() {
-    for_each_set(|_| {
-        assert_eq!(
-            words_of(0x0123_4567_89ab_cdef, 6),
-            [(0, 0x1000_0000), (2, 0x40), (3, 0x1_0000), (4, 0x2000_0000), (9, 0x40_0000), (15, 0x1000_0000)]
-        );
-        assert_eq!(
-            words_of(0xfedc_ba98_7654_3210, 6),
-            [(1, 0x1_0000), (2, 0x2000_0000), (8, 0x0800_0000), (11, 4), (12, 0x400), (13, 0x4000)]
-        );
-        assert_eq!(
-            words_of(0x0123_4567_89ab_cdef, 9),
-            [
-                (0, 0x1000_0000),
-                (1, 0x40),
-                (2, 0x40),
-                (4, 0x2000_0000),
-                (5, 2),
-                (7, 0x100),
-                (9, 0x40_0000),
-                (14, 0x800),
-                (15, 0x1000_0000)
-            ]
-        );
-        assert_eq!(words_of(0, 6), (0..6).map(|word| (word, 1)).collect::<Vec<_>>());
-    });
+fn lines_of_one_key_are_those_of_the_vectors_on_every_set() {
+    for row in vectors("blocked-bloom").rows("lines") {
+        let (words, names) = (&row["words"], row.object("words").iter());
+        let expected = names.map(|(number, _)| (number.clone(), words.text(number).to_owned())).collect();
+        for_each_set(|_| assert_eq!(words_of(row.hex("hash"), row.number("probes") as u8), expected, "{row}"));
+    }
 }
 
 #[test]
