@@ -95,7 +95,15 @@
 //! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them.
 //! Without `growing`, the kinds that take keys once they are built are left out, and without `xor`, xor and xor+; their
 //! blocks are then of an [unknown kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics
-//! of 64 bits.
+//! of 64 bits. `serde`, which is off by default, makes [`FilterStats`] serializable.
+//!
+//! # Stability
+//!
+//! Versions follow Cargo's rules. The traits [`FilterPolicy`], [`BlockBuilder`], [`KeyExtractor`] and
+//! [`kind::UserKind`] are open: a minor release may add methods to them, with defaults. [`DynamicFilter`] is closed.
+//! Structs and enums that may grow are `#[non_exhaustive]`. The module `internal` is not part of the interface. The
+//! minimum Rust version, now 1.89, rises in minor releases only. FORMAT.md has its own versions, and the program's
+//! `--json` says in crates/cli/JSON.md what may change.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
@@ -214,6 +222,9 @@ mod units;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../tests/common/vectors.rs"]
 mod vectors;
+
+/// The package of [`Bytes`](bytes::Bytes), of which built blocks are.
+pub use bytes;
 
 pub use block::{
     BlockIdentity, BlockInfo, FallbackReason, FileId, FilterBlock, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,

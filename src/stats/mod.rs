@@ -144,6 +144,7 @@ impl FilterCounters {
 /// assert!(stats.alarm(0.001).is_some());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FilterStats {
     /// Probes answered "absent".
@@ -219,6 +220,26 @@ impl FilterStats {
     pub fn alarm(&self, expected_fpr: f64) -> Option<f64> {
         let (low, high) = self.fpr_interval(ALARM_SIGMAS)?;
         self.observed_fpr().filter(|_| expected_fpr < low || expected_fpr > high)
+    }
+
+    /// All counts with their names, to export them. Counts never decrease while the filter is open.
+    ///
+    /// ```
+    /// # let stats = sstfilter::FilterStats::default();
+    /// for (name, count) in stats.counts() {
+    ///     println!("filter_{name}_total {count}");
+    /// }
+    /// ```
+    #[must_use]
+    pub const fn counts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("negatives", self.negatives),
+            ("positives", self.positives),
+            ("true_positives", self.true_positives),
+            ("false_positives", self.false_positives),
+            ("unusable", self.unusable),
+            ("not_loaded", self.not_loaded),
+        ]
     }
 
     /// The counts of both.

@@ -8,6 +8,7 @@ use sstfilter::internal::FilterCounters;
 /// A lookup counts for a file once it has come to it: it stops at the newest file that has the key. So a false positive
 /// is a file that was searched for nothing, and [`FilterStats::observed_fpr`] is the rate that lookups met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FileStats {
     /// The answers of point filters, and their outcomes. Where a filter holds parts of keys alone, a key that is not
@@ -23,6 +24,37 @@ pub struct FileStats {
 }
 
 impl FileStats {
+    /// Passes the name and the value of each count to `visit`, to export them: for the files of a level, with the level
+    /// as a label. Counts never decrease, and their names end in `_total`.
+    ///
+    /// ```
+    /// # let view = sstfilter_store::FilterView::<std::sync::Arc<sstfilter_store::FileFilters>>::new(&Default::default());
+    /// view.level_stats(1).visit(|name, count| println!("{name}{{level=\"1\"}} {count}"));
+    /// ```
+    pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
+        const RANGES: [&str; 6] = [
+            "range_filter_negatives_total",
+            "range_filter_positives_total",
+            "range_filter_true_positives_total",
+            "range_filter_false_positives_total",
+            "range_filter_unusable_total",
+            "range_filter_not_loaded_total",
+        ];
+        const POINTS: [&str; 6] = [
+            "filter_negatives_total",
+            "filter_positives_total",
+            "filter_true_positives_total",
+            "filter_false_positives_total",
+            "filter_unusable_total",
+            "filter_not_loaded_total",
+        ];
+        for (names, stats) in [(POINTS, &self.filter), (RANGES, &self.ranges)] {
+            names.into_iter().zip(stats.counts()).for_each(|(name, (_, count))| visit(name, count));
+        }
+        visit("filter_skipped_by_bounds_total", self.skipped_by_bounds);
+        visit("filter_searched_files_total", self.searched);
+    }
+
     /// The counts of both.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {

@@ -87,6 +87,7 @@ fn failure_of(file: &File, is_wanted: impl Fn(u32) -> bool) -> Option<Arc<Filter
 /// The bytes are those of filter blocks. Beside them, a budget takes up to about 750 bytes for each file with its
 /// description, and 40 for each partition; and for each block in memory some 500.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BudgetStats {
     /// The bytes that there are for filters.
@@ -109,4 +110,21 @@ pub struct BudgetStats {
     pub evictions: u64,
     /// Plans, each of which divides the bytes among the files.
     pub plans: u64,
+}
+
+impl BudgetStats {
+    /// Passes the name and the value of each figure to `visit`, to export them. Names that end in `_total` are of counts
+    /// that never decrease; the others go up and down.
+    pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
+        visit("filter_budget_limit_bytes", self.limit_bytes);
+        visit("filter_budget_used_bytes", self.used_bytes);
+        visit("filter_budget_whole_bytes", self.whole_bytes);
+        visit("filter_budget_partitions", self.partitions);
+        visit("filter_budget_loads_total", self.loads);
+        visit("filter_budget_loaded_bytes_total", self.loaded_bytes);
+        visit("filter_budget_failed_loads_total", self.failed_loads);
+        visit("filter_budget_shrinks_total", self.shrinks);
+        visit("filter_budget_evictions_total", self.evictions);
+        visit("filter_budget_plans_total", self.plans);
+    }
 }

@@ -2,6 +2,7 @@
 //! is wrong where no key is lost by it, so that every lookup is right, and the dashboard, the log, or the table that
 //! was to be split at some size is not.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -11,6 +12,8 @@ use sstfilter::{
     DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, FixedPrefix,
     HashIdentity, KeyExtractor, KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
 };
+use sstfilter_range::RangePolicy;
+use sstfilter_store::FilterBudget;
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableWriter};
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
@@ -319,4 +322,40 @@ fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for
         assert!(stats.true_positives == 1_000 && stats.unusable == 0, "{stats:?}");
     }
     assert!(set.stats().filters.filter.negatives > 900, "{:?}", set.stats());
+}
+
+/// An engine exports each figure by its name, or all of them as JSON.
+#[test]
+fn every_figure_is_visited_once_and_is_in_the_json() {
+    let budget = FilterBudget::new(1 << 20);
+    let ranges = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let options = TableOptions::default().with_range_filter(ranges).with_filter_budget(budget.clone());
+    let table = Table::open_source(table((0..1_000).map(|key| key * 2), &options), &options).unwrap();
+    (0..2_000).for_each(|key| drop(table.get(format!("key{key:06}").as_bytes()).unwrap()));
+    let _ = table.filters().may_contain_range(&b"key000001"[..]..&b"key0000011"[..]);
+    let stats = table.filters().stats();
+    let mut visited = BTreeMap::new();
+    stats.visit(|name, count| assert_eq!(visited.insert(name, count), None, "{name}"));
+    assert_eq!(visited.len(), 14);
+    let named = |name: &str| visited[name];
+    assert_eq!(named("filter_true_positives_total"), 1_000);
+    assert_eq!(named("filter_negatives_total"), stats.filter.negatives);
+    assert_eq!(named("range_filter_negatives_total") + named("range_filter_positives_total"), 1);
+    assert_eq!(named("filter_searched_files_total"), stats.searched);
+    let mut in_budget = BTreeMap::new();
+    budget.stats().visit(|name, figure| assert_eq!(in_budget.insert(name, figure), None, "{name}"));
+    assert_eq!((in_budget["filter_budget_limit_bytes"], in_budget["filter_budget_loads_total"]), (1 << 20, 2));
+
+    let numbers = |value: &serde_json::Value| -> u64 {
+        let fields = value.as_object().unwrap();
+        let number = |field: &serde_json::Value| field.as_u64().or_else(|| Some(field.as_object()?.len() as u64));
+        fields.values().map(|field| number(field).unwrap()).sum()
+    };
+    let json = serde_json::to_value(stats).unwrap();
+    assert_eq!(json["filter"]["true_positives"], 1_000);
+    assert_eq!(
+        numbers(&json["filter"]) + numbers(&json["ranges"]),
+        visited.values().sum::<u64>() - stats.searched - stats.skipped_by_bounds
+    );
+    assert_eq!(numbers(&serde_json::to_value(budget.stats()).unwrap()), in_budget.values().sum::<u64>());
 }
