@@ -67,6 +67,7 @@ fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
     }
 }
 
+// misuse: more-keys
 #[test]
 fn more_keys_than_expected_are_all_found_and_the_rate_says_so() {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100);

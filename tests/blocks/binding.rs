@@ -56,6 +56,7 @@ fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
 }
 
 // promise: documented-use
+// misuse: other-file
 #[test]
 fn a_sound_block_of_another_file_loses_no_key() {
     for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
@@ -129,6 +130,7 @@ fn estimates_and_reports_have_the_binding_in_them() {
 }
 
 // promise: documented-use
+// misuse: unchecked-binding
 #[test]
 fn a_block_without_a_known_key_is_not_used() {
     let hasher = KeyHasher::default();
@@ -179,6 +181,7 @@ fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
     }
 }
 
+// misuse: damaged-block
 #[test]
 fn a_guarded_filter_of_an_unverified_block_is_verified() {
     for block in blocks(7, None) {
@@ -234,6 +237,7 @@ impl FilterPolicy for PanicsOnce {
 
 /// It is called with the first key, which the filter then lacks.
 // promise: documented-use
+// misuse: panicking-hash
 #[test]
 fn a_panic_in_the_engines_policy_leaves_no_filter_behind() {
     let mut builder = Filters::new(PanicsOnce::default()).builder(id(7));
@@ -280,6 +284,7 @@ impl FilterPolicy for NoFilters {
 }
 
 // promise: documented-use
+// misuse: panicking-hash
 #[test]
 fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
     // It panics once, at the 501st key, which the engine has written by then.

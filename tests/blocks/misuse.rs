@@ -1,10 +1,13 @@
-//! Each misuse that MISUSE.md lists, and its consequence. The failure guarded against: a page that promises or warns of
+//! Misuses that MISUSE.md lists, and their consequences. The failure guarded against: a page that promises or warns of
 //! something untrue.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    Filters, FixedPolicy, KeyHash, KeyHasher, LoadContext, StandardBloom,
+    FilterSet, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, MatchBitmap, Probe,
+    StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -32,6 +35,7 @@ fn custom(seed: u64) -> KeyHasher {
 }
 
 // promise: documented-use
+// misuse: changed-hash
 #[test]
 fn a_custom_hash_changed_under_its_tag_loses_keys_unless_known_ones_are_given() {
     let (before, after) = (custom(1), custom(2));
@@ -45,6 +49,7 @@ fn a_custom_hash_changed_under_its_tag_loses_keys_unless_known_ones_are_given() 
 }
 
 // promise: documented-use
+// misuse: foreign-hash
 #[test]
 fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
     let (own, other) = (KeyHasher::with_seed(1), KeyHasher::with_seed(2));
@@ -56,6 +61,7 @@ fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
 }
 
 // promise: documented-use
+// misuse: spelling
 #[test]
 fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
     // An engine that compares without case, and hashes what it was given.
@@ -71,6 +77,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
 }
 
 // promise: documented-use
+// misuse: internal-keys
 #[test]
 fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
     // The writer hashes the key with its sequence number behind it, the reader without.
@@ -85,6 +92,7 @@ fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
 }
 
 // promise: documented-use
+// misuse: prefix-as-key
 #[test]
 fn a_prefix_asked_of_a_filter_of_whole_keys_is_lost() {
     let hasher = KeyHasher::default();
@@ -94,6 +102,7 @@ fn a_prefix_asked_of_a_filter_of_whole_keys_is_lost() {
 }
 
 // promise: documented-use
+// misuse: reused-id
 #[test]
 fn a_file_id_used_again_makes_a_stale_block_believed() {
     let hasher = KeyHasher::default();
@@ -109,6 +118,7 @@ fn a_file_id_used_again_makes_a_stale_block_believed() {
 }
 
 // promise: documented-use
+// misuse: unbound-block
 #[test]
 fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
     let hasher = KeyHasher::default();
@@ -123,6 +133,7 @@ fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
 }
 
 // promise: documented-use
+// misuse: unverified
 #[test]
 fn bytes_opened_without_verifying_answer_from_their_damage() {
     let hasher = KeyHasher::default();
@@ -134,6 +145,7 @@ fn bytes_opened_without_verifying_answer_from_their_damage() {
 }
 
 // promise: documented-use
+// misuse: caught-panic
 #[test]
 fn a_panic_before_a_hash_is_added_is_not_seen() {
     let calls = std::sync::atomic::AtomicU32::new(0);
@@ -151,6 +163,7 @@ fn a_panic_before_a_hash_is_added_is_not_seen() {
 }
 
 // promise: documented-use
+// misuse: older-block
 #[test]
 fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
     let (hasher, id) = (KeyHasher::default(), FileId::new(&7_u64.to_le_bytes()).unwrap());
@@ -164,6 +177,7 @@ fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
 
 /// A policy stores a key once, however often it was added; counters do not know of whom they are.
 // promise: documented-use
+// misuse: removed-twice
 #[test]
 fn keys_of_a_block_that_a_policy_built_are_removed_once() {
     let hasher = KeyHasher::default();
@@ -181,4 +195,64 @@ fn keys_of_a_block_that_a_policy_built_are_removed_once() {
     };
     assert_eq!(lost_after(1), 0);
     assert!(lost_after(2) > 0, "the page says that they are lost");
+}
+
+/// The store's filters, with `hash_seed` and these parts of keys, and the block of `file` by them.
+fn written(hash_seed: u64, parts: KeyParts, file: FileId) -> (Filters, Bytes) {
+    let filters = Filters::default().with_hasher(&KeyHasher::with_seed(hash_seed)).with_key_parts(parts);
+    let mut builder = filters.builder(file);
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
+    (filters, builder.finish().block.unwrap())
+}
+
+// promise: documented-use
+// misuse: other-hash
+// misuse: other-file
+#[test]
+fn a_block_of_another_hash_or_file_is_not_used_alone_or_in_a_set() {
+    let file = FileId::random();
+    let (filters, block) = written(1, KeyParts::whole_keys(), file);
+    let (others, _) = written(2, KeyParts::whole_keys(), file);
+    assert!(filters.load(block.clone(), file).problem().is_none());
+    assert!(matches!(others.load(block.clone(), file).problem(), Some(BlockError::HashMismatch { .. })));
+    let elsewhere = filters.load(block.clone(), FileId::random());
+    assert!(matches!(elsewhere.problem(), Some(BlockError::FileMismatch { .. })));
+    assert!((0..KEYS).all(|number| !elsewhere.probe(&key(number)).is_absent()));
+
+    let set = FilterSet::new(&others, [filters.load(block, file)]);
+    assert!(matches!(set.problem(0), Some(BlockError::HashMismatch { .. })));
+    let mut matches = MatchBitmap::default();
+    set.matches(&key(KEYS), &mut matches);
+    assert_eq!(matches.count(), 1);
+}
+
+// promise: documented-use
+// misuse: unnamed-part
+#[test]
+fn a_prefix_is_present_in_a_filter_without_its_part_and_in_a_store_without_extractor() {
+    let file = FileId::random();
+    let with_prefixes = || KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(3)));
+    let (without, of_keys) = written(1, KeyParts::whole_keys(), file);
+    let (with, of_both) = written(1, with_prefixes(), file);
+    for filter in [with.load(of_keys, file), without.load(of_both, file)] {
+        assert!(filter.problem().is_none());
+        assert!((0..KEYS).all(|number| !filter.probe_prefix(&key(number)[..3]).is_absent()));
+        assert!(!filter.probe_prefix(b"\xff\xff\xff").is_absent(), "it has no such part");
+    }
+}
+
+// promise: documented-use
+// misuse: outside-domain
+#[test]
+fn a_key_that_the_extractor_leaves_out_is_present_in_a_filter_of_parts_alone() {
+    let file = FileId::random();
+    let filters = Filters::default().with_key_parts(KeyParts::extracted(Arc::new(FixedPrefix::new(4))));
+    let mut builder = filters.builder(file);
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
+    builder.add_key(b"abc");
+    let filter = filters.load(builder.finish().block.unwrap(), file);
+    assert!(filter.problem().is_none());
+    assert!(filter.probe(&key(KEYS)).is_absent(), "it has no such part");
+    assert_eq!(filter.probe(b"abc"), Probe::MaybePresent);
+    assert_eq!(filter.probe_hash(filters.hash(b"abc")), Probe::Unusable);
 }

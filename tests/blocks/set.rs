@@ -179,6 +179,7 @@ fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
 }
 
 // promise: documented-use
+// misuse: foreign-outcomes
 #[test]
 fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
     let (probed, kept) = (bloom(0, 10_000, 10.0), Filters::default().reader(bloom(0, 10_000, 10.0)));

@@ -211,6 +211,7 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
 
 /// 101 lines have no divisor but one line: of more than a hundred keys or so, that is full.
 // promise: limited-memory
+// misuse: no-smaller-size
 #[test]
 fn below_the_smallest_step_an_error_names_it() {
     let of_lines = |lines: u64, count| {

@@ -145,6 +145,7 @@ fn counters_stay_at_fifteen_for_good_and_are_counted() {
 }
 
 /// What the documentation warns of, so that nobody believes it harmless.
+// misuse: false-removal
 #[test]
 fn removing_a_key_that_only_looks_present_can_lose_another_key() {
     let mut filter = CountingBloom::with_shape(HashIdentity::default(), 64, 2).unwrap();

@@ -181,6 +181,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
 }
 
 // promise: threads
+// misuse: early-lookup
 #[test]
 fn a_key_is_there_for_whoever_is_told_of_it() {
     let filter = filter(2, 1 << 16);

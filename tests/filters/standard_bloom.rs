@@ -166,6 +166,7 @@ fn a_filter_that_was_stored_goes_on_where_it_was() {
 }
 
 // promise: documented-use
+// misuse: merged-hashes
 #[test]
 fn filters_of_two_hashes_do_not_mix_and_keep_their_own() {
     let hashers = [1, 2].map(KeyHasher::with_seed);

@@ -217,6 +217,7 @@ fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<KindId>, u
 }
 
 // promise: no-false-negatives
+// misuse: weak-hash
 #[test]
 fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
     type Make = fn(u64) -> u64;

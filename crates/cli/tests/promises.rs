@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The pages that name tests, scripts or commands.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "PROMISES.md",
     "MISUSE.md",
     "SECURITY.md",
@@ -17,6 +17,7 @@ const PAGES: [&str; 7] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "benches/RESULTS.md",
+    "docs/engines.md",
 ];
 
 fn root() -> PathBuf {
@@ -129,19 +130,24 @@ fn promises() -> Vec<Promise> {
     sections.map(promise).collect()
 }
 
-/// A comment that ties a test to a promise.
+/// A comment that ties a test to a promise, or to an entry of MISUSE.md.
 struct Marker<'a> {
     line: usize,
+    word: &'static str,
     name: &'a str,
     /// Why it proves nothing.
     fault: Option<&'static str>,
 }
 
-/// The name of a marker, however the comment is spelled.
-fn name_in(line: &str) -> Option<&str> {
+/// What a marker begins with.
+const WORDS: [&str; 2] = ["promise", "misuse"];
+
+/// The word and the name of a marker, however the comment is spelled.
+fn marker_in(line: &str) -> Option<(&'static str, &str)> {
     let text = line.strip_prefix(['/', '#'])?.trim_start_matches(['/', '#', '!', ' ']);
     let (word, name) = text.split_once(':')?;
-    word.trim().eq_ignore_ascii_case("promise").then(|| name.trim())
+    let word = WORDS.into_iter().find(|other| word.trim().eq_ignore_ascii_case(other))?;
+    Some((word, name.trim()))
 }
 
 /// The markers of a source file, whose comments begin with `//`, or of a script, where they begin with `#`.
@@ -149,22 +155,22 @@ fn markers<'a>(text: &'a str, sign: &str) -> Vec<Marker<'a>> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut markers = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some(name) = name_in(line) else { continue };
-        let fault = if *line != format!("{sign} promise: {name}") {
+        let Some((word, name)) = marker_in(line) else { continue };
+        let fault = if *line != format!("{sign} {word}: {name}") {
             Some("is not spelled as git grep searches for it")
         } else if sign == "//" {
             fault_of_place(&lines[..at], &lines[at + 1..])
         } else {
             None
         };
-        markers.push(Marker { line: at + 1, name, fault });
+        markers.push(Marker { line: at + 1, word, name, fault });
     }
     markers
 }
 
 /// What is wrong with a marker between these lines of a source file.
 fn fault_of_place(above: &[&str], below: &[&str]) -> Option<&'static str> {
-    let mut below = below.iter().skip_while(|line| name_in(line).is_some());
+    let mut below = below.iter().skip_while(|line| marker_in(line).is_some());
     let first = below.next().copied().unwrap_or_default();
     if first.contains("fuzz_target!(") {
         return None;
@@ -196,6 +202,20 @@ fn files_with_markers() -> Vec<PathBuf> {
     files
 }
 
+/// Calls `visit` for each marker of the repository that begins with `word`: its place and its name.
+fn for_each_marker(word: &str, mut visit: impl FnMut(&str, &str)) {
+    for path in files_with_markers() {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let sign = if path.extension().is_some_and(|extension| extension == "rs") { "//" } else { "#" };
+        for marker in markers(&text, sign).into_iter().filter(|marker| marker.word == word) {
+            let Marker { line, name, fault, .. } = marker;
+            let at = format!("{}:{line}: the marker {name:?}", path.strip_prefix(root()).unwrap_or(&path).display());
+            assert_eq!(fault, None, "{at} proves nothing");
+            visit(&at, name);
+        }
+    }
+}
+
 /// A promise with fewer tests was hardly tried.
 const MIN_MARKERS: usize = 3;
 
@@ -204,20 +224,37 @@ fn every_promise_has_tests_with_its_marker_and_every_marker_a_promise() {
     let promises = promises();
     assert!(promises.len() >= 8, "{promises:?}");
     let mut counts = vec![0; promises.len()];
-    for path in files_with_markers() {
-        let text = fs::read_to_string(&path).unwrap();
-        let sign = if path.extension().is_some_and(|extension| extension == "rs") { "//" } else { "#" };
-        for Marker { line, name, fault } in markers(&text, sign) {
-            let at = format!("{}:{line}: the marker {name:?}", path.strip_prefix(root()).unwrap().display());
-            assert_eq!(fault, None, "{at} proves nothing");
-            let promise = promises.iter().position(|promise| promise.marker == name);
-            counts[promise.unwrap_or_else(|| panic!("{at} is not in PROMISES.md"))] += 1;
-        }
-    }
+    for_each_marker("promise", |at, name| {
+        let promise = promises.iter().position(|promise| promise.marker == name);
+        counts[promise.unwrap_or_else(|| panic!("{at} is not in PROMISES.md"))] += 1;
+    });
     for (Promise { title, marker }, count) in promises.iter().zip(counts) {
         println!("{count:>4}  {marker}");
         assert!(count >= MIN_MARKERS, "{count} tests have the marker {marker:?} of {title:?}, expected {MIN_MARKERS}");
     }
+}
+
+/// The slugs in MISUSE.md, each of which begins an item of a list or a row of a table.
+fn slugs_of(page: &str) -> Vec<&str> {
+    let begins = page.lines().filter_map(|line| line.strip_prefix("- `").or_else(|| line.strip_prefix("| `")));
+    begins.filter_map(|rest| Some(rest.split_once('`')?.0)).collect()
+}
+
+#[test]
+fn every_misuse_with_a_slug_has_a_test_and_every_marker_an_entry() {
+    let page = page("MISUSE.md");
+    let slugs = slugs_of(&page);
+    let distinct: BTreeSet<&str> = slugs.iter().copied().collect();
+    assert!(slugs.len() >= 20 && distinct.len() == slugs.len(), "{slugs:?}");
+    let mut untested = distinct.clone();
+    for_each_marker("misuse", |at, name| {
+        assert!(distinct.contains(name), "{at} is not in MISUSE.md");
+        untested.remove(name);
+    });
+    assert!(untested.is_empty(), "entries of MISUSE.md without a test: {untested:?}");
+    let searches = page.split("`git grep -n 'misuse: ").skip(1).filter_map(|rest| rest.split('\'').next());
+    let searches: BTreeSet<&str> = searches.collect();
+    assert!(!searches.is_empty() && searches.is_subset(&distinct), "commands of the page: {searches:?}");
 }
 
 /// Otherwise the search for one would find the tests of the other, too.
@@ -241,7 +278,7 @@ fn a_marker_proves_something_only_above_a_test_that_runs() {
         assert!(!markers.is_empty() && markers.iter().all(|marker| marker.name == "damage"), "{text}");
         markers.iter().any(|marker| marker.fault.is_some())
     };
-    let marker = "/// Why.\n    // promise: damage\n";
+    let marker = "/// Why.\n    // promise: damage\n    // misuse: damage\n";
     let sound = [
         "#[test]\nfn f() {}",
         "    #[test]\n    #[cfg(unix)]\n    fn f(a in any()) {}",

@@ -256,6 +256,7 @@ fn ranges_inside_a_prefix_are_absent_where_all_keys_are_outside_the_domain() {
     assert!(filter.may_contain_range(&b"abc"[..]..&b"abcdz"[..]), "the first end has no prefix");
 }
 
+// misuse: changed-range-extractor
 #[test]
 fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
     // The function of a hash changes under its tag.
@@ -362,6 +363,7 @@ impl KeyExtractor for Wrong {
 }
 
 // promise: range-filters
+// misuse: range-tombstones
 #[test]
 fn a_file_whose_filter_could_be_wrong_gets_none() {
     let context = BuildContext::new(&KeyHasher::default());

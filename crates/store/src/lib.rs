@@ -141,3 +141,8 @@ pub use view::{FilterView, ViewEdit, ViewError};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct ReadmeExamples;
+
+/// Compiles and runs the examples of the page for authors of engines. The page is not in the published package.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/engines.md")]
+pub struct EnginesPage;

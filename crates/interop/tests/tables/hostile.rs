@@ -465,6 +465,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
 
 /// LevelDB's tables say nothing of their order. In another one, a key may be in another data block than its bytes say.
 // promise: other-engines
+// misuse: stated-comparator
 #[test]
 fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
     let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));

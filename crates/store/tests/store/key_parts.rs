@@ -520,6 +520,7 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
 
 /// Nobody has to give the known keys: the description has them.
 // promise: documented-use
+// misuse: changed-hash
 #[test]
 fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
     let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));

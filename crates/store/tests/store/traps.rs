@@ -152,6 +152,7 @@ fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
     }
 }
 
+// misuse: overlapping-files
 #[test]
 fn equal_keys_at_the_ends_of_neighbours_are_an_overlap() {
     let store = FilterStore::default();

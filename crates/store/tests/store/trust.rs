@@ -249,6 +249,7 @@ fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
 }
 
 /// What the page of misuse says, and what finds it.
+// misuse: other-description
 #[test]
 fn a_description_of_another_file_hides_the_keys_outside_of_its_bounds() {
     let store = FilterStore::default();

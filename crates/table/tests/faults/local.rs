@@ -99,6 +99,7 @@ fn a_table_cut_short_at_any_length_while_open_gives_errors_and_no_other_answers(
 }
 
 // promise: damage
+// misuse: changed-bytes
 #[test]
 fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     let place = Place::new();

@@ -163,6 +163,7 @@ const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKey
 
 // promise: no-false-negatives
 // promise: documented-use
+// misuse: panicking-hash
 #[test]
 fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
     for call in ADDING {

@@ -88,6 +88,7 @@ fn tables_that_take_each_others_places_are_all_there() {
     assert_eq!((text(&moved, "a").as_deref(), text(&moved, "c").as_deref()), (Some("1"), Some("3")));
 }
 
+// misuse: age-at-level-0
 #[test]
 fn a_table_that_replaces_another_at_level_0_has_its_age() {
     let set = TableSet::new(vec![]);

@@ -174,6 +174,7 @@ fn a_filter_of_another_file_names_both() {
     assert_says(FilterBlock::load(block(), without_hasher).unwrap_err(), &["known keys", "the reader's hasher"]);
 }
 
+// misuse: other-hash
 #[test]
 fn a_filter_of_another_hash_names_both() {
     let guard = |identity| Filters::default().reader(FilterBlock::load(Bytes::from(block()), identity));

@@ -191,6 +191,7 @@ fn written_with(parts: &KeyParts, keys: impl IntoIterator<Item = String>) -> (Ta
     (summary, Table::open_source(Bytes::from(bytes), &options).unwrap())
 }
 
+// misuse: unstable-extractor
 #[test]
 fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table() {
     let keys = || (0..100).map(|number| format!("tenant-{:03}:{number:03}", number / 7));

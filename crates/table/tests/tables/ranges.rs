@@ -458,6 +458,7 @@ fn function(seed: u64) -> KeyHasher {
     KeyHasher::custom(1, move |key| KeyHash::mix(KeyHasher::with_seed(seed).hash(key).get()))
 }
 
+// misuse: changed-range-extractor
 #[test]
 fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_changed() {
     let held: Vec<_> = (0..6).map(|table| spread(table..1_000_000 + table * 7, 99_991)).collect();

@@ -128,6 +128,7 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
 
 /// One wrong secret in 2^32 has the fingerprint of the right one.
 // promise: no-false-negatives
+// misuse: same-fingerprint
 #[test]
 fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     let [built, wrong] = seeds_with_one_fingerprint().map(KeyHasher::with_secret_seed);
@@ -174,6 +175,7 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
 
 /// One bound that still has its old hash proves nothing: the table has to look at both.
 // promise: no-false-negatives
+// misuse: changed-hash
 #[test]
 fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
     let bytes = table(&function(1));
@@ -273,6 +275,7 @@ impl KeyExtractor for Marked {
 
 /// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
 // promise: documented-use
+// misuse: changed-extractor
 #[test]
 fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));

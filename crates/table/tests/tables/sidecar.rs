@@ -212,6 +212,8 @@ pub(crate) fn assert_is_found(table: &Table, story: &str) {
 }
 
 // promise: limited-memory
+// misuse: stale-sidecar
+// misuse: other-sidecar
 #[test]
 fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() {
     let bytes = table(1, 50, b"value");
@@ -491,6 +493,7 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
 }
 
 // promise: limited-memory
+// misuse: other-sidecar
 #[test]
 fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     let directory = tempfile::tempdir().unwrap();
