@@ -5,6 +5,7 @@ mod reader;
 mod set;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 pub use builder::FilterBuilder;
 pub use reader::{FilterReader, LookupOutcome};
@@ -160,14 +161,20 @@ impl Filters {
     ///
     /// The block is read once, to compare its checksum. `data` can be owned, shared, borrowed or mapped.
     pub fn load<D: AsRef<[u8]>>(&self, data: D, file: FileId) -> FilterReader<D> {
-        self.load_with_known_keys(data, file, &[])
+        self.reader(FilterBlock::load(data, self.load_context(file)))
     }
 
     /// The same, and the filter must contain these keys of the file: pass the first and the last, as they are in the
     /// file. This finds what no id shows: a custom hash or an extractor that was changed under its name.
     /// [`LoadContext::with_known_keys`] has the details.
-    pub fn load_with_known_keys<D: AsRef<[u8]>>(&self, data: D, file: FileId, known_keys: &[&[u8]]) -> FilterReader<D> {
-        self.reader(FilterBlock::load(data, self.load_context(file).with_known_keys(known_keys)))
+    pub fn load_with_known_keys<D: AsRef<[u8]>>(
+        &self,
+        data: D,
+        file: FileId,
+        known_keys: &[impl AsRef<[u8]>],
+    ) -> FilterReader<D> {
+        let known_keys: Vec<&[u8]> = known_keys.iter().map(AsRef::as_ref).collect();
+        self.reader(FilterBlock::load(data, self.load_context(file).with_known_keys(&known_keys)))
     }
 
     /// A reader of a block that was opened before, or that could not be read. An unverified block is verified now. A

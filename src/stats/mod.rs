@@ -184,13 +184,21 @@ impl FilterStats {
     /// that no filter gives.
     ///
     /// A lower bound as long as some positives have no outcome: a lookup that stops at the newest file leaves those of
-    /// older files open. Lookups that found a filter [not loaded](Self::not_loaded) are not in it: the share of all
-    /// absent keys that were searched for nothing is (`false_positives` + `not_loaded`) / (`absent_probes` +
-    /// `not_loaded`).
+    /// older files open. It is about the filter. [`useless_read_rate`](Self::useless_read_rate) is about reads.
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
         (absent > 0 && self.is_consistent()).then(|| self.false_positives as f64 / absent as f64)
+    }
+
+    /// The share of absent keys whose file was searched for nothing, because the filter answered "may be present", was
+    /// not in memory, or was unusable; `None` before the first such key. Lookups that found their key without a filter
+    /// count as well, so it is an upper bound.
+    #[must_use]
+    pub fn useless_read_rate(&self) -> Option<f64> {
+        let without_filter = self.not_loaded + self.unusable;
+        let absent = self.absent_probes() + without_filter;
+        (absent > 0).then(|| (self.false_positives + without_filter) as f64 / absent as f64)
     }
 
     /// Whether there are no more outcomes than positives. If there are, outcomes were reported to a filter that did

@@ -266,7 +266,7 @@ impl PartitionIndex {
         }
     }
 
-    /// The [places](Self::place) of keys with the prefix, in order. The file has such a key only if the block of one of
+    /// The [places](Self::locate) of keys with the prefix, in order. The file has such a key only if the block of one of
     /// these partitions may contain the hash beside its number.
     ///
     /// # Errors
