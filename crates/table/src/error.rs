@@ -227,7 +227,7 @@ impl fmt::Display for TableError {
             }
             Self::Extractors { expected, got } => write!(f, "key extractors: expected {expected}, got {got}"),
             Self::Poisoned => {
-                f.write_str("an earlier call failed or panicked: expected no more calls; write the table again")
+                f.write_str("an earlier call failed or panicked: expected no more calls; start the table over")
             }
             Self::NotATable { at, got } => {
                 write!(f, "not a table: expected the magic number SSTFLTR in the {at}, got {}", shown(got))

@@ -33,7 +33,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// The even numbers below 2,000, every tenth of them deleted.
+/// The even numbers below 2,000; every tenth is deleted.
 fn even_entries() -> Entries {
     (0..1_000).map(|number| (key(number * 2), (number % 10 != 9).then(|| format!("value {number}").into()))).collect()
 }
@@ -42,11 +42,11 @@ fn unfiltered() -> TableOptions {
     TableOptions::default().without_filter()
 }
 
-/// A source that counts its reads, and that can lie about one byte.
+/// A source that counts its reads, and can change one byte.
 struct Source {
     bytes: Bytes,
     reads: AtomicU64,
-    /// Where a byte is changed on its way; `u64::MAX` for nowhere.
+    /// Offset of the byte that reads change; `u64::MAX` for none.
     damaged_at: AtomicU64,
 }
 
@@ -240,8 +240,8 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
     assert!(after.data_block_reads * 10 < before.data_block_reads && after.block_cache_hits > before.data_block_reads);
 }
 
-/// Two tables of one id, and in both, at one place, one block. It lies behind other keys, and a cached block is
-/// searched by what its neighbours leave to be compared.
+/// Two tables with one id contain the same block at the same offset, but after other keys. A cached block is searched
+/// without the prefix that its bounds in the index share.
 #[test]
 fn a_block_of_another_table_with_the_same_id_is_no_answer() {
     let table = |second: &[u8]| {

@@ -1,4 +1,4 @@
-//! What the sequences reached: a test that never meets a false positive says nothing about them.
+//! Counts of the states that the sequences reached: a test that never meets a false positive says nothing about them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::iter::Sum;
 
 use sstfilter::kind;
 
-/// Every state that must have been reached, beside filters of each kind.
+/// Every state that must have been reached, in addition to filters of each kind.
 const STATES: [&str; 32] = [
     "batch reads",
     "block cache hits",
