@@ -9,14 +9,13 @@ use super::disk::{Disk, EIO, Fault, UNSYNCED};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, found, read_options, write, write_options};
 use super::writing::{disk_with, scenarios};
 
-/// All states that the disk may come up in.
+/// Returns all states of the disk after a power cut.
 fn remounted(disk: &Disk) -> Vec<Disk> {
     let changes = 0..=disk.pending_names();
     changes.flat_map(|changes| UNSYNCED.map(|unsynced| disk.after_power_cut(changes, unsynced))).collect()
 }
 
-/// Expects the table found to be one of `allowed`, and beside it at most the file of one writer, which
-/// has no table's name.
+/// Checks that the table found is one of `allowed`, and that at most one writer's file remains, without a table's name.
 fn check(disk: &Disk, allowed: &[Option<&Entries>], story: &str) {
     let found = found(disk);
     assert!(allowed.contains(&found.as_ref()), "{story}: {} keys", found.map_or(0, |found| found.len()));
@@ -37,7 +36,7 @@ fn after_a_power_cut_at_any_operation_there_is_the_whole_old_table_or_the_whole_
             let is_cut = disk.befallen().is_some();
             disk.heal();
             for disk in remounted(&disk) {
-                // What `finish` has promised is there; what it has not is whole or not there.
+                // A table whose `finish` succeeded is there. Otherwise, it is whole or absent.
                 let allowed = if written.is_ok() { vec![Some(&new)] } else { vec![old.as_ref(), Some(&new)] };
                 check(&disk, &allowed, &format!("cut at {at}"));
                 states += 1;
@@ -94,7 +93,7 @@ fn a_table_written_after_a_power_cut_replaces_what_the_cut_left() {
     }
 }
 
-/// How writers get it wrong.
+/// Mistakes of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     NoSync,
@@ -102,7 +101,7 @@ enum Mistake {
     NoDirectorySync,
 }
 
-/// Writes a table as nobody should.
+/// Writes a table with a mistake.
 fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
     let mut file = disk.create(Path::new("/db")).unwrap();
     file.write_all(bytes).unwrap();
@@ -121,7 +120,7 @@ fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
     }
 }
 
-/// The disk must be able to show what it is to guard against.
+/// The model of the disk must reveal these mistakes.
 #[test]
 fn the_disk_finds_writers_out_that_forget_a_sync_or_try_a_failed_one_again() {
     let new = entries(1, 30, 10);

@@ -7,11 +7,11 @@ use sstfilter_table::TableError;
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op};
 use super::tables::{Entries, PATH, bytes_of, entries, expect_io, found, write, write_options};
 
-/// `EMFILE`, of opening and making files; `EDQUOT`.
+/// `EMFILE`: too many open files.
 const EMFILE: i32 = 24;
 const EDQUOT: i32 = 122;
 
-/// A disk without a table and one with an older one; a small table and one of several writes.
+/// Returns a disk without a table and one with an older table; a small table and one that takes several writes.
 pub(crate) fn scenarios() -> Vec<(Option<Entries>, Entries)> {
     let old = entries(0, 50, 20);
     let new = [entries(1, 30, 10), entries(1, 40, 20_000)];
@@ -34,7 +34,7 @@ fn step_named(op: Op) -> &'static str {
     }
 }
 
-/// The error says which step failed, on which file, and why.
+/// Checks that the error says which step failed, on which file, and why.
 fn check_error(error: &TableError, op: Op, fault: Fault) {
     let code = match fault {
         Fault::Once(code) | Fault::Lasting(code) => code,
@@ -51,7 +51,7 @@ fn check_error(error: &TableError, op: Op, fault: Fault) {
     assert!(is_step, "{op:?}: {text}");
 }
 
-/// Tries every operation; gives the number of points tried.
+/// Fails every operation in turn, and returns the number of points tried.
 fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> usize {
     let mut points = 0;
     for at in 0.. {

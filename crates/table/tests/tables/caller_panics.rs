@@ -289,7 +289,8 @@ impl BlockBuilder for BoastfulBuilder {
     }
 }
 
-/// Builds a table of 3,000 keys with such a policy, and checks that every key is found. Returns the filter's report.
+/// Builds a table of 3,000 keys with such a policy, and checks that every key is found. Returns the estimated bytes,
+/// the filter's report, and whether the table has a filter.
 fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64, BuildReport, bool) {
     let options = options.clone().with_policy(Arc::new(Boastful(field, claim)));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();

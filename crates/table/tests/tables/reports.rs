@@ -1,6 +1,6 @@
-//! What filters, policies and tables say of themselves. The failure guarded against: a name, a count or an option that
-//! is wrong where no key is lost by it, so that every lookup is right, and the dashboard, the log, or the table that
-//! was to be split at some size is not.
+//! Names, counts and options that filters, policies and tables report. The failure guarded against: one of them is
+//! wrong without losing a key. Every lookup is then right, but the dashboard, the log, or the size at which a table is
+//! split is wrong.
 
 use std::sync::{Arc, Mutex};
 
@@ -106,7 +106,7 @@ fn a_batch_of_answers_counts_and_lists_the_keys_that_may_be_present() {
     assert!(matches.may_contain(2_000) && matches.may_contain(usize::MAX), "beyond the end nothing is known");
 }
 
-/// Takes what it is told by the table's options, and builds no filter.
+/// A policy that records the context from the table's options, and builds no filter.
 #[derive(Debug, Default)]
 struct Listening(Mutex<Option<BuildContext>>);
 
@@ -264,7 +264,7 @@ fn the_block_of_a_filter_that_changes_is_as_full_as_the_filter() {
         cuckoo.insert(hash).unwrap();
     }
     let (of_counting, of_cuckoo) = (fill_of(counting.to_block().unwrap()), fill_of(cuckoo.to_block().unwrap()));
-    // Half of the counters, and 1,000 of some 1,200 places at most.
+    // About half of the counters, and 1,000 of at most about 1,200 slots, are in use.
     assert!((0.4..0.6).contains(&of_counting) && (0.4..=1.0).contains(&of_cuckoo), "{of_counting} {of_cuckoo}");
     assert!((of_counting - counting.health().fill_ratio).abs() < 1e-9, "{of_counting}");
     assert!((of_cuckoo - cuckoo.health().fill_ratio).abs() < 1e-9, "{of_cuckoo}");

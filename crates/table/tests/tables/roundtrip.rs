@@ -1,6 +1,6 @@
-//! What goes into a table must come out of it: the failure guarded against is a key that is lost, or comes
-//! back with another value, for some shape of data that nobody thought of (no keys, the empty key, values
-//! larger than any block, a filter that cannot be asked). A `BTreeMap` is the oracle.
+//! Entries of a table survive the round trip. The failure guarded against: a key is lost or returns another value for
+//! some unexpected shape of data (no keys, the empty key, values larger than any block, a filter that cannot be
+//! probed). A `BTreeMap` is the oracle.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -44,7 +44,7 @@ fn expected(model: &Model, key: &[u8]) -> Lookup {
     }
 }
 
-/// Compares lookups of every key and of its neighbours, and walks from each.
+/// Compares lookups of every key and its neighbours, and walks from each.
 fn assert_same(table: &Table, model: &Model) {
     let all: Model = table.iter().map(Result::unwrap).map(|e| (e.key.to_vec(), e.value.map(Vec::from))).collect();
     assert_eq!(&all, model);

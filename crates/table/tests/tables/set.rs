@@ -1,7 +1,6 @@
-//! A set of tables against maps that are searched one after the other. The failures guarded against: a table
-//! that is skipped although its range holds the key (keys that share their first bytes, are shorter than
-//! eight, or equal a bound), an older entry that hides a newer one, and counts that add up only when no
-//! lookup ends early.
+//! A set of tables compared with maps that are searched one after the other. The failures guarded against: a table is
+//! skipped although the key is within its bounds (keys that share their first bytes, are shorter than eight, or equal a
+//! bound); an older entry hides a newer one; counts add up only if no lookup ends early.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +17,16 @@ use sstfilter_table::{BlockCache, BlockKey, CachedBlock, Table, TableBuilder, Ta
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// How a table's filter is made.
+/// The filter of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
     Bloom(u32),
-    /// Built with another hash than the set's: it cannot be asked.
+    /// Built with another hash than the set's, so it cannot be probed.
     Foreign,
     None,
 }
 
-/// Tables that are opened with the same options are probed together, others one by one.
+/// Tables opened with the same options are probed together, others one by one.
 fn reading(extractor: Option<&Arc<FixedPrefix>>) -> TableOptions {
     let read = TableOptions::default().with_hasher(KeyHasher::default());
     match extractor {
@@ -60,17 +59,17 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, re
     Table::open_source(Bytes::from(builder.finish().unwrap().0), read).unwrap()
 }
 
-/// What one table should have counted.
+/// The expected counts of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     range_skips: u64,
     filter: FilterStats,
 }
 
-/// The set as it was before tables were grouped: one table after the other.
+/// A set without groups of tables: searches one table after the other.
 struct Naive {
     models: Vec<Model>,
-    /// Each table once more, to ask its filter without counting.
+    /// Each table opened again, to probe its filter without counting.
     tables: Vec<Table>,
     counts: Vec<Counts>,
     touched: u64,
@@ -128,8 +127,8 @@ impl Naive {
     }
 }
 
-/// Compares values, candidates and counts of `asked`, by single lookups and by batches, in tables that are probed
-/// together and in those that are not.
+/// Compares values, candidates and counts for the keys `asked`, in single lookups and batches, with tables that are
+/// probed together and one by one.
 fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extractor: Option<&Arc<FixedPrefix>>) {
     let shared = reading(extractor);
     let open = |read: &dyn Fn() -> TableOptions| {
@@ -197,7 +196,7 @@ fn assert_set_is_same(
     assert_eq!(set.snapshot().view().lookups(), lookups + 2 * asked.len() as u64);
 }
 
-/// Every key, its neighbours in order, its prefixes, and all bounds.
+/// Returns every key, its neighbours in key order, its prefixes, and all bounds.
 fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
     let around = |key: &Vec<u8>| {
         let after = [key.as_slice(), &[0]].concat();
@@ -316,7 +315,7 @@ fn any_models() -> impl Strategy<Value = Vec<Model>> {
         prop::collection::btree_map(keys, prop::option::of(prop::collection::vec(any::<u8>(), 0..4)), 0..12)
     };
     let mixed = prop::collection::vec(entries(any_key().boxed()), 0..8);
-    // All keys of a set begin alike: with more than the eight bytes that are compared first, too.
+    // All keys of a set share a prefix, which may be longer than the eight bytes that are compared first.
     let shared = ("[xy]{0,12}", prop::collection::vec(entries(prop::collection::vec(0_u8..3, 0..12).boxed()), 0..70));
     let shared = shared.prop_map(|(prefix, models)| {
         let under = |(key, value): (Vec<u8>, _)| ([prefix.as_bytes(), &key].concat(), value);
@@ -335,7 +334,7 @@ proptest! {
     }
 }
 
-/// A cache that counts how often it is searched.
+/// A cache that counts searches.
 #[derive(Debug, Default)]
 struct CountingCache {
     searches: AtomicU64,
@@ -359,7 +358,7 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for level in [0, 1] {
         let cache = Arc::new(CountingCache::default());
-        // A block for each entry.
+        // One entry per block.
         let options = TableOptions::default().without_filter().with_block_bytes(64).unwrap();
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         keys.iter().for_each(|key| builder.add(key, &[7; 64]).unwrap());
@@ -382,7 +381,7 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         };
         assert_eq!(counted(&refs[..20]), (20, 20, 0), "not in the cache");
         assert_eq!(counted(&refs[..20]), (20, 0, 20), "in the cache");
-        // The first key of a block reads it, and the others find it.
+        // The first key of a block reads it, and the others find it in the cache.
         let thrice = [refs[30], refs[30], refs[31], refs[30]];
         assert_eq!(counted(&thrice), (6, 2, 2));
     }

@@ -1,5 +1,5 @@
-//! The failure guarded against: filters are probed but save no reads, so that nothing is wrong, only slow. A source and
-//! a hasher that count their calls prove what is read and what is hashed.
+//! The failure guarded against: filters are probed but save no reads, so that every answer is right, but slow. A source
+//! and a hasher that count their calls prove what is read and hashed.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// A table of the even numbers below 2,000.
+/// Returns a table of the even numbers below 2,000, and its source.
 fn counted_table(options: &TableOptions, read: &TableOptions) -> (Table, Arc<Counting>) {
     let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
     for number in (0..2_000).step_by(2) {

@@ -1,6 +1,6 @@
-//! What readers see of a set of tables that changes. The failures guarded against: a reader that sees half an edit, or
-//! loses a table that it still reads; counts that differ between single lookups and batches, or go with a table; tables
-//! of several hashes of which one is probed by the hash of another.
+//! Readers of a changing set of tables. The failures guarded against: a reader sees half an edit, or loses a table that
+//! it still reads; counts differ between single lookups and batches, or are lost with a table; with tables of several
+//! hashes, one is probed with the hash of another.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableO
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
 
-/// A table in memory that says when it is closed.
+/// A table in memory that reports when it is closed.
 #[derive(Debug)]
 struct Closing {
     bytes: Bytes,
@@ -70,7 +70,7 @@ fn batches_read_and_count_what_single_lookups_do() {
                 }
                 let mut edit = ViewEdit::new();
                 for number in 0..100_u32 {
-                    // Side by side at level 1, one over the other at level 0.
+                    // Disjoint at level 1, overlapping at level 0.
                     let key = |at: u32| if level == 0 { (number * 20 + at) * 131 % 3_000 } else { number * 30 + at };
                     let entries: Entries = (0..30)
                         .map(|at| (format!("{:05}", key(at) * 2).into_bytes(), Some(vec![7; number as usize % 9])))
@@ -99,11 +99,11 @@ fn batches_read_and_count_what_single_lookups_do() {
     }
 }
 
-/// How a table's filter is made and read.
+/// How a table's filter is built and read.
 #[derive(Clone, Copy, Debug)]
 enum Filter {
     Bloom,
-    /// Of another kind than blocked Bloom.
+    /// Another kind than blocked Bloom.
     Ribbon,
     None,
     Damaged,
@@ -126,11 +126,11 @@ const FILTERS: [Filter; 9] = [
     Filter::None,
 ];
 
-/// What makes the probes of all tables.
+/// The probes that all tables share.
 #[derive(Clone, Copy, Debug)]
 enum Probes {
     WholeKeys,
-    /// By functions that are the same, which no reader can know.
+    /// With equal functions, which no reader can know to be equal.
     WholeKeysByCustomHash,
     Prefixes,
     PrefixesAndWholeKeys,
@@ -172,7 +172,7 @@ fn table_with(
             let path = folder.path().join("table");
             std::fs::write(&path, &bytes).unwrap();
             Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
-            // Its blocks are read after the folder has gone.
+            // Its blocks are read after the folder is removed.
             return Arc::new(Table::open(&path, &read).unwrap());
         }
         _ => {}
@@ -192,7 +192,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
         let run = |is_batch: bool| {
             let read = TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
             let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
-            // The oldest first: side by side at the levels above 0, and there one over the other, in several chunks.
+            // Oldest first: disjoint at the levels above 0, and overlapping at level 0, in several chunks.
             for number in 0..170_u32 {
                 let (level, at) = if number < 90 { (3 - number / 30, number % 30) } else { (0, number - 90) };
                 let key = |entry: u32| match level {
@@ -339,7 +339,7 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
 #[test]
 fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
     let written = KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key));
-    // The same for the bounds of table 1, so that its filter seems to be of this hash.
+    // Unchanged for the bounds of table 1, so that its filter seems to have this hash.
     let changed = KeyHasher::custom(5, |key| KeyHasher::with_seed(1 + u64::from(key != b"a" && key != b"c")).hash(key));
     let options = TableOptions::default().with_context(BuildContext::new(&written));
     // Tables of level 0 are probed together.
@@ -360,7 +360,7 @@ fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
         let problem = tables.filter_problem();
         let Some(FilterProblem::ReaderChanged { hash }) = problem else { panic!("{problem:?}") };
         assert_eq!(hash.id, HashId::Custom);
-        // Not forgotten with the table that showed it.
+        // The problem is remembered after the table that revealed it is removed.
         let tables = set.apply(ViewEdit::new().remove(level, &held(&set, 2))).unwrap();
         assert_eq!(text(&tables, "b").as_deref(), Some("value"));
         assert!(tables.filter_problem().is_some());
@@ -379,14 +379,14 @@ fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tab
     assert!(matches!(values.as_slice(), [Ok(Some(_)), Err(TableError::Checksum { .. }), Ok(None)]), "{values:?}");
 }
 
-/// Every edit moves all keys from one generation to the next, over levels, in one step.
+/// Every edit moves all keys from one generation to the next, across levels, in one step.
 // promise: limited-memory
 #[test]
 fn no_reader_sees_half_an_edit() {
     const KEYS: usize = 40;
     const GENERATIONS: u64 = 300;
     let names: Vec<String> = (0..KEYS).map(|key| format!("{key:03}")).collect();
-    // Tables of four keys, at levels 1 and 2 by turns; one of them at level 0.
+    // Tables of four keys, alternating between levels 1 and 2; one of them at level 0.
     let tables_of = |generation: u64| {
         let value = generation.to_string();
         let tables = names.chunks(4).enumerate().map(|(at, keys)| {

@@ -1,5 +1,5 @@
-//! A writer that fails half-way must leave nothing that looks like a table: the failure guarded against is
-//! an engine that finds half a table after a full disk, and believes it.
+//! A writer that fails halfway must leave nothing that looks like a table. The failure guarded against: after a full
+//! disk, an engine finds half a table and uses it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sstfilter::FixedPrefix;
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 
-/// A disk with room for so many bytes.
+/// A disk with room for a limited number of bytes.
 #[derive(Debug)]
 struct SmallDisk {
     written: Vec<u8>,
@@ -123,7 +123,7 @@ fn a_directory_that_cannot_be_written_is_an_error() {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o500)).unwrap();
     let can_write_anyway = fs::write(directory.path().join("probe"), b"").is_ok();
     let created = TableWriter::create(directory.path().join("1.sst"), &options());
-    // The super-user may write anywhere; then there is nothing to see here.
+    // The superuser may write anywhere, so the test does not apply.
     if !can_write_anyway {
         let error = created.unwrap_err();
         assert!(matches!(error, TableError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied));
