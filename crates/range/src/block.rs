@@ -52,7 +52,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
+    /// The errors of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
     ///
     /// - the block belongs to another file, or only one of block and context names a file,
     /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor

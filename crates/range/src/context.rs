@@ -1,10 +1,10 @@
-//! What a range filter is checked against when it is loaded.
+//! The context against which a range filter is checked when it is loaded.
 
 use std::sync::Arc;
 
 use sstfilter::{HashIdentity, KeyExtractor, KeyHasher, LoadContext};
 
-/// What a range filter is checked against when it is loaded: a [`LoadContext`], and the extractor of the prefixes that
+/// The context against which a range filter is checked when it is loaded: a [`LoadContext`], and the extractor of the prefixes that
 /// contain the ranges. Without an extractor, pass the [`LoadContext`] or the `&KeyHasher` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeContext<'a> {

@@ -126,7 +126,7 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
         self.add_entry(key, None)
     }

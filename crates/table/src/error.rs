@@ -171,7 +171,7 @@ pub enum TableError {
     Filter {
         /// The filter, in the table's file or in the sidecar.
         at: TableLocation,
-        /// What is wrong with it.
+        /// The problem of the filter.
         source: FilterProblem,
     },
     /// Data that cannot be read: a data block, or the bytes between two sound ones. Only

@@ -33,9 +33,9 @@
 //! ```
 //!
 //! Properties and filter are in memory once the table is open; the index, once it is first used. For filters that
-//! outgrow memory, there are [partitions](TableOptions::with_partitioned_filter), of which a lookup reads one, and a
-//! [budget](TableOptions::with_filter_budget), which decides which filters are in memory. Each data block that a lookup
-//! needs is read and checked, unless a [`BlockCache`] contains it ([`TableOptions::with_block_cache`]).
+//! outgrow memory, there are [partitions](TableOptions::with_partitioned_filter), of which a lookup reads only one, and
+//! a [budget](TableOptions::with_filter_budget), which decides which filters are in memory. Each data block that a
+//! lookup needs is read and checked, unless a [`BlockCache`] contains it ([`TableOptions::with_block_cache`]).
 //!
 //! # The path of a scan
 //!

@@ -236,7 +236,7 @@ impl TableOptions {
     /// let tables = TableSet::new(vec![table(["t041", "t043"])?, table(["t041", "t042"])?]).snapshot();
     ///
     /// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
-    /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: ranges alone decide");
+    /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: only key bounds decide");
     /// assert_eq!(candidates(b"t042:"), 1, "both have it in their range, one in its filter");
     /// assert_eq!(tables.scan_prefix(b"t042:").count(), 1);
     /// # Ok::<(), TableError>(())

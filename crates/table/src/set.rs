@@ -74,7 +74,7 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`], also an
+    /// The errors of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`], also an
     /// error for a filter that the set does not use.
     pub fn open<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -152,7 +152,7 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// Those of [`TableSnapshot::get`].
+    /// The errors of [`TableSnapshot::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         self.current.load().get(key)
     }
@@ -303,7 +303,7 @@ impl TableSnapshot {
         RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
     }
 
-    /// What was looked up so far, and what was skipped.
+    /// Returns the counts of lookups and skipped reads so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let tables = self.all_tables().fold(TableStats::default(), |sum, table| sum.merged(&table.stats()));

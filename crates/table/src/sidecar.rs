@@ -116,7 +116,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
+    /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
     /// for each step of writing; an error if the path now holds another table.
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         self.place_of_sidecar()?;

@@ -106,7 +106,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_source(source: impl RandomAccess + 'static, options: &TableOptions) -> Result<Self, TableError> {
         Self::open_file(TableFile::new(Box::new(source), None)?, options)
     }

@@ -333,7 +333,7 @@ mod tests {
         }
 
         fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-            assert!(!self.panics.swap(false, Ordering::Relaxed), "the caller's code panics, as it was told to");
+            assert!(!self.panics.swap(false, Ordering::Relaxed), "the caller's code panics, as planned");
             self.bytes.read_exact_at(buf, offset)
         }
     }

@@ -63,7 +63,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::add`].
+    /// The errors of [`TableBuilder::add`].
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
         self.builder.add(key, value)
     }
@@ -72,7 +72,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::add`].
+    /// The errors of [`TableBuilder::add`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
         self.builder.delete(key)
     }
@@ -93,7 +93,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. After an error there is
+    /// The errors of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. After an error there is
     /// no new table, except if syncing the directory fails: the table then exists, but may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;

@@ -54,7 +54,7 @@ fn assert_answers(name: &str, keys: u64, expected: f64, mut ask: impl FnMut(&[Ke
     let matches: u64 = chunks(2, asked).map(|hashes| ask(&hashes).0).sum();
     let mean = expected * asked as f64;
     println!(
-        "{name}: {matches} of {asked} absent keys let through, {mean:.1} expected; asked in {:?}",
+        "{name}: {matches} of {asked} absent keys were false positives, {mean:.1} expected; probed in {:?}",
         started.elapsed()
     );
     assert!((matches as f64 - mean).abs() <= 5.0 * mean.sqrt() + 1.0, "{name}: {matches} matches, {mean} expected");

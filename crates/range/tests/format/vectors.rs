@@ -1,6 +1,5 @@
-//! The range filters of FORMAT.md's appendix: their bytes, and what they answer. They are the failure story of the
-//! golden files on one page: a reader that counts one slot too few at an exclusive end loses a key, and still passes
-//! every round trip.
+//! The range filters of FORMAT.md's appendix: their bytes and their answers. The failure guarded against: a reader that
+//! counts one slot too few at an exclusive end loses a key, but still passes every round trip.
 
 use core::ops::Bound;
 
@@ -24,7 +23,7 @@ fn filters() -> [(&'static str, RangeFilter<bytes::Bytes>); 2] {
     [("ordered", ordered), ("hashed", hashed)]
 }
 
-/// The first two cells of each row of the table below `heading`, without backticks.
+/// Returns the first two cells of each row of the table below `heading`, without backticks.
 fn rows_below(heading: &str) -> Vec<[&'static str; 2]> {
     let table = FORMAT.split_once(heading).unwrap().1.split_once("\n\n").unwrap().1;
     let rows = table.lines().take_while(|line| line.starts_with('|')).skip(2);
@@ -44,7 +43,7 @@ fn bound(end: &str, is_inclusive: bool) -> Bound<&[u8]> {
     }
 }
 
-/// A range written with a square bracket beside an inclusive end, a round one beside an exclusive end.
+/// Parses a range, with square brackets at inclusive ends and round ones at exclusive ends.
 fn parsed(text: &str) -> KeyRange<'_> {
     let (lower, upper) = text[1..text.len() - 1].split_once(',').unwrap();
     KeyRange { lower: bound(lower, text.starts_with('[')), upper: bound(upper, text.ends_with(']')) }

@@ -32,7 +32,7 @@ impl Fuse {
     fn burn(&self) {
         let left = self.0.load(Relaxed);
         self.0.store(left.saturating_sub(1), Relaxed);
-        assert!(left != 1, "the caller's code panics, as it was told to");
+        assert!(left != 1, "the caller's code panics, as planned");
     }
 }
 

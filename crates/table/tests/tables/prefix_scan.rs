@@ -108,8 +108,8 @@ impl RandomAccess for Faulty {
         if self.left.fetch_sub(1, Relaxed) == 0 {
             // Only one fault.
             self.left.store(u32::MAX / 2, Relaxed);
-            assert!(!self.panics, "the caller's code panics, as it was told to");
-            return Err(io::Error::other("as it was told to"));
+            assert!(!self.panics, "the caller's code panics, as planned");
+            return Err(io::Error::other("as planned"));
         }
         self.bytes.read_exact_at(buf, offset)
     }

@@ -66,7 +66,7 @@ fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
     assert!(problem.contains(&expected), "{problem}");
     assert_all_found(&table);
     assert_eq!((table.stats().filters.filter.unusable, table.stats().filters.filter.negatives), (u64::from(KEYS), 0));
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
     assert!(reason.contains(&expected), "{reason}");
 
     let seedless = open(&bytes, &TableOptions::default()).unwrap();
@@ -139,7 +139,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!(matches!(problem, TableError::Filter { source: FilterProblem::ReaderChanged { .. }, .. }), "{problem}");
     assert_all_found(&table);
     assert!(problem.is_foreign_filter());
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
     assert!(reason.contains("a secret seed was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
 

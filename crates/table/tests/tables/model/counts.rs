@@ -16,7 +16,7 @@ const STATES: [&str; 32] = [
     "deletes",
     "empty tables",
     "entries scanned by prefix",
-    "extractors of which some are shared",
+    "extractors, some shared",
     "extractors that differ",
     "fallbacks",
     "false positives",
@@ -29,7 +29,7 @@ const STATES: [&str; 32] = [
     "negatives",
     "partitions",
     "point reads",
-    "prefixes asked for",
+    "prefixes queried",
     "probes of filters that were not loaded",
     "range skips",
     "reopenings",
@@ -38,7 +38,7 @@ const STATES: [&str; 32] = [
     "tombstone hits",
     "tombstones dropped",
     "true positives",
-    "unusable filters asked",
+    "unusable filters probed",
     "walked entries",
 ];
 

@@ -103,7 +103,7 @@ fn try_sequence(seed: u64) -> Counts {
         panic::set_hook(Box::new(|_| {}));
         let steps = shortened(steps, |steps| panic::catch_unwind(AssertUnwindSafe(|| run(seed, steps))).is_err());
         panic::set_hook(hook);
-        println!("sequence {seed} fails, SSTFILTER_MODEL_SEED={seed} tries it alone; shortened: {steps:#?}");
+        println!("sequence {seed} fails, SSTFILTER_MODEL_SEED={seed} tries only this one; shortened: {steps:#?}");
         run(seed, &steps);
         unreachable!("the shortened sequence fails as well")
     })

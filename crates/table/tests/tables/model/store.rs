@@ -187,7 +187,7 @@ impl Store {
             let has_other_parts = !file.probing.has_same_parts(&self.probing);
             self.counts.add("hashes that differ", u64::from(has_other_hash));
             self.counts.add("extractors that differ", u64::from(!shares_parts));
-            self.counts.add("extractors of which some are shared", u64::from(has_other_parts && shares_parts));
+            self.counts.add("extractors, some shared", u64::from(has_other_parts && shares_parts));
             let (filters, problem) = (table.filters(), table.filter_problem());
             match filters.metadata().sections() {
                 [] => {
@@ -305,7 +305,7 @@ impl Store {
             let live = stored.into_iter().map(|(key, value)| (key.into(), value.unwrap().into()));
             assert!(scanned.iter().cloned().eq(live), "{}", prefix.escape_ascii());
             self.counts.add("entries scanned by prefix", scanned.len() as u64);
-            self.counts.add("prefixes asked for", 1);
+            self.counts.add("prefixes queried", 1);
         }
     }
 
@@ -328,7 +328,7 @@ impl Store {
         self.counts.add("negatives", filter.negatives);
         self.counts.add("true positives", filter.true_positives);
         self.counts.add("false positives", filter.false_positives);
-        self.counts.add("unusable filters asked", filter.unusable);
+        self.counts.add("unusable filters probed", filter.unusable);
         self.counts.add("probes of filters that were not loaded", filter.not_loaded);
     }
 
