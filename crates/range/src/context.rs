@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sstfilter::{HashIdentity, KeyExtractor, KeyHasher, LoadContext};
 
-/// The context against which a range filter is checked when it is loaded: a [`LoadContext`], and the extractor of the prefixes that
-/// contain the ranges. Without an extractor, pass the [`LoadContext`] or the `&KeyHasher` itself.
+/// The context against which a range filter is checked when it is loaded: a [`LoadContext`], and the extractor of the
+/// prefixes that contain the ranges. Without an extractor, pass the [`LoadContext`] or the `&KeyHasher` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeContext<'a> {
     pub(crate) load: LoadContext<'a>,

@@ -79,6 +79,7 @@ impl RangePolicy {
             let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
             (keys >= MIN_SEGMENT_KEYS).then_some((low_bits, keys))
         };
+        // The fewest low bits with which a segment has enough keys.
         let low_bits_and_keys = (0..=MAX_ORDERED_LOW_BITS).find_map(fits);
         let least = MEAN_SEGMENT_RATE / two_to(MAX_ORDERED_LOW_BITS);
         let too_low = ConfigError::RateOutOfRange { kind: KindId::RANGE, min: least, max: 1.0, got: rate.get() };
@@ -105,9 +106,11 @@ impl RangePolicy {
             return Err(ConfigError::OutOfRange { option, expected, got: 0 });
         }
         let line_codes = |low_bits| 256.0 * two_to(low_bits) * rate.get() / longest as f64;
+        // The fewest low bits with which lines are at least half as full as the maximum.
         let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MAX_LINE_CODES / 2.0);
         let low_bits = smallest.ok_or_else(|| too_long(longest))?;
         let chunk_bits = longest.checked_next_power_of_two().map_or(64, u64::trailing_zeros) + LONGEST_RANGES_LOG2;
+        // A trailer with a larger chunk would be refused.
         if chunk_bits > MAX_CHUNK_BITS {
             return Err(too_long(longest));
         }

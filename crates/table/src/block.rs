@@ -95,6 +95,7 @@ impl BlockBuilder {
         };
         let suffix = key.get(shared..).unwrap_or_default();
         let bytes = value.unwrap_or_default();
+        // One reservation per entry, not one per field.
         self.contents.reserve(MAX_ENTRY_HEADER_BYTES + suffix.len() + bytes.len());
         put_varint(&mut self.contents, shared as u64);
         put_varint(&mut self.contents, suffix.len() as u64);
@@ -123,6 +124,7 @@ impl BlockBuilder {
     /// Returns an upper bound of the bytes with one more entry.
     pub(crate) fn bytes_with(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
         let entry = MAX_ENTRY_HEADER_BYTES as u64 + key.len() as u64 + value.map_or(0, <[u8]>::len) as u64;
+        // 4 bytes, in case the entry is a restart point.
         self.bytes() + entry + 4
     }
 
@@ -174,6 +176,7 @@ impl Block {
             return Err(TableError::corrupt(at, "restart points that fit the block", format_args!("{count:?}")));
         };
         let block = Self { contents, entries_end, restarts: count as usize, at };
+        // Once, when the block is opened, so that searches can rely on the restart points.
         block.check_restarts()?;
         Ok(block)
     }
@@ -279,6 +282,7 @@ impl Block {
         let entry = self.parse_entry(offset);
         let entry = entry.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
         let key_bytes = entry.shared.saturating_add(entry.suffix.len());
+        // Before the key is assembled in memory.
         if key_bytes as u64 > MAX_KEY_BYTES {
             return Err(self.corrupt(format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
         }
@@ -307,6 +311,7 @@ impl Block {
             let expected = format!("at most {} bytes shared with the key before", key.len());
             return Err(self.corrupt(expected, entry.shared));
         };
+        // The shared bytes are equal, so the suffixes decide.
         if !is_first && entry.suffix <= replaced {
             let got = [shared, entry.suffix].concat();
             return Err(self.corrupt(format!("a key after {}", shown(key)), shown(&got)));
@@ -389,6 +394,7 @@ impl<B: Borrow<Block>> BlockCursor<B> {
             self.next_restart += 1;
             block.check_whole(&entry)?;
         }
+        // Bounds the memory of keys; see the module's documentation.
         if self.since_restart == MAX_RESTART_INTERVAL {
             let expected = format!("at most {MAX_RESTART_INTERVAL} entries from one restart point to the next");
             return Err(block.corrupt(expected, "more"));

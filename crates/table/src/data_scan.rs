@@ -63,6 +63,7 @@ impl<'a> DataScan<'a> {
         if start >= end {
             return Ok(None);
         }
+        // A copy, because a block that is found replaces the last key.
         let (before, mut found, mut at) = (self.last_key.clone(), Ok(None), start);
         while at < end && matches!(found, Ok(None)) && self.steps_left > 0 {
             found = self.block_at(at);
@@ -70,6 +71,7 @@ impl<'a> DataScan<'a> {
         }
         let (block, problem) = found.map_or_else(|unread| (None, Some(unread)), |block| (block, None));
         let begins = block.as_ref().map_or(end, |(_, handle)| handle.offset);
+        // After the block, or at the end of the data after a failed read or an exhausted search.
         self.at = block.as_ref().and_then(|(_, handle)| handle.end()).unwrap_or(end);
         let first = block.as_ref().and_then(|(block, _)| block.first_key().ok());
         if begins == start {
@@ -112,6 +114,7 @@ impl<'a> DataScan<'a> {
             self.steps_left = self.steps_left.saturating_sub(1);
             let Some((shared, suffix, end)) = self.entry_at(at)? else { return Ok(None) };
             let is_whole = entries % interval == 0;
+            // A block with such an entry would be refused; checking here saves its checksum.
             if shared > key_bytes || (is_whole && shared > 0) || (entries > 0 && suffix == 0) {
                 return Ok(None);
             }

@@ -241,7 +241,8 @@ impl fmt::Display for TableError {
             }
             Self::Checksum { at, expected, got } => write!(
                 f,
-                "damaged, or from another table, offset or write: {at}: expected checksum {expected:#010x}, got {got:#010x}"
+                "damaged, or from another table, offset or write: {at}: expected checksum {expected:#010x}, \
+                 got {got:#010x}"
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),

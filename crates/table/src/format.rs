@@ -159,6 +159,7 @@ impl Footer {
         if reserved != 0 {
             return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{reserved:#x}")));
         }
+        // A file with extra bytes in front, or without its first ones, also ends with a valid footer.
         if length != file_bytes {
             return Err(TableError::FileLength { at: at.clone(), expected: length, got: file_bytes });
         }

@@ -35,6 +35,7 @@ pub(crate) struct DataBlockHandle<'a> {
 impl DataBlockHandle<'_> {
     /// Whether `first` may be the block's first key.
     pub(crate) fn admits_first(&self, first: &[u8]) -> bool {
+        // The first block begins with the table's smallest key, every other one after the previous block's last key.
         let is_after = if self.handle.offset == 0 { first == self.lower } else { first > self.lower };
         is_after && first <= self.last_key
     }
@@ -50,6 +51,7 @@ impl TableIndex {
         let mut end = 0;
         let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
+            // Contiguous from the first byte on, so that every byte of the data belongs to exactly one block.
             let handle = cursor.value().and_then(BlockHandle::decode);
             let next = handle.filter(|handle| handle.offset == end).and_then(|handle| Some((handle, handle.end()?)));
             // Each block contains its last key, so that the keys in memory can never exceed the file. A forged index
@@ -65,6 +67,7 @@ impl TableIndex {
             end = next;
         }
         index.check(block, properties, end)?;
+        // Last, because heads omit the prefix that all keys share.
         let last_keys = (0..index.handles.len()).map(|position| Some(index.last_key(position)));
         index.heads = KeyHeads::new(last_keys);
         Ok(index)
@@ -76,6 +79,7 @@ impl TableIndex {
             let got = format!("{} blocks of {end} bytes", self.handles.len());
             return Err(block.corrupt(format!("{blocks} data blocks of {bytes} bytes"), got));
         }
+        // Lookups skip tables by the bounds in the properties, so the data must not contain keys beyond them.
         let last = self.handles.len().checked_sub(1).map(|last| self.last_key(last));
         let largest = properties.filters.key_bounds().map(|(_, largest)| largest);
         if last != largest {

@@ -87,6 +87,7 @@ impl RandomAccess for File {
 
     #[cfg(not(any(unix, windows)))]
     fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<()> {
+        // The standard library has no positioned reads here: pass another source to `Table::open_source`.
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -291,6 +292,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
+    // `O_NOCTTY`: opening a terminal must not make it the controlling one.
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path)?;
     check_regular(&file.metadata()?)?;
@@ -366,6 +368,7 @@ pub(crate) struct TableFile {
 
 impl TableFile {
     pub(crate) fn new(source: Box<dyn RandomAccess>, path: Option<Arc<Path>>) -> Result<Self, TableError> {
+        // Only once: the bytes must not change while the table is open.
         let length = source.len().map_err(io_error("reading the length of", path.as_deref()))?;
         Ok(Self { source, path, length, counters: ReadCounters::default() })
     }
@@ -377,6 +380,7 @@ impl TableFile {
     /// Fills `buf` with the bytes from `offset` on.
     pub(crate) fn read_into(&self, buf: &mut [u8], offset: u64) -> Result<(), TableError> {
         self.source.read_exact_at(buf, offset).map_err(io_error("reading", self.path.as_deref()))?;
+        // Counts only successful reads.
         self.counters.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -418,6 +422,7 @@ impl TableFile {
             let got = bind(self.checksum_in_pieces(contents)?, id, handle.offset);
             compare_checksums(handle.checksum, got, &at)?;
         }
+        // After a read in pieces, this second read may return other bytes, so the checksum is compared again.
         let bytes = self.read_bytes(handle.offset, handle.bytes())?;
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
         let stored = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);

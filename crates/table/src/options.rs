@@ -427,6 +427,8 @@ impl TableOptions {
     /// Returns the store that reads the filters of a table written with this hash.
     pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
         match KeyHasher::from_identity(written) {
+            // Only without an explicit hasher, and only if needed: one store for all tables lets a set probe them
+            // together.
             Some(described) if self.hasher.is_none() && written != self.store.filters().hasher().identity() => {
                 self.clone().with_filters(|filters| filters.with_hasher(&described)).store
             }

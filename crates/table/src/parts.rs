@@ -133,9 +133,11 @@ impl FilterBytes {
     /// than [`WHOLE_BYTES`] are allocated only after their checksum has matched.
     pub(super) fn read_range(&self, range: Range<u64>) -> Result<Bytes, TableError> {
         let (at, length) = (self.location(TablePart::Filter, range.start), range.end.saturating_sub(range.start));
+        // Before any memory is allocated: a description may claim any length.
         self.file.check_inside(&at, length)?;
         if length > WHOLE_BYTES {
             // A filter in one block: the recorded checksum covers all but its last four bytes.
+            // Only whole filters can be larger than a partition, and their checksums are in the description.
             let mut whole = self.metadata.sections().iter().filter(|section| section.index_bytes == 0);
             let section = whole.find(|section| section.range() == range).ok_or_else(|| {
                 TableError::corrupt(at.clone(), "a partition of at most 64 MiB", format_args!("{length} bytes"))
@@ -151,6 +153,7 @@ impl FilterSource for FilterBytes {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.read_range(range).map_err(|error| match error {
             TableError::Io { source, .. } => source,
+            // A `FilterSource` returns only I/O errors.
             other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
         })
     }

@@ -99,6 +99,7 @@ impl TableProperties {
             data_bytes: number("data-bytes")?,
             block_bytes: number("block-bytes")?,
             restart_interval: number("restart-interval")?,
+            // Informative, so an impossible level is ignored.
             level: level.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()),
             filter_policy: text("filter-policy")?,
             range_filter_missing: text("range-missing")?,
@@ -118,6 +119,7 @@ impl TableProperties {
 
     fn check(&self, block: &Block) -> Result<(), TableError> {
         let is_empty = self.entries == 0;
+        // Without key bounds, lookups and scans skip the table.
         if self.filters.key_bounds().is_none() != is_empty {
             return Err(block.corrupt("a smallest and a largest key if there are entries, else neither", self.entries));
         }

@@ -62,6 +62,7 @@ impl TableSet {
     #[must_use]
     pub fn new(tables: Vec<Table>) -> Self {
         let store = tables.first().map_or_else(FilterStore::default, |table| table.store.clone());
+        // Oldest first, because each added table becomes the newest of level 0.
         let edit = tables.into_iter().rev().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
         let view = FilterView::new(&store);
         // Cannot fail: new tables always fit level 0.
@@ -74,8 +75,8 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`], also an
-    /// error for a filter that the set does not use.
+    /// The errors of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`],
+    /// also an error for a filter that the set does not use.
     pub fn open<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
         options: &TableOptions,
@@ -341,6 +342,7 @@ fn search_batch(
         let mut read: Vec<(&Table, usize)> = Vec::new();
         for BlockSearch { position, key, table, block, cached } in searches.drain(..) {
             let lookup = match block {
+                // The table's index is not in memory yet, and the search reads it.
                 None => table.search(key),
                 Some(block) => {
                     // After a miss, looks in the cache again only if another search of this step has read the block.

@@ -116,8 +116,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
-    /// for each step of writing; an error if the path now holds another table.
+    /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by
+    /// path, and for each step of writing; an error if the path now holds another table.
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         self.place_of_sidecar()?;
         let built = self.build_sidecar(options)?;

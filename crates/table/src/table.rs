@@ -116,12 +116,14 @@ impl Table {
         let file = Arc::new(file);
         let own = parts.filter_bytes(&file);
         let store = options.store_for(own.metadata.hash_identity());
+        // A sidecar is found by the table's path, so a table from another source has none.
         let path = file.path.as_deref().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
         let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
         let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes))).transpose();
         let (sidecar, filters) = match sidecar {
             Ok(Some((bytes, filters))) => (Some(Ok(bytes)), Some(filters)),
             Ok(None) => (None, None),
+            // Not an error of the table, whose own filter is used instead.
             Err(problem) => (Some(Err(problem)), None),
         };
         let filters = filters.unwrap_or_else(|| {
@@ -363,6 +365,7 @@ impl Table {
             index_block_reads: count(&counters.index_block_reads),
             data_block_reads: count(&counters.data_block_reads),
             block_cache_hits: count(&counters.block_cache_hits),
+            // The sidecar is another file, with its own counters.
             bytes_read: count(&counters.bytes_read)
                 + of_sidecar.map_or(0, |bytes| count(&bytes.file.counters.bytes_read)),
             sidecar_problems: u64::from(self.sidecar_problem().is_some()),

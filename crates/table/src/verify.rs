@@ -115,6 +115,7 @@ impl Table {
     #[must_use]
     pub fn verify_all(&self) -> (VerifyReport, Vec<TableError>) {
         let mut damage = Vec::new();
+        // Read again, because the file may have changed since the table was opened.
         damage.extend(self.check_parts_of(&self.file).err());
         let parts = &self.parts;
         // Read again, although it may be in memory: the file is verified, not the copy.
@@ -128,6 +129,7 @@ impl Table {
             None => {}
         }
         let mut counted = parts.properties.clone();
+        // The other properties are checked against the index, or are informative.
         (counted.entries, counted.tombstones, counted.raw_key_bytes, counted.raw_value_bytes) = (0, 0, 0, 0);
         let (mut walk, mut is_whole) = (self.iter_by(index.as_ref()), index.is_some());
         while let Some(next) = walk.step().transpose() {
@@ -178,6 +180,7 @@ impl Table {
         let path = self.file.path.as_deref().filter(|_| self.uses_sidecar() || self.sidecar_problem().is_some())?;
         let vanished = || io_error("opening", Some(&sidecar_path(path)))(io::ErrorKind::NotFound.into());
         let found = find_sidecar(path, &*self.files, &self.parts);
+        // A missing sidecar is damage only if its filters are in use.
         found.or_else(|| self.uses_sidecar().then(|| Err(vanished())))
     }
 

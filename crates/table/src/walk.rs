@@ -42,6 +42,7 @@ impl Table {
         }
         let start = match range.lower {
             Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            // The smallest key above `lower`.
             Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
             Bound::Unbounded => Bytes::new(),
         };
@@ -167,6 +168,7 @@ impl TableIter<'_> {
         loop {
             if let Some(mut open) = self.open.take() {
                 match open.step(&self.start) {
+                    // Counted only if all entries of the block were sound.
                     Ok(None) => self.blocks_read += 1,
                     Ok(entry) => {
                         self.open = Some(open);
@@ -248,6 +250,7 @@ impl OpenBlock {
             }
             Ok(cursor)
         });
+        // For the first block, `lower` is its own first key; for others, it is a key of the previous block.
         let lower = if place.handle.offset == 0 { Bound::Included(lower) } else { Bound::Excluded(lower) };
         match cursor {
             Ok(cursor) => Ok(Self { handle: place.handle, cursor, last_key: Some(last_key) }),
@@ -264,6 +267,7 @@ impl OpenBlock {
             }
         }
         match &self.last_key {
+            // A block that ends early would hide keys silently.
             Some(last) if self.cursor.key() != &last[..] => Err(self.cursor.block().ends_before(last)),
             _ => Ok(None),
         }

@@ -53,6 +53,7 @@ impl TableWriter {
     /// [`TableBuilder::new`].
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
+        // First, so that a path where no file can be created fails before any work.
         let (path, file) = create_beside(files.as_ref(), path)?;
         let mut builder = TableBuilder::new(Buffered { file, buffer: Vec::new() }, options)?;
         builder.sink.path = Some(path.clone());
@@ -93,8 +94,9 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. After an error there is
-    /// no new table, except if syncing the directory fails: the table then exists, but may not survive a crash.
+    /// The errors of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. After an error
+    /// there is no new table, except if syncing the directory fails: the table then exists, but may not survive a
+    /// crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
         let (flushed, summary) = builder.finish()?;
@@ -117,6 +119,7 @@ impl Write for Buffered {
             self.flush()?;
         }
         if bytes.len() > WRITE_BUFFER_BYTES {
+            // A copy of a large block into the buffer would save no call.
             return self.file.write(bytes);
         }
         self.buffer.extend_from_slice(bytes);
@@ -125,6 +128,7 @@ impl Write for Buffered {
 
     fn flush(&mut self) -> io::Result<()> {
         let written = self.file.write_all(&self.buffer);
+        // Also after an error: the builder is then poisoned, and nothing may be written twice.
         self.buffer.clear();
         written.and_then(|()| self.file.flush())
     }
@@ -152,6 +156,7 @@ pub(crate) fn publish(files: &dyn FileSystem, mut file: Box<dyn WritableFile>, p
 }
 
 fn directory_of(path: &Path) -> &Path {
+    // The parent of a bare file name is empty, and means the current directory.
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

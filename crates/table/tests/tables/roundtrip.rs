@@ -300,7 +300,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     assert_eq!(
         crate::matches_of(&set, b"user:00000001"),
         [1, 2],
-        "the newest filter answers "absent", the middle one cannot"
+        "negative in the newest filter, but not in the middle one, which is not probed"
     );
     assert_eq!(crate::matches_of(&set, b"a"), [0; 0]);
 
