@@ -159,6 +159,7 @@ impl Version {
 fn any_key(random: &mut Random) -> Vec<u8> {
     let mut key = key(random.below(KEYS));
     if random.one_in(4) {
+        // No written key ends so, but it sorts between two that are written.
         key.push(b'!');
     }
     key
@@ -178,6 +179,7 @@ impl Work {
     /// Sleeps for three times the CPU time of the work (or three times its duration, if the system does not report CPU
     /// time), and at least for `pace`.
     fn rest(&self, pace: Duration) {
+        // CPU time, not elapsed time: a waiting thread would otherwise rest for too long.
         let had = self.cpu_ns.zip(cpu_ns()).map(|(before, after)| Duration::from_nanos(after - before));
         thread::sleep((had.unwrap_or(self.begun.elapsed()) * 3).max(pace));
     }
@@ -185,6 +187,7 @@ impl Work {
 
 /// Returns the CPU time of this thread so far.
 fn cpu_ns() -> Option<u64> {
+    // Only on Linux; the first field is the time on a CPU in nanoseconds.
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
@@ -231,6 +234,7 @@ impl Store {
             let version = self.current();
             for _ in 0..=random.below(4) {
                 let work = Work::begin();
+                // Checked before the burst, so that all of its lookups are in a replaced version.
                 let is_outdated = self.current().number != version.number;
                 let lookups = burst(&version, &mut random);
                 self.lookups.fetch_add(lookups, Ordering::Relaxed);
@@ -246,6 +250,7 @@ fn burst(version: &Version, random: &mut Random) -> u64 {
     let mut lookups = 0;
     for _ in 0..200 {
         match random.below(100) {
+            // Mostly lookups, as in a store; walks and statistics take much longer.
             0..60 => lookups += version.get(random),
             60..90 => lookups += version.multi_get(random),
             90..96 => lookups += version.candidates(random),
@@ -300,8 +305,10 @@ impl Writer {
     fn write(&mut self, entries: &Entries) -> u64 {
         self.written += 1;
         let mut id = [0; 16];
+        // Ids never repeat, as the options require.
         id[..8].copy_from_slice(&self.written.to_le_bytes());
         let options = TableOptions::default().with_table_id(id).with_block_bytes(1_024).unwrap();
+        // By turns, so that every run uses every policy.
         let turn = usize::try_from(self.written).unwrap() % self.policies.len();
         let options = match &self.policies[turn] {
             Some(policy) => options.with_policy(policy.clone()),
@@ -324,6 +331,7 @@ impl Writer {
         let numbers: BTreeSet<usize> = (0..count).map(|_| self.random.below(KEYS)).collect();
         let mut entries = Entries::new();
         for number in numbers {
+            // A fifth are tombstones.
             let stamp = (!self.random.one_in(5)).then_some(stamp);
             self.model.insert(key(number), (number, stamp));
             entries.insert(key(number), stamp.map(|stamp| value(number, stamp)));

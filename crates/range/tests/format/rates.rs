@@ -58,6 +58,7 @@ fn is_empty<K: Ord>(keys: &[K], range: &Range<K>) -> bool {
 }
 
 fn assert_close(measured: f64, expected: f64, what: &str) {
+    // Seeds are fixed, so four standard deviations hold in every run or in none.
     let sigma = (expected * (1.0 - expected) / ranges() as f64).sqrt();
     println!("{what}: {:.4} %, by the formula {:.4} %", measured * 100.0, expected * 100.0);
     assert!((measured - expected).abs() <= 4.0 * sigma, "{what}: {measured}, expected {expected}, sigma {sigma}");
@@ -65,6 +66,7 @@ fn assert_close(measured: f64, expected: f64, what: &str) {
 
 /// Returns empty ranges of `units` that start anywhere, or right after a key.
 fn empty_ranges(keys: &[u64], units: u64, starts_beside_key: Option<u64>, count: usize) -> Vec<Range<u64>> {
+    // Other ranges for each length, but the same in every run.
     let mut random = Random::new(units ^ 0x5eed);
     let starts = std::iter::repeat_with(|| match starts_beside_key {
         Some(gap) => random.pick(keys).checked_add(gap),

@@ -342,6 +342,7 @@ impl WritableFile for Pending {
         state.begin(Op::Sync)?;
         let inode = &mut state.inodes[self.inode];
         let from = inode.unsynced_from;
+        // Bytes that an earlier failed sync dropped read as zeros.
         inode.durable.resize(from, 0);
         inode.durable.extend_from_slice(&inode.cached[from..]);
         inode.unsynced_from = inode.cached.len();
@@ -352,6 +353,7 @@ impl WritableFile for Pending {
         let disk = self.disk.clone();
         disk.state().begin(Op::Persist)?;
         if let Some(from) = self.path.take() {
+            // Only in the journal until the directory is synced.
             disk.state().change(Change::Rename(from, path.to_owned()));
         }
         Ok(())
@@ -362,6 +364,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let Some(path) = self.path.take() else { return };
         let mut state = self.disk.state();
+        // A removal that fails leaves the file, as on a real disk.
         if state.begin(Op::Remove).is_ok() {
             state.change(Change::Remove(path));
         }

@@ -19,6 +19,7 @@ fn remounted(disk: &Disk) -> Vec<Disk> {
 fn check(disk: &Disk, allowed: &[Option<&Entries>], story: &str) {
     let found = found(disk);
     assert!(allowed.contains(&found.as_ref()), "{story}: {} keys", found.map_or(0, |found| found.len()));
+    // After a power cut, nobody removes the temporary file.
     let others: Vec<_> = disk.names().into_iter().filter(|name| name != Path::new(PATH)).collect();
     assert!(others.len() <= 1, "{story}: {others:?}");
     assert!(others.iter().all(|name| name.extension().is_some_and(|extension| extension == "tmp")), "{others:?}");
@@ -106,6 +107,7 @@ fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
     let mut file = disk.create(Path::new("/db")).unwrap();
     file.write_all(bytes).unwrap();
     if mistake == Mistake::SyncTriedAgain {
+        // The failed sync drops the data, and the second one succeeds without writing it.
         disk.plan(0, Fault::Once(EIO));
         file.sync().unwrap_err();
         file.sync().unwrap();
@@ -131,6 +133,7 @@ fn the_disk_finds_writers_out_that_forget_a_sync_or_try_a_failed_one_again() {
             let table = Table::open(PATH, &read_options(disk)).and_then(|table| contents(&table));
             table.is_ok_and(|found| found == new)
         };
+        // Reads come from the cache, so no test without power cuts can find these mistakes.
         assert!(is_whole(&disk), "{mistake:?} is seen only after a power cut");
         let lost = remounted(&disk).iter().filter(|disk| !is_whole(disk)).count();
         assert!(lost > 0, "{mistake:?} is not found out");

@@ -45,6 +45,7 @@ fn asked(entries: &Entries) -> Vec<Vec<u8>> {
 fn read_all(options: &TableOptions, expected: &Entries, fault: Fault) {
     let table = at_most_one_error(PATH, fault, || Table::open(PATH, options));
     let keys = asked(expected);
+    // The second round shows that a failed read leaves no wrong state behind.
     for round in 0..2 {
         for key in &keys {
             let lookup = at_most_one_error(PATH, fault, || table.get(key));
@@ -120,6 +121,7 @@ fn a_filter_whose_read_fails_when_it_is_probed_is_done_without_counted_and_tried
             let reason = table.filters().residency().reason;
             let ResidencyReason::LoadFailed(problem) = reason else { panic!("{reason:?}") };
             println!("{fault:?}: {problem}");
+            // Enough lookups for the rare retries of the load to come.
             for key in absent.clone().cycle().take(300) {
                 assert_eq!(table.get(&key).unwrap(), Lookup::Absent);
             }
@@ -133,8 +135,10 @@ fn a_filter_whose_read_fails_when_it_is_probed_is_done_without_counted_and_tried
 fn a_length_that_is_not_the_files_own_is_refused_when_the_table_is_opened() {
     let bytes = bytes_of(&entries(0, 60, 20));
     let length = i64::try_from(bytes.len()).unwrap();
+    // Empty, shorter than a footer, off by a footer, by a byte and by a sector, and absurd.
     for by in [-length, 1 - length, 63 - length, -64, -1, 1, 512, 1 << 40, i64::MAX] {
         let disk = Disk::with_files(&[(PATH, &bytes)]);
+        // Operation 0 opens the file, and operation 1 reads its length.
         disk.plan(1, Fault::WrongLength(by));
         let error = Table::open(PATH, &read_options(&disk)).unwrap_err();
         assert!(error.to_string().contains(PATH), "{by}: {error}");
@@ -156,6 +160,7 @@ fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
         if disk.befallen().is_none() {
             break;
         }
+        // The fault met another read of opening.
         let Ok(table) = opened else { continue };
         unread += 1;
         let problem = table.filter_problem().unwrap();

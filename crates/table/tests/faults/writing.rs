@@ -61,16 +61,19 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
         let (befallen, operations) = (disk.befallen(), disk.operations());
         disk.heal();
         let is_published = match (befallen, &written) {
+            // The run ended before the fault: all operations were tried.
             (None, Ok(_)) if at >= operations => break,
             (None | Some(Op::Remove), Ok(_)) => true,
             (Some(Op::Write), Ok(_)) if fault == Fault::Interrupted => true,
             (Some(op), Err(error)) => {
                 check_error(error, op, fault);
+                // By then the rename is done, so the new table is there in spite of the error.
                 op == Op::SyncDirectory
             }
             (befallen, written) => panic!("{fault:?} at {at}, {befallen:?}: {written:?}"),
         };
         if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
+            // In particular, no failed sync is retried, and no incomplete file renamed.
             let after = disk.asked_after(at + 1);
             assert!(after.iter().all(|op| *op == Op::Remove), "{fault:?} at {at}: then {after:?}");
         }
@@ -78,6 +81,7 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
         let expected = if is_published { Some(new) } else { old };
         assert_eq!(found(&disk).as_ref(), expected, "{fault:?} at {at}, {befallen:?}");
         let others = disk.names().len() - usize::from(expected.is_some());
+        // If every operation fails, so does the removal of the temporary file.
         let may_be_left = matches!(fault, Fault::Lasting(_)) && befallen != Some(Op::Create);
         assert!(others == 0 || (may_be_left && others == 1), "{fault:?} at {at}: {:?}", disk.names());
     }

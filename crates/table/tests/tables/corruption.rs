@@ -16,6 +16,7 @@ use sstfilter::{
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
 
+// Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;
 
 fn key(table: &str, number: u32) -> Vec<u8> {
@@ -32,6 +33,7 @@ fn build(table: &str, id: u8) -> Vec<u8> {
 }
 
 fn build_with(options: TableOptions, table: &str, id: u8) -> Vec<u8> {
+    // Small, so that the few entries fill several blocks and restart intervals.
     let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
     let options = options.with_table_id([id; 16]);
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -155,6 +157,7 @@ fn every_zeroed_page_is_caught() {
         let mut damaged = bytes.clone();
         let end = (start + 32).min(bytes.len());
         damaged[start..end].fill(0);
+        // The range may be zeros in the sound table, too.
         if damaged != bytes {
             assert_caught(&damaged, "a", &format!("zeros from {start}"));
         }
@@ -168,11 +171,13 @@ fn a_block_of_another_table_is_damage_wherever_it_stands() {
     for (name, range) in regions(&one) {
         let mut mixed = one.clone();
         mixed[range.clone()].copy_from_slice(&other[range]);
+        // Zeros in both tables, so the copy changes nothing.
         if name != "padding" {
             assert_caught(&mixed, "a", name);
         }
         match name {
             "padding" => open(&mixed).unwrap().verify().map(|_| ()).unwrap(),
+            // Opening does not read data and index, and does without the filter.
             "filter" | "data" | "index" => drop(open(&mixed).unwrap()),
             _ => assert!(open(&mixed).is_err(), "{name}"),
         }
@@ -212,6 +217,7 @@ fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_
         let mut mixed = now.clone();
         mixed[block.clone()].copy_from_slice(&earlier[block.clone()]);
         let sum = u32::from_le_bytes(mixed[block.end - 4..block.end].try_into().unwrap());
+        // The block's own checksum matches, so only the one in its handle reveals the damage.
         assert_eq!(sum, bound_checksum(&mixed[block.start..block.end - 4], block.start), "{name}");
         assert_caught(&mixed, "a", name);
     }
@@ -249,6 +255,7 @@ fn data_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
     let data = region(bytes, "data");
     let mut blocks = vec![];
     let mut start = 0;
+    // Even an empty block has a number of restart points and a checksum, 4 bytes each.
     for end in 8..=data.end {
         let stored = u32::from_le_bytes(bytes[end - 4..end].try_into().unwrap());
         if end >= start + 8 && stored == bound_checksum(&bytes[start..end - 4], start) {
@@ -333,6 +340,7 @@ fn lies_in_filters_and_their_descriptions_neither_panic_nor_hang() {
     for bit in bits(&at).chain(bits(&filter)) {
         let mut lying = bytes.clone();
         lying[bit / 8] ^= 1 << (bit % 8);
+        // With the right checksum in the description, only the filter block's own checks are left.
         if filter.contains(&(bit / 8)) {
             let sum = crc32c::crc32c(&lying[filter.start..filter.end - 4]).to_le_bytes();
             lying[at.start + SECTION + 24..at.start + SECTION + 28].copy_from_slice(&sum);

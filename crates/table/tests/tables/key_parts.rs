@@ -61,6 +61,7 @@ fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
 }
 
 fn exact() -> TableOptions {
+    // False positives at 24 bits per key are too rare to disturb exact assertions.
     TableOptions::default().with_policy(Arc::new(FixedPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap()))
 }
 
@@ -241,6 +242,7 @@ fn an_extractor_that_breaks_its_promise_for_few_keys_is_found_out_by_those_keys(
 }
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    // Few values, including the extremes and the delimiter, so that keys share parts.
     prop::collection::vec(select(vec![0_u8, b':', b'a', b'b', 0xff]), 0..6)
 }
 
@@ -267,11 +269,13 @@ proptest! {
     fn sets_of_any_tables_lose_no_key_and_no_prefix_for_any_reader(
         tables in prop::collection::vec((any_model(), any_parts()), 0..6),
         reading in any_parts(),
+        // 25 copies may make more than the 64 tables of one word of a match bitmap.
         copies in select(vec![1_usize, 1, 1, 25]),
     ) {
         let tables: Vec<(Model, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
         let opened = tables.iter().map(|(model, written)| {
             let table = open(&bytes_of(model, *written, exact()), reading);
+            // A filter is used exactly if a part that it shares with the reader is confirmed by its keys.
             let shared = Parts(written.0 & reading.0);
             assert_eq!(table.filter_problem().is_none(), shared.are_confirmed_by(model), "{:?}", table.filter_problem());
             table.verify().unwrap();

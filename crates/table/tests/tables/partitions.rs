@@ -94,10 +94,12 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             let bytes = bytes_of(&write);
             let table = open(&bytes, &TableOptions::default().with_key_parts(write_parts(what, &parts)));
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
+            // 20,000 keys at 10 bits take 25 KB, and a partition at most 2 KiB.
             assert!(table.filters().residency().partitions >= 11, "{what}");
             assert_has_all(&table, what);
             let stats = table.stats().filters.filter;
             assert_eq!((stats.true_positives, stats.not_loaded, stats.unusable), (u64::from(ENTRIES), 0, 0));
+            // About 1 % of 20,000 absent keys.
             assert!((1..400).contains(&stats.false_positives), "{what}: {stats:?}");
             let report = table.verify().unwrap();
             assert_eq!(report.filter, FilterVerdict::ContainsAll { keys: ENTRIES.into() });
@@ -144,6 +146,7 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
         for budget in [None, Some(FilterBudget::unlimited())] {
             let read = TableOptions::default();
             let read = budget.map_or(read.clone(), |budget| read.with_filter_budget(budget));
+            // Found with a separate table, because probes load partitions.
             let absent: Vec<Vec<u8>> = {
                 let table = open(&bytes, &read);
                 (0..ENTRIES).map(|number| key(number * 2 + 1)).filter(|key| !table.may_contain_key(key)).collect()
@@ -225,6 +228,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
             }
             let error = table.verify().unwrap_err();
             assert!(matches!(error, TableError::Filter { .. }), "{error}");
+            // No probe reads the bytes between partitions, so only verifying finds damage there.
             let is_block = !error.to_string().contains("bytes between partitions");
             assert_eq!(table.stats().filters.filter.unusable > 0, is_block, "{cut:?}, byte {byte}");
             let reason = table.filters().residency().reason;

@@ -182,7 +182,9 @@ fn a_reader_without_filters_asks_none_and_finds_the_same() {
         assert_eq!(with.get(key.as_bytes()).unwrap(), without.get(key.as_bytes()).unwrap());
     }
     let (with, without) = (with.stats(), without.stats());
+    // Of 1,000 absent keys, about 1 % are false positives.
     assert!(with.filters.filter.negatives > 900 && without.filters.filter.negatives == 0, "{with:?} {without:?}");
+    // One block for each of the 1,000 present keys, and for each false positive.
     assert!(with.data_block_reads < 1_100 && without.data_block_reads > 1_900, "{with:?} {without:?}");
     assert_eq!((with.index_block_reads, without.index_block_reads), (1, 1));
 }

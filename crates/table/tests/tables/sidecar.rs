@@ -463,6 +463,7 @@ fn damaged_data_ends_a_rebuild_and_the_sidecar_that_is_there_stays() {
     let good = sidecar_of(&bytes);
     std::fs::write(sidecar_path(&path), &good).unwrap();
     let mut damaged = bytes.to_vec();
+    // A byte in a data block.
     damaged[5_000] ^= 1;
     std::fs::write(&path, damaged).unwrap();
     let refused = Table::open(&path, &TableOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
@@ -548,6 +549,7 @@ fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damag
     let [filter, description, _] = parts_of(&sidecar);
     let mut filter = filter.to_vec();
     let at = filter.len() - 32;
+    // The kind is byte 21 of the trailer; no known kind is 200.
     filter[at + 21] = 200;
     // The file's fingerprint and the parameter words precede the trailer.
     let words = usize::from(filter[at + 24] >> 4);

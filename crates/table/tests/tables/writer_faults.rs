@@ -18,6 +18,7 @@ struct SmallDisk {
 
 impl Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A short write first, as a real disk does, and then the error.
         let fits = bytes.len().min(self.room - self.written.len());
         if fits == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::StorageFull.into());
@@ -52,6 +53,7 @@ fn a_disk_that_fills_up_at_any_byte_is_an_error_and_no_table() {
     let mut whole = TableBuilder::new(Vec::new(), &options()).unwrap();
     fill(&mut whole).unwrap();
     let size = whole.finish().unwrap().0.len();
+    // A table is complete only with its last byte, so every smaller disk must fail.
     for room in 0..size {
         let mut disk = SmallDisk { written: Vec::new(), room };
         let mut builder = TableBuilder::new(&mut disk, &options()).unwrap();
@@ -101,6 +103,7 @@ fn order_is_kept_across_data_blocks() {
         assert!(matches!(builder.add(&[key], &[0; 100]), Err(TableError::KeyOrder { .. })));
     }
     assert_eq!(builder.entries(), 100);
+    // Values of 100 bytes fill a block of 128 each, so the order is checked across blocks.
     assert_eq!(builder.finish().unwrap().1.properties.data_blocks, 100);
 }
 
@@ -157,6 +160,7 @@ fn a_table_that_cannot_take_its_name_leaves_nothing_and_the_old_one_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     fs::create_dir(&path).unwrap();
+    // A directory that is not empty cannot be replaced by a rename.
     fs::write(path.join("occupied"), b"").unwrap();
     let mut writer = TableWriter::create(&path, &options()).unwrap();
     writer.add(b"key", b"value").unwrap();

@@ -25,6 +25,7 @@ impl Subject {
     /// Returns a table of `count` keys that only tables of this `letter` contain, between two that all contain. Tables
     /// of one policy and count have the same shape for every letter and id.
     fn new(policy: Option<&Arc<dyn FilterPolicy>>, count: u32, letter: char, id: u8) -> Self {
+        // Small, so that even small tables have several blocks and restart intervals.
         let options = TableOptions::default().with_block_bytes(192).unwrap().with_restart_interval(4).unwrap();
         let options = options.with_table_id([id; 16]);
         let options = match policy {
@@ -37,6 +38,7 @@ impl Subject {
         };
         let entries: BTreeMap<_, _> = (0..count)
             .map(entry)
+            // Common first and last keys: bounds of keys cannot distinguish the tables.
             .chain([b"a", b"z"].map(|end| (end.to_vec(), Some(letter.to_string().into_bytes()))))
             .collect();
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -80,6 +82,7 @@ pub(crate) fn data_blocks(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
     let place = |offset: u64| usize::try_from(offset).unwrap();
     let (mut blocks, mut start, mut seen) = (vec![], 0, 0);
     for end in 0..place(table.properties().data_bytes).saturating_sub(3) {
+        // Extended byte by byte, because hashing each candidate from its start would take quadratic time.
         let bound = || crc32c::crc32c_append(crc32c::crc32c_append(seen, &[id; 16]), &(start as u64).to_le_bytes());
         if end >= start + 4 && bytes[end..end + 4] == bound().to_le_bytes() {
             blocks.push(start..end + 4);

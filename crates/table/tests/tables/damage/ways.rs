@@ -82,12 +82,14 @@ impl Way {
                 bytes[range.clone()].copy_from_slice(&any_of(&files.earlier, random)?[range]);
             }
             Self::StalePages(page) => {
+                // As after a crash between the writes of two pages, in either order.
                 let at = a_page(random, length, page).start;
                 let range = if random.one_in(2) { at..length } else { 0..at };
                 bytes[range.clone()].copy_from_slice(&any_of(&files.earlier, random)?[range]);
             }
             Self::EarlierParts => {
                 let earlier = any_of(&files.earlier, random)?;
+                // Several parts may agree with each other, and still be stale.
                 for _ in 0..=random.below(3) {
                     let range = random.pick(files.parts).clone();
                     bytes[range.clone()].copy_from_slice(&earlier[range]);
@@ -95,6 +97,7 @@ impl Way {
             }
             Self::OtherPart => {
                 let (other, range) = (any_of(&files.others, random)?, random.pick(files.parts).clone());
+                // Other tables may be shorter.
                 bytes[range.clone()].copy_from_slice(other.get(range)?);
             }
             Self::SwappedWithin => swap_within(&mut bytes, files.parts, random),
@@ -127,6 +130,7 @@ fn swap_within(bytes: &mut [u8], parts: &[Range<usize>], random: &mut Random) {
         let size = 1 + random.below(bytes.len() / 2);
         (first, second) = (stretch(random, bytes.len(), size), stretch(random, bytes.len(), size));
     }
+    // A copy, because the two ranges may overlap.
     let before = bytes.to_vec();
     bytes[first.clone()].copy_from_slice(&before[second.clone()]);
     bytes[second].copy_from_slice(&before[first]);

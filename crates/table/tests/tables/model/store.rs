@@ -45,12 +45,14 @@ impl Store {
         let probing = Probing::any(random);
         Self {
             style: *random.pick(&[Style::Numbered, Style::Short, Style::Prefixed]),
+            // With few keys, versions and tombstones collide; with many, tables have several blocks.
             keys: *random.pick(&[3, 30, 300]),
             model: BTreeMap::new(),
             memtable: Entries::new(),
             files: vec![],
             set: TableSet::new(vec![]),
             probing,
+            // Seldom, because files are much slower than memory.
             directory: random.one_in(100).then(|| tempfile::tempdir().unwrap()),
             written: 0,
             counts: Counts::default(),
@@ -65,6 +67,7 @@ impl Store {
             Style::Short => (0..number % 6).map(|at| *b"\0/a\xff".iter().cycle().nth(number >> at).unwrap()).collect(),
             Style::Prefixed => format!("a common beginning{}{number:x}", ["", "/", "/t/"][number % 3]).into_bytes(),
         };
+        // Keys just outside of those that the store writes.
         match random.below(16) {
             0 => key.push(0),
             1 => drop(key.pop()),
