@@ -137,6 +137,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         for (ranges, word) in ranges.chunks(64).zip(words) {
             *word = match view {
                 Some(view) => simd::may_contain_range_each(view, ranges),
+                // All positive, as for single ranges.
                 None => u64::MAX >> (64 - ranges.len()),
             };
         }
@@ -323,6 +324,7 @@ impl RangeInfo {
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {
+            // Without codes, every range is absent.
             _ if self.lines == 0 => 0.0,
             RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
             RangeMap::Hashed { .. } => {

@@ -65,6 +65,7 @@ impl RangeBuilder {
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
         let mut report = BuildReport::new(KindId::RANGE);
+        // No map retries with another salt.
         report.attempts = 1;
         Self {
             map,

@@ -57,6 +57,7 @@ pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_bef
 #[must_use]
 pub fn lower_bound(heads: &[u64], bound: u64) -> usize {
     let (mut below, mut rest) = (0, heads);
+    // Halving, until two counts of at most 16 heads are enough.
     while rest.len() > STEP * STEP {
         let (left, right) = rest.split_at(rest.len() / 2);
         if left.last().is_some_and(|&last| last < bound) {

@@ -170,6 +170,7 @@ impl RangeShape {
     }
 
     fn check(&self, encoded: &EncodedShape) -> Result<(), BlockError> {
+        // Overfull lines are stored, not retried with a salt.
         BlockError::require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt)?;
         BlockError::require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
         let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);

@@ -131,6 +131,7 @@ pub(super) fn rate_of_hashed(filled: f64, units: u64) -> f64 {
 
 /// Returns the rate of ordered codes with this mean number in a segment, for ranges with one random end in a segment.
 pub(super) fn rate_of_ordered(segment_codes: f64, low_bits: u32) -> f64 {
+    // In proportion to the codes, and halved by each low bit.
     (MEAN_SEGMENT_RATE * segment_codes / 224.0 / two_to(low_bits)).min(1.0)
 }
 

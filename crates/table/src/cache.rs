@@ -143,6 +143,7 @@ impl Hasher for Mix {
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 
+    // Required by the trait. The hash of a `BlockKey` only writes numbers.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }

@@ -107,6 +107,7 @@ impl<'a> DataScan<'a> {
     fn block_at(&mut self, start: u64) -> Result<Option<FoundBlock>, TableError> {
         self.fill_window(start)?;
         let properties = self.table.properties();
+        // A forged interval of 0 must not be a divisor.
         let interval = properties.restart_interval.max(1);
         let (mut entries, mut key_bytes, mut at) = (0, 0, start);
         // No entry of a block begins beyond this size: a longer block has only one entry.

@@ -230,6 +230,7 @@ impl Table {
         key: &[u8],
     ) -> Result<Lookup, TableError> {
         if let Some(CachedBlock(block)) = cached {
+            // Relaxed, because counters order no other memory.
             self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
             return block.get(key);
         }

@@ -198,6 +198,7 @@ mod tests {
         for bytes in [100_000, 162_144, 1, 262_145, 50] {
             file.write_all(&vec![7; bytes]).unwrap();
         }
+        // The first two fill the buffer exactly, and a larger write bypasses it.
         assert_eq!(*log.0.lock(), [262_144, 1, 262_145]);
         drop(file);
         assert_eq!(log.0.lock().len(), 3);

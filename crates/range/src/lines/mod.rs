@@ -279,6 +279,7 @@ impl<'a> Lines<'a> {
     #[inline(always)]
     fn has_codes_between(&self, from: u64, to: u64, last: &Line<'_>) -> bool {
         match self.lows {
+            // A rank counts all codes before its line, so it grows where lines between have codes.
             Lows::Uniform { .. } => self.line(from + 1, 0).is_some_and(|second| last.rank() > second.rank()),
             Lows::PerLine => to > from + 1,
         }

@@ -69,6 +69,7 @@ impl LineWriter {
         if line != self.number {
             self.finish_lines(line);
         }
+        // Keys in one cell share a code.
         if self.last == Some(cell) {
             return;
         }

@@ -111,12 +111,15 @@ const fn within(extractor: Extractor, case: RangeCase) -> RangeCase {
 
 /// Returns all the range filters.
 pub(crate) const RANGES: &[RangeCase] = &[
+    // The smallest filters: no key, only the empty key, three keys.
     ordered("range-ordered-no-keys", 0.01, Vec::new),
     ordered("range-ordered-empty-key", 0.01, || vec![Vec::new()]),
     ordered("range-ordered-fruit", 0.01, fruit),
     ordered("range-ordered-u64", 0.01, || spread_integers(600)),
+    // High rates, so that cells are coarse and keys share codes.
     ordered("range-ordered-strings", 0.4, || strings(&[0, b'a', 0xff], 5, 200)),
     ordered("range-ordered-zeros", 0.9, || strings(&[0, 1], 8, 220)),
+    // Integers dense enough for a cell each, and a rate that takes many low bits.
     ordered("range-ordered-exact", 0.01, || dense_integers(700, 3)),
     ordered("range-ordered-low-rate", 1e-9, || spread_integers(230)),
     ordered("range-ordered-hosts", 0.01, hosts),
@@ -125,9 +128,12 @@ pub(crate) const RANGES: &[RangeCase] = &[
     ordered("range-ordered-zeros-beyond-a-window", 0.01, zeros_beyond_a_window),
     RangeCase { file_number: Some(7), ..ordered("range-ordered-bound-to-file-7", 0.01, || spread_integers(40)) },
     hashed("range-hashed-no-keys", (0.01, 32), (8, 0), Vec::new),
+    // Text in units of 2^40: only its first three bytes count.
     hashed("range-hashed-fruit", (0.01, 4), (8, 40), fruit),
     hashed("range-hashed-u64", (0.01, 32), (8, 0), || spread_integers(500)),
+    // Consecutive integers put more than 224 codes into a line.
     hashed("range-hashed-overfull-line", (0.01, 64), (8, 0), || dense_integers(600, 0)),
+    // A rate of 0.9 needs no low bits.
     hashed("range-hashed-no-low-bits", (0.9, 1), (1, 0), || {
         strings(&[0, 7, 8, 0x0f, 0x10, 0x11, 0x80, 0xf0, 0xff], 2, 256)
     }),
@@ -138,6 +144,7 @@ pub(crate) const RANGES: &[RangeCase] = &[
     within(Extractor::Fixed(2), hashed("range-hashed-successor-of-a-prefix", (0.02, 16), (2, 0), successor)),
     within(Extractor::Fixed(2), hashed("range-hashed-fixed-prefix", (0.02, 16), (2, 0), prefixed)),
     within(Extractor::Delimited(b':'), hashed("range-hashed-delimited", (0.02, 100), (4, 8), delimited)),
+    // No key contains this delimiter.
     within(Extractor::Delimited(b'#'), hashed("range-hashed-all-outside", (0.02, 16), (8, 0), fruit)),
     RangeCase {
         hash: Hash::Secret(0x5ec2_e75e_ed5e_c2e7),

@@ -121,10 +121,12 @@ impl Forged {
         let [map, low_bits, ..] = self.params.first().copied().unwrap_or(0).to_le_bytes();
         let (lines, codes) = (field(2), field(3));
         let bytes = if map == 3 {
+            // A line and its segment (64 + 16 bytes), the low bits with their padding, and the tails.
             lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
         } else {
             lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
         };
+        // Longer payloads are refused for their length, which needs no memory.
         if bytes <= 1 << 16 {
             self.payload.resize(usize::try_from(bytes).unwrap(), 0xa5);
         }
@@ -137,6 +139,7 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
     let Ok(filter) = case.load(block) else { return false };
     let ends = case.ends();
     let bounds = ranges::bounds(&ends);
+    // A third of the lower bounds: all kinds of bounds still occur, and the forged blocks are many.
     let pairs = bounds.iter().step_by(3).flat_map(|&lower| bounds.iter().map(move |&upper| KeyRange { lower, upper }));
     let pairs: Vec<KeyRange<'_>> = pairs.collect();
     let mut matches = MatchBitmap::default();
@@ -170,6 +173,7 @@ fn edgy(number: u64) -> u32 {
     match random(number) % 5 {
         0 => any % 4,
         1 => any % 300,
+        // Around the codes of a line, the quotients of a line, and the widths of fields.
         2 => [0, 1, 223, 224, 225, 255, 256, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1, 0x00ff_ffff]
             [any as usize % 12],
         3 => 1 << (any % 32),
@@ -194,6 +198,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
             query_all(case, &forged.seal())
         });
         assert!(opened.iter().all(|&is_open| is_open), "{}: opening does not look at the payload", case.name);
+        // Empty lines, full ones, and lines in which counts and bits contradict each other.
         for byte in [0, 0xff, 0x80, 0x55] {
             let mut forged = Forged::of(&sound);
             forged.payload.fill(byte);
@@ -214,6 +219,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
             if turn % 5 == 0 {
                 forged.set_keys(u64::from(edgy(seed ^ 9)) << (turn % 9));
             } else {
+                // The maximum number of keys, so that the number of codes is not refused.
                 forged.set_keys((1 << 40) - 1);
             }
             for change in 0..=(turn as u64) % 3 {
@@ -226,6 +232,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
                     forged.params[number] = edgy(seed);
                 }
             }
+            // Otherwise, most blocks would be refused for the length of their payload.
             if turn % 3 != 0 {
                 forged.fit_payload();
             }

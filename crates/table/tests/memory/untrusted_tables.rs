@@ -120,6 +120,7 @@ impl Forged {
     fn write(&self, directory: &Path) -> PathBuf {
         let path = directory.join("hollow.sst");
         let file = File::create(&path).unwrap();
+        // A sparse file: holes take no space on disk.
         file.set_len(self.end).unwrap();
         self.pieces.iter().for_each(|(at, bytes)| file.write_all_at(bytes, *at).unwrap());
         path
@@ -129,6 +130,7 @@ impl Forged {
 /// The current version.
 fn version() -> [u8; 4] {
     let table = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
+    // Read from a table, so that this file need not change with the version.
     *table[table.len() - 24..].first_chunk().unwrap()
 }
 
@@ -148,6 +150,7 @@ impl Properties {
     fn entries(&self) -> Entries {
         let mut out = Entries::default();
         let mut number = |name: &str, number: u64| out.restart(name.as_bytes(), &number.to_le_bytes());
+        // Names must ascend, so the description is between the numbers.
         number("block-bytes", 4096);
         number("data-blocks", self.blocks);
         number("data-bytes", self.data_bytes);
@@ -216,6 +219,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
     let directory = tempfile::tempdir().unwrap();
     for sum in [0, 7] {
         let mut forged = Forged::default();
+        // 0 is what a hole has for a stored checksum; 7 is refused after four bytes.
         forged.hole(VAST, sum);
         forged.footer(0, VAST - 4, sum);
         let path = forged.write(directory.path());
@@ -231,6 +235,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
         assert!(message.contains("damaged"), "{message}");
 
         let mut forged = Forged::default();
+        // Longer than any properties block: refused without a read.
         let properties = forged.hole(VAST * 2, sum);
         let index = forged.block(&Entries::default().seal());
         forged.finish(&index, &properties);
@@ -276,6 +281,7 @@ fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
     };
     for sum in [0, 7] {
         let mut forged = Forged::default();
+        // Never read, because the index comes first.
         let data_bytes = 64;
         forged.hole(data_bytes, sum);
         let properties = forged.block(&one(data_bytes).entries().seal());

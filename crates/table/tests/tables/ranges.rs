@@ -278,6 +278,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
         assert!(found.iter().eq(&(0..100).map(|at| Bytes::from(key(17, at * 1_000))).collect::<Vec<_>>()));
         set.tables(0).filter(|table| table.stats().data_block_reads > 0).count()
     };
+    // Without a filter's lower bound, every table may have the next key.
     assert_eq!((reads(Some(ordered())), reads(None)), (1, 40));
 }
 
@@ -292,6 +293,7 @@ fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
     walk.next().unwrap().unwrap();
     assert_eq!(outcomes(), (1, 0));
     assert!(walk.count() > 0 && outcomes() == (1, 0), "once");
+    // Probed, but dropped before the first entry.
     drop(table.range(&from..&to));
     assert_eq!((stats().positives, outcomes()), (2, (1, 0)), "nothing was read");
 

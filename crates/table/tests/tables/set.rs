@@ -149,6 +149,7 @@ fn assert_set_is_same(
     let tables = set.snapshot();
     let mut naive = Naive::new(models, filters, extractor);
     let mut lookups = 0;
+    // Single lookups first, then batches: both must count the same.
     for round in 0..2 {
         let expected: Vec<_> = asked.iter().map(|key| naive.get(key, extractor.map(AsRef::as_ref), filters)).collect();
         let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
@@ -207,6 +208,7 @@ fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
         let prefix = key[..key.len() / 2].to_vec();
         [key.clone(), after, before, prefix]
     };
+    // Around the eight bytes of a head, and the ends of key order.
     let edges = [vec![], vec![0], vec![255; 9], vec![255; 8], vec![0; 8], vec![0; 9]];
     models.iter().flat_map(Model::keys).flat_map(around).chain(edges).collect()
 }
@@ -222,6 +224,7 @@ fn numbered(keys: impl IntoIterator<Item = u32>, age: usize) -> Model {
 
 #[test]
 fn overlapping_tables_answer_and_count_as_if_asked_one_by_one() {
+    // Around the 64 tables of one word of a match bitmap.
     for count in [0, 1, 63, 64, 65, 130] {
         let models: Vec<Model> =
             (0..count).map(|age| numbered((0..40).map(|key| key * 131 % 997 + age % 9), age as usize)).collect();
@@ -244,6 +247,7 @@ fn tables_without_usable_filters_are_searched_and_counted_as_such() {
         .map(|table| match table % 5 {
             0 => Filter::Foreign,
             1 => Filter::None,
+            // Almost no false positives, and many.
             2 => Filter::Bloom(24),
             _ => Filter::Bloom(3),
         })
@@ -296,6 +300,7 @@ fn threads_that_share_a_set_count_every_lookup() {
         }
     });
     let (all_lookups, all) = counts();
+    // Once by this thread, and once by each of six others.
     assert_eq!((all_lookups, all.searched), (lookups * 7, once.searched * 7));
     assert_eq!(all.skipped_by_bounds, once.skipped_by_bounds * 7);
     assert_eq!(all.filter.negatives, once.filter.negatives * 7);
@@ -304,6 +309,7 @@ fn threads_that_share_a_set_count_every_lookup() {
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
+        // Two letters and up to 10 bytes: many keys are prefixes of others, around the 8 bytes of a head.
         prop::collection::vec(0_u8..2, 0..11),
         prop::collection::vec(prop::sample::select(vec![0_u8, 1, 127, 128, 255]), 0..10),
         "shared/[ab]{0,10}".prop_map(String::into_bytes),
@@ -365,6 +371,7 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         let bytes = Bytes::from(builder.finish().unwrap().0);
         let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(cache.clone())).unwrap();
         assert_eq!(table.properties().data_blocks, 32);
+        // Reads the index, so that the counts below are only of data blocks.
         table.get(&keys[0]).unwrap();
         cache.blocks.lock().unwrap().clear();
         let set = TableSet::new(Vec::new());
@@ -383,6 +390,7 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         assert_eq!(counted(&refs[..20]), (20, 0, 20), "in the cache");
         // The first key of a block reads it, and the others find it in the cache.
         let thrice = [refs[30], refs[30], refs[31], refs[30]];
+        // Four searches, and two again after another key has read the block.
         assert_eq!(counted(&thrice), (6, 2, 2));
     }
 }

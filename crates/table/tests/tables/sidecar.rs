@@ -77,6 +77,7 @@ pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
 }
 
 pub(crate) fn ribbon() -> TableOptions {
+    // Also for few keys: by default, fewer than 1,024 get a blocked Bloom filter, which the tables have themselves.
     let policy = FixedPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
     TableOptions::default().with_policy(Arc::new(policy))
 }
@@ -164,6 +165,7 @@ fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor
     assert!(table.uses_sidecar());
     assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
     let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
+    // At 8 bits per key, well below 5 % are false positives.
     assert!(absent > 1_900, "{absent} of 2000 absent keys");
     let report = table.verify().unwrap();
     assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 3_000 });
@@ -183,6 +185,7 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     files.opened.lock().unwrap().clear();
     open(&files, TableOptions::default().without_sidecars());
     open(&files, TableOptions::default().without_filter());
+    // Neither option tries to open a sidecar.
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
@@ -266,6 +269,7 @@ fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     std::fs::write(&path, &bytes).unwrap();
+    // A real file system's error, in addition to those of the model.
     std::fs::create_dir(sidecar_path(&path)).unwrap();
     let table = Table::open(&path, &TableOptions::default()).unwrap();
     assert!(table.sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
@@ -308,6 +312,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     let sidecar_path = sidecar_path(&path);
     let bytes = table(1, 2_000, b"value");
     std::fs::write(&path, &bytes).unwrap();
+    // The same id, as if the table had been rewritten with more keys.
     let stale = sidecar_of(&table(1, 1_000, b"value"));
     let open = || {
         std::fs::write(&sidecar_path, sidecar_of(&bytes)).unwrap();

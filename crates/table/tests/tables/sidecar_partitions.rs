@@ -76,8 +76,10 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
         assert!(table.sidecar_problem().is_none(), "{:?}", table.sidecar_problem());
         assert!(table.uses_sidecar() && table.filters().partitions().is_some());
         let opened = table.stats().bytes_read;
+        // One of the two may be a false positive.
         assert!(!table.may_contain_key(b"user:002500 is absent") || !table.may_contain_key(b"user:002501 is absent"));
         let read = table.stats().bytes_read - opened;
+        // At most two partitions, with a target of 1,024 bytes each.
         assert!((1..=2 * 1_100).contains(&read), "{read} bytes for two probes");
         assert_no_key_is_lost(&table, 5_000, "partitions");
         let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
@@ -114,6 +116,7 @@ impl FilterPolicy for Moody {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        // The third, so that partitions with filters are on both sides.
         (self.0.fetch_add(1, Ordering::Relaxed) != 2).then(|| FixedPolicy::default().builder(context))
     }
 }
@@ -230,6 +233,7 @@ struct FilesByName;
 
 impl FileSystem for FilesByName {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        // Fails for a missing file, as the local file system does.
         LocalFileSystem.open(path)?;
         Ok(Box::new(ByName(path.into())))
     }

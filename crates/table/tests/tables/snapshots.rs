@@ -51,9 +51,11 @@ fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_las
         assert_eq!((text(&first, "a").unwrap(), text(&first, "c")), ("1".to_owned(), None));
         drop(first);
         assert_eq!((text(&second, "b").unwrap(), text(&second, "c").unwrap()), ("1".to_owned(), "2".to_owned()));
+        // The second snapshot still contains the table.
         assert_eq!(is_open.strong_count(), 1);
         drop(second);
         assert_eq!(is_open.strong_count(), 0);
+        // A refused edit must not keep its tables open.
         let refused = set.apply(ViewEdit::new().add(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
         assert!(refused.is_err());
     }
@@ -76,6 +78,7 @@ fn batches_read_and_count_what_single_lookups_do() {
                         .map(|at| (format!("{:05}", key(at) * 2).into_bytes(), Some(vec![7; number as usize % 9])))
                         .collect();
                     let bytes = bytes_of(number.into(), &entries, &TableOptions::default());
+                    // Four levels, so that a batch passes from one to the next.
                     let step = if level == 0 { 0 } else { 1 + number % 4 };
                     edit = edit.add(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
                 }
@@ -209,6 +212,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
             let tables = TableSet::new(vec![]).apply(edit).unwrap();
             assert!(tables.filter_problem().is_none());
             let mut keys: Vec<Vec<u8>> = (0..3_100).map(|key| format!("{:04}", key * 7 % 3_100).into_bytes()).collect();
+            // Below, between and above all keys.
             keys.extend([b"".to_vec(), b"000".to_vec(), b"12345".to_vec(), b"9".to_vec()]);
             let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let values: Vec<_> = if is_batch {
@@ -282,6 +286,7 @@ fn what_tables_counted_stays_counted_when_they_leave_and_is_counted_once_when_th
     assert_eq!(counts(), counted);
     let edit = ViewEdit::new().remove(2, &table).remove(0, &held(&set, 1));
     set.apply(edit.remove(1, &held(&set, 3)).remove(1, &held(&set, 4))).unwrap();
+    // The set's own counts stay, although reads are counted by tables that have left.
     assert_eq!(counts(), counted, "no table is left");
     assert_eq!((set.stats().bytes_read, set.stats().data_block_reads), (0, 0));
     assert_eq!(set.snapshot().view().levels().count(), 0);
@@ -319,6 +324,7 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
     let bytes = bytes_of(2, &keys(2), &TableOptions::default().with_extractor(extractor.clone()));
     let extracted = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
     let tables = [seeded(0), seeded(1), Arc::new(extracted), table_of(3, &keys(3))];
+    // In four orders, so that each table is the newest once.
     for first in 0..4 {
         for levels in [[0; 4], [1, 2, 3, 4]] {
             let order = (0..4).map(|number| (number + first) % 4).zip(levels);
