@@ -186,7 +186,7 @@ impl RangeShape {
         BlockError::require(
             self.codes > 0 || self.keys <= keys_outside,
             "codes",
-            "one for keys in the domain",
+            "at least one if keys are in the extractor's domain",
             self.codes,
         )?;
         match self.map {
@@ -205,10 +205,15 @@ impl RangeShape {
                 BlockError::require(
                     is_sound,
                     "bits of a chunk",
-                    "0 to 46, and no more than of all codes",
+                    "0 to 46, and no more than the code space has",
                     map.chunk_bits,
                 )?;
-                BlockError::require(self.codes == 0 || self.lines > 0, "lines", "at least one for codes", self.lines)?;
+                BlockError::require(
+                    self.codes == 0 || self.lines > 0,
+                    "lines",
+                    "at least one if there are codes",
+                    self.lines,
+                )?;
             }
             CodeMap::Ordered(map) => {
                 let most = "0 to 31 in ordered codes";
@@ -222,11 +227,16 @@ impl RangeShape {
                 )?;
                 // Queries rely on a code in each line: a range with a whole line inside needs no look at that line.
                 let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);
-                BlockError::require(is_sound, "lines", "at least one for codes, and a code in each", self.lines)?;
+                BlockError::require(
+                    is_sound,
+                    "lines",
+                    "at least one if there are codes, and a code in each",
+                    self.lines,
+                )?;
             }
         }
         let expected = self.payload_bytes();
-        let lengths = "the sum of lines, low bits and what follows them";
+        let lengths = "the sum of the lines, the low bits and the parts after them";
         BlockError::require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
     }
 }

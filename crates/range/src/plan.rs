@@ -60,7 +60,7 @@ impl RangeUnits {
     /// [`ConfigError::OutOfRange`] if no bit of the integer is left.
     pub fn with_granularity_bits(self, bits: u32) -> Result<Self, ConfigError> {
         if bits >= self.integer_bytes * 8 {
-            let (option, expected) = ("low bits left out of a range unit", "fewer than the integer has");
+            let (option, expected) = ("granularity bits of a range unit", "fewer than the integer has");
             return Err(ConfigError::OutOfRange { option, expected, got: bits.into() });
         }
         Ok(Self { low_bits: bits, ..self })

@@ -143,6 +143,6 @@ const LONGEST_RANGES_LOG2: u32 = 5;
 
 fn too_long(longest: u64) -> ConfigError {
     let (option, expected) =
-        ("longest range", "at most 2^41 units, and 43 bits per key; take coarser units, or a higher rate");
+        ("longest range", "at most 2^41 units, and 43 bits per key; use coarser units or a higher rate");
     ConfigError::OutOfRange { option, expected, got: longest }
 }

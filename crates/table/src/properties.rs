@@ -103,7 +103,7 @@ impl TableProperties {
             level: level.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()),
             filter_policy: text("filter-policy")?,
             range_filter_missing: text("range-missing")?,
-            filters: filters.map_err(|problem| block.corrupt("filters, sound", problem))?.into(),
+            filters: filters.map_err(|problem| block.corrupt("a sound description of filters", problem))?.into(),
         };
         properties.check(block)?;
         Ok(properties)
@@ -125,7 +125,7 @@ impl TableProperties {
         }
         if self.tombstones > self.entries || self.data_blocks > self.entries || (self.data_blocks == 0) != is_empty {
             let got = format!("{} tombstones, {} data blocks", self.tombstones, self.data_blocks);
-            return Err(block.corrupt(format!("counts that {} entries allow", self.entries), got));
+            return Err(block.corrupt(format!("counts that are possible for {} entries", self.entries), got));
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Table {
             }
             if entries != properties.entries {
                 let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
-                return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
+                return Err(TableError::corrupt(at, format!("{entries} entries, as in the data"), properties.entries));
             }
         }
         let mut filters = builder.finish();
@@ -164,7 +164,7 @@ impl Table {
     fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
         self.file.path.as_deref().map(sidecar_path).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
-            TableError::Io { context: "finding the place of a sidecar", path: None, source }
+            TableError::Io { context: "finding the path of a sidecar", path: None, source }
         })
     }
 

@@ -267,7 +267,7 @@ impl Table {
         let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
         let first = block.first_key()?;
         if !place.admits_first(first) {
-            return Err(block.corrupt("a first key where index and properties have the block", shown(first)));
+            return Err(block.corrupt("a first key that matches the index and the properties", shown(first)));
         }
         Ok(block)
     }

@@ -140,7 +140,7 @@ pub(crate) fn create_beside(
     files: &dyn FileSystem,
     path: &Path,
 ) -> Result<(PathBuf, Box<dyn WritableFile>), TableError> {
-    let path = files.absolute(path).map_err(io_error("finding the place of", Some(path)))?;
+    let path = files.absolute(path).map_err(io_error("finding the absolute path of", Some(path)))?;
     let file = files.create(directory_of(&path));
     let file = file.map_err(io_error("creating a temporary file for", Some(&path)))?;
     Ok((path, file))

@@ -213,6 +213,7 @@ impl<'a> Lines<'a> {
         Run { first: first.into(), last: last.into() }
     }
 
+    // With the fullest plan, about one line in a hundred is overfull.
     #[cold]
     fn overflow_run(&self, line: &Line<'_>, runs_before: u32) -> Run {
         let start = line.words[4] & u64::from(u32::MAX);
