@@ -385,7 +385,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `length` bytes to a cache-line boundary; the range must be inside the file.
+    /// Reads `length` bytes into a buffer aligned to a cache line. The range must be inside the file.
     pub(crate) fn read_bytes(&self, offset: u64, length: u64) -> Result<Bytes, TableError> {
         let buffer = AlignedBuffer::without_tail(length).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
         let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
@@ -398,8 +398,8 @@ impl TableFile {
         Block::open(self.read_contents(part, handle, id)?, self.location(part, handle.offset))
     }
 
-    /// Reads the contents of a block to a cache-line boundary. Compares their checksum with the stored one and with the
-    /// handle's. Allocates more than [`WHOLE_BYTES`] only after the checksum has matched.
+    /// Reads the contents of a block into a buffer aligned to a cache line. Compares their checksum with the stored one
+    /// and with the handle's. Allocates more than [`WHOLE_BYTES`] only after the checksum has matched.
     pub(crate) fn read_contents(
         &self,
         part: TablePart,

@@ -12,11 +12,11 @@
 //! ```text
 //! data blocks      entries in key order, prefix-compressed, with restart points
 //! zeros            up to a multiple of 64
-//! filter block     what the policy built, aligned to cache lines; or partitions, and the block of their top index
-//! range filter     the same for scans, if the options have a policy for it; aligned, too
-//! properties       counts, and the description of the filters: where they are, first and last key, hash, extractors
-//! index            last key of each data block -> its place
-//! metaindex        names of the two blocks above -> their places
+//! filter block     built by the policy, aligned to cache lines; or partitions, and the block of their top index
+//! range filter     for scans, if the options have a policy for it; also aligned
+//! properties       counts, and the description of the filters: offsets, first and last key, hash, extractors
+//! index            last key of each data block -> its handle
+//! metaindex        names of the two blocks above -> their handles
 //! footer           64 bytes: metaindex, file length, table id, version, checksums, magic
 //! ```
 //!
@@ -27,7 +27,7 @@
 //! # The path of a lookup
 //!
 //! ```text
-//! key -> range in the properties -> filter -> index -> data block -> value
+//! key -> key bounds              -> filter -> index -> data block -> value
 //!             | no                     | no
 //!             absent, nothing read     absent, nothing read
 //! ```

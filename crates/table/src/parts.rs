@@ -129,8 +129,8 @@ impl FilterBytes {
         TableError::Filter { at: self.location(part, section.map_or(0, |section| section.offset)), source }
     }
 
-    /// Reads the bytes in `range` to a cache-line boundary. A description alone does not justify an allocation: more
-    /// than [`WHOLE_BYTES`] are allocated only after their checksum has matched.
+    /// Reads the bytes in `range` into a buffer aligned to a cache line. A description alone does not justify an
+    /// allocation: more than [`WHOLE_BYTES`] are allocated only after their checksum has matched.
     pub(super) fn read_range(&self, range: Range<u64>) -> Result<Bytes, TableError> {
         let (at, length) = (self.location(TablePart::Filter, range.start), range.end.saturating_sub(range.start));
         // Before any memory is allocated: a description may claim any length.
