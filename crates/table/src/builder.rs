@@ -367,7 +367,7 @@ mod tests {
             let estimate = builder.estimated_bytes();
             let estimated_filters = builder.filters.estimated_bytes();
             let (bytes, summary) = builder.finish().unwrap();
-            // What a filter misjudges of itself is not the table's error.
+            // The error in a filter's own estimate does not count.
             let filters = summary.filter_bytes + summary.range_filter_bytes;
             let excess = estimate + filters - (bytes.len() as u64 + estimated_filters);
             assert!(expected.contains(&excess), "{what}, {count} entries: {excess} bytes too many");
