@@ -1,4 +1,4 @@
-//! Opening and probing a range filter.
+//! Opens and probes range filters.
 
 use core::fmt;
 
@@ -46,18 +46,18 @@ pub struct RangeFilter<D> {
 }
 
 impl<D: AsRef<[u8]>> RangeFilter<D> {
-    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once. Hashed
-    /// codes must have the context's hash and extractor of ranges; ordered codes have neither. The context's parts of
-    /// keys and kinds are those of point filters.
+    /// Opens and verifies the block that fills `data` exactly. Reads the whole block once. Hashed codes must match the
+    /// context's hash and range extractor; ordered codes use neither. The context's key parts and kinds concern point
+    /// filters only.
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
+    /// The errors of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
     ///
     /// - the block belongs to another file, or only one of block and context names a file,
     /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor
     ///   ([`BlockError::ExtractorMismatch`]),
-    /// - a known key is absent, or no known key has a part by the extractor.
+    /// - a known key is absent, or the extractor finds a part in no known key.
     ///
     /// After any of these errors, a scan must read the file.
     pub fn load<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Result<Self, BlockError> {
@@ -68,14 +68,14 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         Ok(filter)
     }
 
-    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, at any alignment (64
-    /// bytes is fastest). Arbitrary bytes are safe input. A damaged payload is not detected: probe only blocks that
+    /// Opens the block that fills `data` exactly. Reads only its trailer, in constant time, at any alignment (64 bytes
+    /// is fastest). Arbitrary bytes are safe input. Damage to the payload is not detected: probe only blocks that
     /// [`load`](Self::load) has accepted before.
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a
-    /// field is out of range, or the block does not fit the context.
+    /// [`BlockError`] if the bytes are not a range filter's block, the trailer is damaged, the length is wrong, a field
+    /// is out of range, or the block does not match the context.
     pub fn open_unverified<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Result<Self, BlockError> {
         let (context, (trailer, shape)) = (context.into(), decode(data.as_ref())?);
         let (expected, got) = (context.load.identity().file, trailer.identity.file);
@@ -94,24 +94,24 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         if known_keys.iter().any(|key| !self.may_contain_range(*key..=*key)) {
             return Err(BlockError::KnownKeyAbsent { hash: self.trailer.identity.hash });
         }
-        // Keys without a prefix have no code, so the filter cannot lack them.
+        // Keys outside the extractor's domain have no code, so they cannot confirm the filter.
         let is_confirmed = known_keys.is_empty() || known_keys.iter().any(|key| self.hashing.has_prefix(key));
         if is_confirmed { Ok(()) } else { Err(BlockError::PartNotHeld) }
     }
 
-    /// Checks the payload against its checksum: reads all of it once.
+    /// Checks the payload against its checksum. Reads all of it once.
     ///
     /// # Errors
     ///
-    /// [`BlockError::PayloadChecksum`] when it differs.
+    /// [`BlockError::PayloadChecksum`] if it differs.
     pub fn verify(&self) -> Result<(), BlockError> {
         let (expected, got) =
             (self.trailer.payload_checksum, checksum(self.layout.payload(self.data.as_ref()).unwrap_or_default()));
         if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
-    /// The CRC32C of all bytes but the last four, which a table of contents records of a block: without reading the
-    /// payload, which must have been verified.
+    /// Returns the CRC32C of all bytes but the last four, which an index of blocks records. Does not read the payload,
+    /// which must have been verified.
     #[must_use]
     pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.data.as_ref();
@@ -120,35 +120,36 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         checksum_append(self.trailer.payload_checksum, tail)
     }
 
-    /// Whether the file may hold a key in the range; `false` is certain.
+    /// Whether the file may contain a key in the range; `false` is certain.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        // Bytes that have become fewer than they were tell nothing.
+        // The caller's bytes may have become shorter since they were opened: then any key may be in the file.
         match self.view() {
             Some(view) => simd::may_contain_range(view, range.into()),
             None => true,
         }
     }
 
-    /// Probes for many ranges at once; `matches` then holds the answers in their order.
+    /// Probes many ranges at once, and stores the answers in `matches`, in the order of the ranges.
     pub fn may_contain_range_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
         let words = matches.cleared(ranges.len());
         let view = self.view();
         for (ranges, word) in ranges.chunks(64).zip(words) {
             *word = match view {
                 Some(view) => simd::may_contain_range_each(view, ranges),
+                // All positive, as for single ranges.
                 None => u64::MAX >> (64 - ranges.len()),
             };
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file
-    /// has no such key.
+    /// Returns a lower bound of the file's first key at or above `lower`. The bound itself is never below `lower`.
+    /// `None` if the file has no such key.
     ///
-    /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
-    /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,
-    /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
-    /// has no keys. There is no such bound for scans in descending order.
+    /// A scan over many files need not seek in this file before it has reached the bound. The bound may itself be a
+    /// key, so at equal keys, a file that waits at a bound comes before the entries of other files. For an exclusive
+    /// start, append a zero byte to it. Hashed codes are unordered: their bound is `lower` itself, unless the filter
+    /// has no keys. Scans in descending order have no such bound.
     #[must_use]
     pub fn seek_hint(&self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.view() {
@@ -157,19 +158,19 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
     }
 
-    /// The fields of the trailer, decoded.
+    /// Returns the decoded fields of the trailer.
     #[must_use]
     pub fn info(&self) -> RangeInfo {
         RangeInfo::new(&self.trailer, &self.shape)
     }
 
-    /// The whole block's bytes.
+    /// Returns the bytes of the whole block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()
     }
 
-    /// The bytes that were opened.
+    /// Returns the bytes that were opened.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.data
@@ -182,12 +183,13 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     }
 }
 
-/// The trailer of a range filter's block.
+/// Decodes the trailer of a range filter's block.
 fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
     let trailer = Trailer::decode(block)?;
     if trailer.kind != KindId::RANGE {
         return Err(BlockError::Kind { expected: KindId::RANGE, got: trailer.kind });
     }
+    // Flag 4 says that a point filter holds parts of keys; no range filter has any.
     BlockError::require(trailer.parts_bytes == 0, "flags of a range filter", "0 or 1", 4_u8)?;
     if trailer.is_partition {
         return Err(BlockError::Partition);
@@ -196,12 +198,14 @@ fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
     Ok((trailer, shape))
 }
 
-/// How the reader hashes, if that is how the filter's codes were made.
+/// Returns the reader's hasher and extractor, if the filter's codes were made with them.
 fn hashing(map: &HashedMap, got: HashIdentity, context: RangeContext<'_>) -> Result<Hashing, BlockError> {
     let expected = context.load.identity().hash;
     if expected != got {
         return Err(BlockError::HashMismatch { expected, got });
     }
+    // An identity is enough to load a point filter, which is probed with hashes. Ranges are hashed here, chunk by
+    // chunk.
     let Some(hasher) = context.load.hasher() else {
         let reason = "hashed ranges: expected a context made with the reader's hasher, got one of a hash identity";
         return Err(BlockError::Unreadable { reason: reason.into() });
@@ -223,25 +227,25 @@ impl<D: AsRef<[u8]>> fmt::Debug for RangeFilter<D> {
     }
 }
 
-/// The fields of a range filter's trailer, with what follows from them.
+/// The fields of a range filter's trailer, with the figures that follow from them.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RangeInfo {
     /// How keys became codes.
     pub map: RangeMap,
-    /// Distinct keys that were added.
+    /// Number of distinct keys that were added.
     pub keys: u64,
-    /// Distinct codes of them.
+    /// Number of distinct codes of these keys.
     pub codes: u64,
-    /// Lines of 64 bytes.
+    /// Number of lines, 64 bytes each.
     pub lines: u64,
-    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many.
+    /// Bits of a code that are stored outside its line. A segment of ordered codes may use more.
     pub low_bits: u32,
     /// Length of every key in bytes; `None` if it varies.
     pub key_bytes: Option<u64>,
     /// The hash that the block records; ordered codes do not use it.
     pub hash: HashIdentity,
-    /// The file that the block is bound to; `None` in an unbound block.
+    /// The file that the block is bound to; `None` if it is unbound.
     pub file: Option<FileId>,
     /// Bytes of the whole block.
     pub block_bytes: u64,
@@ -257,20 +261,20 @@ pub struct RangeInfo {
 pub enum RangeMap {
     /// Ranges of a declared length.
     Hashed {
-        /// Bits of the 64-bit window after the prefix that are below a unit.
+        /// Bits of the 64-bit window after the prefix that a unit omits.
         unit_shift: u32,
-        /// Units in a chunk; ranges of up to as many are told apart.
+        /// Units in a chunk. Ranges of more units may all be positive.
         chunk_units: u64,
         /// CRC32C of the name of the extractor of prefixes; `None` without prefixes.
         extractor_checksum: Option<u32>,
         /// Keys outside the extractor's domain.
         keys_outside: u32,
     },
-    /// Any ranges.
+    /// Ranges of any length.
     Ordered {
-        /// Bytes that all keys have in common.
+        /// Length of the prefix that all keys share.
         common_bytes: u32,
-        /// Bytes of the separators that do not fit their heads, and of what all keys have in common.
+        /// Bytes of the shared prefix, and of the separators after their heads.
         tails_bytes: u32,
     },
 }
@@ -301,24 +305,26 @@ impl RangeInfo {
         }
     }
 
-    /// Reads the trailer of the block that fills `block` exactly, whatever file, hash and extractor it has.
+    /// Reads the trailer of the block that fills `block` exactly. Accepts any file, hash and extractor.
     ///
     /// # Errors
     ///
-    /// Those of [`RangeFilter::open_unverified`] that concern the bytes alone.
+    /// The errors of [`RangeFilter::open_unverified`] that do not depend on a context.
     pub fn of_block(block: &[u8]) -> Result<Self, BlockError> {
         decode(block).map(|(trailer, shape)| Self::new(&trailer, &shape))
     }
 
-    /// The false positive rate that follows from the block's numbers, from 0 to 1, for empty ranges of `units` units.
+    /// Returns the false positive rate that follows from the block's fields, from 0 to 1, for empty ranges of `units`
+    /// units.
     ///
-    /// Of hashed codes it holds for all ranges without a key in their end units. Of ordered codes it is the rate of
-    /// ranges whose ends are spread evenly over what segments span, of any length, and says nothing of ranges near
-    /// keys: it is lowest where keys crowd, and just there nearly all ranges near them are reported. Record what scans
-    /// find ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
+    /// For hashed codes, the rate holds for all ranges without a key in their end units. For ordered codes, it is the
+    /// rate of ranges of any length whose ends are spread evenly over the span of segments. It does not cover ranges
+    /// near keys: the rate is lowest where keys are dense, and nearly all ranges near those keys are positive. Record
+    /// what scans find ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {
+            // Without codes, every range is absent.
             _ if self.lines == 0 => 0.0,
             RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
             RangeMap::Hashed { .. } => {
@@ -329,7 +335,7 @@ impl RangeInfo {
         }
     }
 
-    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    /// Returns the bits of the whole block per distinct key; infinite for a block without keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.block_bytes as f64 * 8.0 / self.keys as f64

@@ -1,4 +1,4 @@
-//! Building a file's range filter from its keys, in order.
+//! Builds a file's range filter from its sorted keys.
 
 use std::time::Instant;
 
@@ -13,38 +13,37 @@ use super::plan::MapPlan;
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
 ///
-/// Calls follow `(add_key | add_range_tombstone)* finish`. A key may repeat, as the versions of one key do. `finish`
-/// never fails the file's write: where no filter can be right, there is none, and the report says why.
+/// Calls follow `(add_key | add_range_tombstone)* finish`. A key may repeat, for example for several versions of it.
+/// `finish` never fails the file's write: if no filter can be correct, it builds none, and the report says why.
 ///
 /// # Contract
 ///
-/// A filter covers the keys that were added, and nothing else. A scan that skips the file by it skips everything in the
-/// file:
+/// A filter covers only the keys that were added. A scan that skips the file skips everything in it:
 ///
-/// - **Tombstones of keys** are entries of the file: add their keys like all others.
-/// - **Range tombstones** delete keys of other files. A file with one must not be skipped for ranges that the tombstone
-///   overlaps, whatever its own keys are. The engine checks them beside the filter, or calls
-///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
-/// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter:
-///   its ranges hold other keys. Keys that do not ascend bytewise give no filter
-///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
-///   be detected here, so the engine must not build range filters at all.
-/// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key,
-///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
-/// - **Keys** are the bytes that scans are bounded by: user keys, without sequence numbers.
+/// - **Point tombstones** are entries of the file: add their keys like all others.
+/// - **Range tombstones** delete keys of other files. A file with a range tombstone must not be skipped for ranges that
+///   the tombstone overlaps, whatever keys the file contains. The engine either checks range tombstones next to the
+///   filter, or calls [`add_range_tombstone`](Self::add_range_tombstone): the file then gets no range filter.
+/// - **Order** is bytewise. An engine whose comparator orders keys differently must not build range filters at all,
+///   because its ranges contain other keys. If keys do not ascend bytewise, no filter is built
+///   ([`FallbackReason::KeysOutOfOrder`]). A comparator that differs only for keys that are not in this file cannot be
+///   detected here.
+/// - **Memory**: ordered codes keep the keys of one segment and the output so far. Hashed codes keep 16 bytes per key,
+///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits only the sort.
+/// - **Keys** are the bytes that bound scans: user keys, without sequence numbers.
 #[derive(Debug)]
 pub struct RangeBuilder {
     map: MapBuilder,
     identity: BlockIdentity,
     memory_budget: Option<u64>,
-    /// With the keys so far.
+    /// Counts the keys so far.
     report: BuildReport,
-    /// The rate that the report gives of a filter that is built.
+    /// The rate that the report states if a filter is built.
     rate: f64,
     last: Vec<u8>,
-    /// Bytes of the shortest and of the longest key.
+    /// Lengths of the shortest and of the longest key.
     key_bytes: [usize; 2],
-    /// Of the engine's code: hash, extractor.
+    /// Detects a panic in the engine's code (hash function or extractor).
     interruption: Interruption,
     refused: Option<FallbackReason>,
 }
@@ -66,6 +65,7 @@ impl RangeBuilder {
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
         let mut report = BuildReport::new(KindId::RANGE);
+        // No map retries with another salt.
         report.attempts = 1;
         Self {
             map,
@@ -80,9 +80,10 @@ impl RangeBuilder {
         }
     }
 
-    /// Adds a key, which is not below the ones before.
+    /// Adds a key, which must not be below the previous one.
     pub fn add_key(&mut self, key: &[u8]) {
         self.report.keys_added += 1;
+        // Repeated keys count as added, but get no second code.
         if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
             if key < self.last.as_slice() {
                 self.refuse(FallbackReason::KeysOutOfOrder);
@@ -105,18 +106,19 @@ impl RangeBuilder {
         self.interruption.leave();
     }
 
-    /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
-    /// file does not call this.
+    /// Records that the file contains a range tombstone, so that no filter is built. An engine that checks range
+    /// tombstones before it skips a file does not call this.
     pub fn add_range_tombstone(&mut self) {
         self.refuse(FallbackReason::RangeTombstone);
     }
 
     fn refuse(&mut self, reason: FallbackReason) {
+        // The first reason is reported.
         self.refused.get_or_insert(reason);
     }
 
-    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 if there will be
-    /// none.
+    /// Returns the approximate size of the block if it were finished now, for writers that cut files by size; 0 if no
+    /// block will be built.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         if self.refused.is_some() {
@@ -129,8 +131,8 @@ impl RangeBuilder {
         payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
     }
 
-    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for the ranges that it is
-    /// meant for; what other ranges meet depends on the keys.
+    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for its intended ranges; the
+    /// rate of other ranges depends on the keys.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
@@ -147,6 +149,7 @@ impl RangeBuilder {
 
     fn build(self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
         if self.interruption.has_happened() {
+            // A panic in the extractor or the hash function may have left out a key, which would be a false negative.
             return Err(FallbackReason::Panicked);
         }
         if let Some(reason) = self.refused {
@@ -156,7 +159,7 @@ impl RangeBuilder {
         if keys > MAX_KEYS {
             return Err(FallbackReason::TooManyKeys);
         }
-        // Not recorded for empty keys, nor for such as 32 bits cannot count.
+        // The field has 32 bits, and 0 means "varies": empty and longer keys are recorded as if lengths varied.
         let [shortest, longest] = self.key_bytes;
         let key_bytes = u32::try_from(longest).ok().filter(|&bytes| bytes != 0 && shortest == longest);
         let (shape, parts) = match self.map {
@@ -165,7 +168,8 @@ impl RangeBuilder {
                     return Err(FallbackReason::UnstableExtractor);
                 }
                 let buffer_bytes = builder.buffer_bytes();
-                // The keys, the codes and their copy; then the payload twice.
+                // Keys (16 bytes), codes (8) and the sort's copy (8) count as if held at once, although the keys are
+                // dropped before the sort. Below, the payload counts twice.
                 let built = builder.finish(keys, key_bytes, self.memory_budget)?;
                 *peak_bytes = buffer_bytes * 2;
                 built
@@ -181,6 +185,7 @@ impl RangeBuilder {
         if payload_bytes > MAX_PAYLOAD_BYTES {
             return Err(FallbackReason::TooManyKeys);
         }
+        // One fallible allocation of the whole payload: without memory, the file gets no filter instead of an abort.
         let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
         for part in parts {
             payload.append(&part);

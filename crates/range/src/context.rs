@@ -1,11 +1,11 @@
-//! What a range filter is checked against when it is loaded.
+//! The context against which a range filter is checked when it is loaded.
 
 use std::sync::Arc;
 
 use sstfilter::{HashIdentity, KeyExtractor, KeyHasher, LoadContext};
 
-/// What a range filter is checked against when it is loaded: a [`LoadContext`], and the extractor of the prefixes that
-/// ranges are inside of. Where there is none, pass the [`LoadContext`] or the `&KeyHasher` itself.
+/// The context against which a range filter is checked when it is loaded: a [`LoadContext`], and the extractor of the
+/// prefixes that contain the ranges. Without an extractor, pass the [`LoadContext`] or the `&KeyHasher` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeContext<'a> {
     pub(crate) load: LoadContext<'a>,
@@ -13,9 +13,9 @@ pub struct RangeContext<'a> {
 }
 
 impl<'a> RangeContext<'a> {
-    /// The context, and the extractor of the policy that files are written by
-    /// ([`RangePolicy::extractor`](crate::RangePolicy::extractor)): a filter of hashed codes is not used with another
-    /// one. Other filters have none, and do not look at it.
+    /// Combines the context with the extractor of the policy that wrote the files
+    /// ([`RangePolicy::extractor`](crate::RangePolicy::extractor)). A hashed filter is not used with any other
+    /// extractor; other filters ignore it.
     pub fn new(load: impl Into<LoadContext<'a>>, extractor: Option<&'a Arc<dyn KeyExtractor>>) -> Self {
         Self { load: load.into(), extractor }
     }

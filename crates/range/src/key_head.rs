@@ -1,17 +1,17 @@
-//! Searching sorted keys by their heads.
+//! Searches sorted keys by their heads.
 //!
-//! Comparing whole keys costs a call and at least one cache miss for each. The head of a key is its first eight bytes
-//! after the prefix that it shares with its neighbours, as a number that is ordered as the bytes are. Heads lie side by
-//! side, eight to a cache line, and heads that differ decide. Only keys of equal heads are compared themselves.
+//! Comparing whole keys costs a call and at least one cache miss each. The head of a key is its first eight bytes after
+//! the prefix that it shares with its neighbours, as a number that has the order of the bytes. Heads are contiguous,
+//! eight to a cache line, and different heads decide. Only keys with equal heads are compared whole.
 //!
-//! A [`SharedPrefix`] and the heads behind it are separate, so that one prefix can serve many arrays of heads: a lookup
-//! computes the head of its key once, and calls [`lower_bound`] for each array.
+//! A [`SharedPrefix`] is separate from the heads, so that one prefix can serve many arrays of heads: a lookup computes
+//! the head of its key once, and calls [`lower_bound`] for each array.
 
 use core::ops::Range;
 
 use byteorder::{BigEndian, ByteOrder};
 
-/// The first eight bytes as a big-endian number, padded with zeros.
+/// Returns the first eight bytes as a big-endian number, padded with zeros.
 ///
 /// `a <= b` implies `head(a) <= head(b)`. The converse fails for bytes that differ in trailing zeros or after the
 /// eighth byte.
@@ -30,18 +30,19 @@ pub fn head(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Length of the longest common prefix.
+/// Returns the length of the longest common prefix.
 #[must_use]
 #[inline]
 pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// Heads from one that is counted to the next, and how many are counted then. Loads that are counted do not wait for
-/// each other, as those of a search by halves do.
+/// The last levels of a binary search are replaced by two counts: of every 16th head, and of the 16 heads that remain.
+/// The loads of a count are independent, while each load of a binary search waits for the one before.
 const STEP: usize = 16;
 
-/// The first number in a range for which `is_before` fails, as it does for all above; their end if there is none.
+/// Returns the first number in a range for which `is_before` is false; the range's end if there is none. `is_before`
+/// must be false for all numbers above.
 #[inline]
 pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     while start < end {
@@ -51,11 +52,12 @@ pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_bef
     start
 }
 
-/// How many of the ascending `heads` are below `bound`.
+/// Returns the number of ascending `heads` that are below `bound`.
 #[inline]
 #[must_use]
 pub fn lower_bound(heads: &[u64], bound: u64) -> usize {
     let (mut below, mut rest) = (0, heads);
+    // Halving, until two counts of at most 16 heads are enough.
     while rest.len() > STEP * STEP {
         let (left, right) = rest.split_at(rest.len() / 2);
         if left.last().is_some_and(|&last| last < bound) {
@@ -71,7 +73,7 @@ pub fn lower_bound(heads: &[u64], bound: u64) -> usize {
     below + start + rest.get(start..).unwrap_or_default().iter().take(STEP).filter(is_below).count()
 }
 
-/// Where the ascending `heads` are equal to `head`; empty, at its lower bound, if none is.
+/// Returns the range of ascending `heads` that are equal to `head`; empty, at its lower bound, if none is.
 #[inline]
 pub(crate) fn equal_range(heads: &[u64], head: u64) -> Range<usize> {
     let first = lower_bound(heads, head);
@@ -81,33 +83,33 @@ pub(crate) fn equal_range(heads: &[u64], head: u64) -> Range<usize> {
     }
 }
 
-/// A prefix of some keys, which their heads leave out.
+/// A prefix shared by some keys, which their heads omit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedPrefix(Box<[u8]>);
 
 impl SharedPrefix {
-    /// The longest prefix of all `keys`. For ascending keys, the first and the last are enough.
+    /// Returns the longest common prefix of all `keys`. For ascending keys, the first and the last are enough.
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let shared = keys.into_iter().reduce(|shared, key| shared.split_at(common_prefix(shared, key)).0);
         Self(shared.unwrap_or_default().into())
     }
 
-    /// The prefix itself.
+    /// Returns the prefix.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The head of what follows the prefix in `key`. `None` if `key` does not begin with the prefix: it is below or
-    /// above all keys that do.
+    /// Returns the head of `key` after the prefix. `None` if `key` does not begin with the prefix: it is below or above
+    /// all keys that do.
     #[inline]
     pub fn head(&self, key: &[u8]) -> Option<u64> {
-        // Without a prefix there is nothing to compare, which would be a call.
+        // Comparing with an empty prefix would still be a call.
         if self.0.is_empty() { Some(head(key)) } else { key.strip_prefix(&*self.0).map(head) }
     }
 }
 
-/// The heads of ascending keys. The keys themselves are elsewhere.
+/// The heads of ascending keys, which are stored elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KeyHeads {
     prefix: SharedPrefix,
@@ -115,7 +117,7 @@ pub struct KeyHeads {
 }
 
 impl KeyHeads {
-    /// The heads of `keys`, of which the first ones may be `None`, below every key.
+    /// Computes the heads of `keys`. The first ones may be `None`, which is below every key.
     pub fn new<'a>(keys: impl DoubleEndedIterator<Item = Option<&'a [u8]>> + Clone) -> Self {
         let ends = [keys.clone().flatten().next(), keys.clone().flatten().next_back()];
         let prefix = SharedPrefix::of(ends.into_iter().flatten());
@@ -123,12 +125,13 @@ impl KeyHeads {
         Self { prefix, heads }
     }
 
-    /// The position of the first key for which `is_before` is false, and it is false for all keys after it. `is_before`
-    /// compares the key at a position with `key`, and is called only where heads do not decide.
+    /// Returns the position of the first key for which `is_before` is false. `is_before` compares the key at a position
+    /// with `key`, must be false for all later keys, and is called only where heads do not decide.
     #[inline]
     pub fn partition_point(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
         let undecided = match self.prefix.head(key) {
             Some(head) => equal_range(&self.heads, head),
+            // A key without the prefix is below or above all keys; comparisons of whole keys find out which.
             None => 0..self.heads.len(),
         };
         partition_point(undecided, is_before)
@@ -144,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys with long common prefixes, of which many differ in trailing zeros alone.
+    /// Keys with long common prefixes. Many differ only in trailing zeros.
     fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let key = vec(prop_oneof![Just(0_u8), Just(1), Just(0xff)], 0..12);
         (vec(any::<u8>(), 0..10), vec(key, 0..600)).prop_map(|(prefix, mut rests)| {

@@ -1,10 +1,10 @@
-//! Ranges of keys, and what is left of one where all keys have one length.
+//! Ranges of keys, and their equivalents among keys of one length.
 
 use core::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// A range of keys in bytewise order. Each end is inclusive, exclusive or unbounded.
 ///
-/// Made from Rust's ranges of byte slices, or from a pair of bounds:
+/// Converts from Rust's ranges of byte slices and from pairs of bounds:
 ///
 /// ```
 /// use std::ops::Bound;
@@ -19,20 +19,21 @@ use core::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive,
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange<'a> {
-    /// Where the range starts.
+    /// Lower end.
     pub lower: Bound<&'a [u8]>,
-    /// Where it ends.
+    /// Upper end.
     pub upper: Bound<&'a [u8]>,
 }
 
-/// The least byte string above all that begin with `prefix`, as all of its bytes but the last, and the last: the prefix
-/// up to its last byte that is not 0xff, and that byte raised by one. `None` when there is nothing above them.
+/// Returns the smallest byte string above all that begin with `prefix`, split into all bytes but the last, and the last
+/// one. It is the prefix up to its last byte that is not 0xff, with that byte raised by one. `None` if no byte string
+/// is above them.
 pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     Some((prefix.get(..last)?, prefix.get(last)? + 1))
 }
 
-/// The bytes of an end, and whether it is exclusive; `None` if it is unbounded.
+/// Returns the bytes of an end, and whether it is exclusive; `None` if it is unbounded.
 #[inline(always)]
 pub(super) fn end(bound: Bound<&[u8]>) -> Option<(&[u8], bool)> {
     match bound {
@@ -43,10 +44,10 @@ pub(super) fn end(bound: Bound<&[u8]>) -> Option<(&[u8], bool)> {
 }
 
 impl KeyRange<'_> {
-    /// The upper end of the range of all keys that begin with `prefix`, whose lower end is the prefix itself.
+    /// Returns the upper end of the range of all keys that begin with `prefix`; the lower end is the prefix itself.
     ///
-    /// Filters of ranges inside prefixes know this end: with another one, however close, a range is not inside its
-    /// prefix.
+    /// Hashed filters with prefixes recognize exactly this end. With any other end outside the prefix, they answer "may
+    /// be present".
     ///
     /// ```
     /// use std::ops::Bound;
@@ -62,13 +63,14 @@ impl KeyRange<'_> {
         successor(prefix).map_or(Bound::Unbounded, |(shared, raised)| Bound::Excluded([shared, &[raised]].concat()))
     }
 
-    /// Whether no key can be in the range: it ends before it starts.
+    /// Whether the range ends before it starts, so that it can contain no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match (self.lower, self.upper) {
             (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
             (Bound::Included(lower) | Bound::Excluded(lower), Bound::Excluded(upper))
             | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
+            // Nothing is below the empty key.
             (Bound::Unbounded, Bound::Excluded(upper)) => upper.is_empty(),
             _ => false,
         }
@@ -80,21 +82,23 @@ impl KeyRange<'_> {
         RangeBounds::<[u8]>::contains(&(self.lower, self.upper), key)
     }
 
-    /// A range with the same keys of `length` bytes, whose ends have no more bytes than that. An exclusive lower end
-    /// has exactly `length` bytes, an inclusive upper end, too. The range itself if keys have various lengths.
+    /// Returns a range that contains the same keys of `length` bytes and has no longer ends. An exclusive lower end and
+    /// an inclusive upper end then have exactly `length` bytes. If keys have various lengths, the range is unchanged.
     #[inline(always)]
     pub(super) fn of_keys_with_length(self, length: Option<usize>) -> Self {
         let Some(length) = length else { return self };
         let lower = match self.lower {
-            // A key of this length above a longer end is above the end's first bytes, too.
+            // A key of this length that is above a longer end is also above the end's first `length` bytes.
             Bound::Included(lower) | Bound::Excluded(lower) if lower.len() > length => {
                 Bound::Excluded(lower.get(..length).unwrap_or(lower))
             }
+            // No key equals a shorter end. `Cells::lower` expects an exclusive end to have the keys' length.
             Bound::Excluded(lower) if lower.len() < length => Bound::Included(lower),
             lower => lower,
         };
         let upper = match self.upper {
-            // A key of this length below a longer end is below the end's first bytes, or equal to them.
+            // A key of this length that is below a longer end is below the end's first `length` bytes, or equal to
+            // them.
             Bound::Included(upper) | Bound::Excluded(upper) if upper.len() > length => {
                 Bound::Included(upper.get(..length).unwrap_or(upper))
             }
@@ -111,7 +115,7 @@ impl<'a, K: AsRef<[u8]> + ?Sized> From<(Bound<&'a K>, Bound<&'a K>)> for KeyRang
     }
 }
 
-/// Conversion from a range type of Rust's, by its bounds.
+/// Implements `From` for one of Rust's range types.
 macro_rules! from_range {
     ($($range:ident($name:pat) => $lower:expr, $upper:expr;)+) => {
         $(impl<'a, K: AsRef<[u8]> + ?Sized> From<$range<&'a K>> for KeyRange<'a> {
@@ -140,7 +144,7 @@ impl From<RangeFull> for KeyRange<'_> {
 mod tests {
     use super::*;
 
-    /// All strings of up to `most` bytes over an alphabet with both extremes.
+    /// All strings of up to `most` bytes over an alphabet with the lowest and the highest byte.
     fn strings(most: u32) -> Vec<Vec<u8>> {
         let alphabet = [0, 1, 0xff];
         let of_length = |length: u32| {

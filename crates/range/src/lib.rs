@@ -1,37 +1,36 @@
-//! Range filters: a scan skips the files that hold no key between its ends.
+//! Range filters: a scan skips files that contain no key in its range.
 //!
-//! A point filter is no help to a scan, because it knows keys by their hashes. A [`RangeFilter`] answers whether a file
-//! may hold any key in a range. It stands beside the point filter, in a block of its own, and is built from the same
-//! keys, which come in order ([`RangeBuilder`]). "Absent" is certain; "may be present" is wrong at a rate that
-//! [`RangePolicy`] sets.
+//! A point filter cannot help a scan, because it knows keys only by their hashes. A [`RangeFilter`] answers whether a
+//! file may contain any key in a range. It is a block of its own next to the point filter's, and is built from the same
+//! sorted keys ([`RangeBuilder`]). "Absent" is certain; "may be present" is wrong at a rate that [`RangePolicy`] sets.
 //!
 //! # How it works
 //!
-//! Keys become codes, which are sorted and packed into lines of 64 bytes: a query touches one line in most cases, and
-//! seldom more than three cache lines. There are two ways from keys to codes, for two promises:
+//! Keys become codes, which are sorted and packed into lines of 64 bytes. A query touches one line in most cases, and
+//! seldom more than three cache lines. Two maps turn keys into codes, and each makes another promise:
 //!
 //! - *ordered* ([`RangePolicy::ordered`]): any byte strings, ranges of any length, and a lower bound of the file's next
-//!   key ([`RangeFilter::seek_hint`]). No promise for ranges that begin or end beside a key of the file.
+//!   key ([`RangeFilter::seek_hint`]). It promises no rate for ranges that begin or end near a key of the file.
 //! - *hashed* ([`RangePolicy::hashed`]): ranges of a declared length inside a prefix. The rate holds for all ranges
-//!   that are chosen without knowing the hash seed.
+//!   chosen without knowledge of the hash seed.
 //!
-//! No filter of constant size can promise both: between two byte strings there are endlessly many others, and a filter
+//! No filter of constant size can promise both. There are infinitely many byte strings between two others, and a filter
 //! of n keys that answers for any ranges of up to L points with rate e takes at least n log2(L/e) - O(n) bits (Goswami,
 //! Pagh, Silvestri, Sivertsen, SODA 2015).
 //!
 //! # Use it
 //!
-//! `FilterStore::with_range_filters` builds them beside the filters
-//! for points, and scans skip files by them. Without a store, a writer and a reader follow the same steps as for point
-//! filters: [`RangePolicy::builder`], the block's bytes into the file, [`RangeReader::load`] when the file is opened,
-//! [`RangeReader::probe`] before the file is searched. The [contract](RangeBuilder#contract) says what must be added,
-//! and when a file has no range filter.
+//! `FilterStore::with_range_filters` builds range filters along with point filters, and scans use them to skip files.
+//! Without a store, a writer and a reader follow the same steps as for point filters: create a builder with
+//! [`RangePolicy::builder`], write the block's bytes into the file, call [`RangeReader::load`] when the file is opened,
+//! and [`RangeReader::probe`] before the file is searched. The [contract](RangeBuilder#contract) says which keys to
+//! add, and when a file gets no range filter.
 
 #![allow(
     clippy::cast_possible_truncation,
     clippy::inline_always,
-    reason = "bits are cut off on purpose, and lengths were compared before; a query is compiled for several \
-              instruction sets, and what is not inlined into it would have none of them"
+    reason = "casts drop bits on purpose, after lengths were checked; a query is compiled for several instruction \
+              sets, and functions that are not inlined into it would be compiled for the baseline"
 )]
 
 mod block;
@@ -62,18 +61,18 @@ mod window;
 
 #[doc(hidden)]
 pub mod internal {
-    //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
+    //! Helpers for the packages above this one, which depend on exactly one release of it. They change without notice:
     //! do not use them elsewhere.
 
-    /// Heads of sorted keys, by which a key's place is found.
+    /// Heads of sorted keys, which speed up the search for a key.
     pub use crate::key_head::KeyHeads;
-    /// The prefix that sorted keys share, and heads leave out.
+    /// The prefix that sorted keys share, which heads omit.
     pub use crate::key_head::SharedPrefix;
-    /// How many bytes two keys begin with alike.
+    /// Length of the longest common prefix of two keys.
     pub use crate::key_head::common_prefix;
     /// A key's first eight bytes, as a number.
     pub use crate::key_head::head;
-    /// The place of the first head that is not below a bound.
+    /// The index of the first head that is not below a bound.
     pub use crate::key_head::lower_bound;
 }
 

@@ -1,36 +1,36 @@
-//! A range filter's parameters, as the trailer records them.
+//! The parameters of a range filter in the trailer.
 
 use sstfilter::BlockError;
 use sstfilter::kind::EncodedShape;
 
-/// Bytes of a line.
+/// Bytes of a line: one cache line.
 pub(super) const LINE_BYTES: u64 = 64;
 
-/// log2 of the quotients of a line.
+/// log2 of the quotients of a line. With 256 quotients and 224 run ends, a line fills exactly 64 bytes.
 pub(super) const QUOTIENT_BITS: u32 = 8;
 
-/// The most low bits of a code.
+/// Maximum number of low bits of a code.
 pub(super) const MAX_LOW_BITS: u32 = 40;
 
-/// The most low bits of ordered codes: a segment has 5 bits for their number.
+/// Maximum number of low bits of an ordered code: a segment stores the number in 5 bits.
 pub(super) const MAX_ORDERED_LOW_BITS: u32 = 31;
 
-/// The most codes of a filter: the rank of a line has 31 bits.
+/// Maximum number of codes in a filter: the rank of a line has 31 bits.
 pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
 
-/// log2 of the most units in a chunk.
+/// log2 of the maximum number of units in a chunk.
 pub(super) const MAX_CHUNK_BITS: u32 = 46;
 
-/// The end of the code space of hashed codes: the sum of two codes must not overflow.
+/// Exclusive limit of the code space of hashed codes: below it, the sum of two codes cannot overflow.
 pub(super) const MAX_CODE_SPACE: u64 = 1 << 63;
 
 /// Bytes of a segment.
 pub(super) const SEGMENT_BYTES: u64 = 16;
 
-/// The most bytes that a segment's keys are taken to share, and a file's: the field has 16 bits.
+/// Maximum number of shared bytes that a segment or a file records: the field has 16 bits.
 pub(super) const MAX_SHARED_BYTES: usize = u16::MAX as usize;
 
-/// What a filter's codes stand for.
+/// How keys became codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeMap {
     Hashed(HashedMap),
@@ -53,29 +53,28 @@ pub(super) struct HashedMap {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OrderedMap {
-    /// Bytes that all keys have in common; the tails start with them.
+    /// Length of the prefix that all keys share; the tails start with it.
     pub(super) common_bytes: u32,
     pub(super) tails_bytes: u32,
-    /// Words of 64 bits that the low bits fill.
+    /// Number of 64-bit words that the low bits fill.
     pub(super) low_words: u32,
 }
 
-/// What a query needs beside the payload.
+/// The fields that a query needs in addition to the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RangeShape {
     pub(super) map: CodeMap,
-    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many, each its own
-    /// number.
+    /// Bits of a code that are stored outside its line. A segment of ordered codes may use more.
     pub(super) low_bits: u32,
     /// Length of every key in bytes; `None` if it varies.
     pub(super) key_bytes: Option<u32>,
     pub(super) lines: u32,
     pub(super) codes: u32,
-    /// Distinct keys that were added.
+    /// Number of distinct keys that were added.
     pub(super) keys: u64,
 }
 
-/// Numbers of the maps in the first parameter word.
+/// Ids of the maps in the first parameter word.
 const HASHED: u8 = 1;
 const HASHED_IN_PREFIXES: u8 = 2;
 const ORDERED: u8 = 3;
@@ -86,7 +85,7 @@ impl RangeShape {
         u64::from(self.lines) * LINE_BYTES
     }
 
-    /// Bytes of the low bits. Eight more than they fill, so that each can be read as part of a whole word.
+    /// Bytes of the low bits, plus eight bytes of padding so that a query can always read a whole word.
     pub(super) fn lows_bytes(&self) -> u64 {
         let words = match self.map {
             CodeMap::Hashed(_) => (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64),
@@ -110,17 +109,17 @@ impl RangeShape {
         self.lines_bytes() + self.lows_bytes() + self.rest_bytes()
     }
 
-    /// Bits that number a code within its line.
+    /// Bits of a code's number within its line.
     pub(super) fn cell_bits(&self) -> u32 {
         QUOTIENT_BITS + self.low_bits
     }
 
-    /// The number of codes that the lines of hashed codes have places for.
+    /// The size of the space that hashed codes are mapped to.
     pub(super) fn code_space(&self) -> u64 {
         u64::from(self.lines) << self.cell_bits()
     }
 
-    /// The fields of the trailer.
+    /// Encodes the fields of the trailer.
     pub(super) fn encode(&self) -> EncodedShape {
         let (number, unit_shift, chunk_bits, own) = match self.map {
             CodeMap::Hashed(map) => {
@@ -138,7 +137,8 @@ impl RangeShape {
         encoded
     }
 
-    /// Decodes the fields of a trailer, and checks each of them, and that together they are as long as the payload.
+    /// Decodes and checks the fields of a trailer, and checks that the parts they describe add up to the payload's
+    /// length.
     pub(super) fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let &first = encoded.params().first().unwrap_or(&0);
         let [number, low_bits, unit_shift, chunk_bits] = first.to_le_bytes();
@@ -162,6 +162,7 @@ impl RangeShape {
             let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
             CodeMap::Hashed(map)
         };
+        // 0 stands for "varies"; writers do not record the length of empty keys.
         let key_bytes = Some(key_bytes).filter(|&bytes| bytes != 0);
         let shape = Self { map, low_bits: low_bits.into(), key_bytes, lines, codes, keys: encoded.keys };
         shape.check(encoded)?;
@@ -169,12 +170,15 @@ impl RangeShape {
     }
 
     fn check(&self, encoded: &EncodedShape) -> Result<(), BlockError> {
+        // Overfull lines are stored, not retried with a salt.
         BlockError::require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt)?;
         BlockError::require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
         let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
         BlockError::require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
-        // Every other key has a code. With keys and no codes, the filter would rule out all ranges.
+        // Every key inside the extractor's domain has a code. A block with such keys but without codes would answer
+        // "absent" to every range.
         let keys_outside = match self.map {
+            // The field saturates, so the highest value means "at least that many".
             CodeMap::Hashed(map) if map.keys_outside == u32::MAX => u64::MAX,
             CodeMap::Hashed(map) => map.keys_outside.into(),
             CodeMap::Ordered(_) => 0,
@@ -182,7 +186,7 @@ impl RangeShape {
         BlockError::require(
             self.codes > 0 || self.keys <= keys_outside,
             "codes",
-            "one for keys in the domain",
+            "at least one if keys are in the extractor's domain",
             self.codes,
         )?;
         match self.map {
@@ -195,15 +199,21 @@ impl RangeShape {
                     "fewer than 2^63 codes in all",
                     self.lines,
                 )?;
+                // A chunk larger than the code space would wrap around onto itself.
                 let has_place = self.lines == 0 || 1 << map.chunk_bits.min(MAX_CHUNK_BITS) <= space;
                 let is_sound = map.chunk_bits <= MAX_CHUNK_BITS && has_place;
                 BlockError::require(
                     is_sound,
                     "bits of a chunk",
-                    "0 to 46, and no more than of all codes",
+                    "0 to 46, and no more than the code space has",
                     map.chunk_bits,
                 )?;
-                BlockError::require(self.codes == 0 || self.lines > 0, "lines", "at least one for codes", self.lines)?;
+                BlockError::require(
+                    self.codes == 0 || self.lines > 0,
+                    "lines",
+                    "at least one if there are codes",
+                    self.lines,
+                )?;
             }
             CodeMap::Ordered(map) => {
                 let most = "0 to 31 in ordered codes";
@@ -215,12 +225,18 @@ impl RangeShape {
                     "no longer than the tails, and below 65536",
                     map.common_bytes,
                 )?;
+                // Queries rely on a code in each line: a range with a whole line inside needs no look at that line.
                 let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);
-                BlockError::require(is_sound, "lines", "at least one for codes, and a code in each", self.lines)?;
+                BlockError::require(
+                    is_sound,
+                    "lines",
+                    "at least one if there are codes, and a code in each",
+                    self.lines,
+                )?;
             }
         }
         let expected = self.payload_bytes();
-        let lengths = "the sum of lines, low bits and what follows them";
+        let lengths = "the sum of the lines, the low bits and the parts after them";
         BlockError::require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
     }
 }

@@ -1,4 +1,4 @@
-//! Which range filter a file gets.
+//! Chooses the kind and the size of a file's range filter.
 
 use std::sync::Arc;
 
@@ -12,28 +12,27 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 ///
 /// | | [`ordered`](Self::ordered) | [`hashed`](Self::hashed) |
 /// |---|---|---|
-/// | ranges | any, also without an end | of a declared length, between keys with one prefix |
+/// | ranges | any, also unbounded | of a declared length, between keys with one prefix |
 /// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
 /// | exact | where keys of one length are dense | no |
 /// | lower bound of the next key | yes | no |
 ///
-/// The false positive rate of `ordered` holds for numbers, if the ends of ranges are spread evenly among them. It rises
-/// to 1 beside keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
-/// of `hashed` is the same for all ranges that are chosen without knowing the seed and have no key in their end units.
+/// The false positive rate of `ordered` holds for numbers if the ends of ranges are spread evenly among them. It rises
+/// to 1 near keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
+/// of `hashed` is the same for all ranges chosen without knowledge of the seed that have no key in their end units.
 ///
-/// - Numbers and ids, of which neighbours are read: `ordered`.
-/// - An entity and a time or a version in one key, with ranges inside an entity: `hashed`, within the entity.
-///   `ordered` tells ranges inside an entity apart only from about 56 keys on that a file has of it: with fewer, a
-///   segment of up to 224 keys spans entities, and nearly every range inside one is reported.
-/// - Text: neither helps ranges between neighbouring names much. For scans of prefixes, a point filter with
+/// - Numbers and ids, with ranges over neighbouring ones: `ordered`.
+/// - An entity followed by a time or a version, with ranges inside an entity: `hashed`, with the entity as prefix.
+///   `ordered` distinguishes ranges inside an entity only if the file contains about 56 or more of its keys. With
+///   fewer, a segment of up to 224 keys spans several entities, and nearly every range inside one is positive.
+/// - Text: neither helps much with ranges between neighbouring names. For prefix scans, a point filter with
 ///   [`KeyParts`](sstfilter::KeyParts) is better.
 ///
-/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. docs/format/ranges.md
-/// derives the rates, and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is
-/// how often scans find nothing in files that the filter did not skip:
-/// [`RangeReader::record_scan`](super::RangeReader::record_scan).
+/// "Near a key" means in the key's cell, which at 1 % is 1/2^15 of the span of a segment's keys. docs/format/ranges.md derives the
+/// rates, and `sstfilter advise --ranges` measures both maps on your keys. The figure that counts is how often scans
+/// find nothing in files that the filter did not skip: [`RangeReader::record_scan`](super::RangeReader::record_scan).
 ///
-/// A file may have filters of both maps, as two blocks.
+/// A file may have one filter of each map, as two blocks.
 ///
 /// ```
 /// use sstfilter_range::{RangeFilter, RangePolicy};
@@ -56,21 +55,20 @@ pub struct RangePolicy {
     pub(super) plan: MapPlan,
 }
 
-/// The most codes per line that a plan aims at. At 192 of 224 places, one line in a hundred overflows, which costs
-/// about a quarter of a bit per key; the next smaller number of low bits saves up to three.
+/// Maximum mean number of codes per line. With 192 of 224 places in use, one line in a hundred overflows, which costs
+/// about a quarter of a bit per key; a smaller number of low bits saves up to three.
 const MAX_LINE_CODES: f64 = 192.0;
 
-/// Keys of a segment below which one more low bit is cheaper than more segments.
+/// Below this number of keys in a segment, one more low bit is cheaper than more segments.
 const MIN_SEGMENT_KEYS: f64 = 164.0;
 
 impl RangePolicy {
-    /// Any byte strings and ranges of any length, at about this rate for numbers: for an empty range whose ends are
-    /// spread evenly over the numbers between two separators, this is the rate on average, and the bound is 1.4 times
-    /// that.
+    /// A policy for any byte strings and ranges of any length. `rate` is about the rate for numbers: the mean over
+    /// empty ranges whose ends are spread evenly over the numbers between two separators. The bound is 1.4 times that.
     ///
-    /// The rate is higher the closer a range's ends are to the file's keys, and up to 1 beside one, except where keys
-    /// of one length are dense. Text is such a case: names crowd in families, and a range between names of the same
-    /// family is mostly reported. `benches/RESULTS.md` has the rates for names of packages, which are above one half.
+    /// The rate rises as a range's ends get closer to the file's keys, up to 1 at a key, except where keys of one
+    /// length are dense. Text is such a case: names come in families, and a range between names of one family is
+    /// positive in most cases. `benches/RESULTS.md` has the rates for package names, which are above one half.
     ///
     /// # Errors
     ///
@@ -81,6 +79,7 @@ impl RangePolicy {
             let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
             (keys >= MIN_SEGMENT_KEYS).then_some((low_bits, keys))
         };
+        // The fewest low bits with which a segment has enough keys.
         let low_bits_and_keys = (0..=MAX_ORDERED_LOW_BITS).find_map(fits);
         let least = MEAN_SEGMENT_RATE / two_to(MAX_ORDERED_LOW_BITS);
         let too_low = ConfigError::RateOutOfRange { kind: KindId::RANGE, min: least, max: 1.0, got: rate.get() };
@@ -90,27 +89,28 @@ impl RangePolicy {
         Ok(Self { plan: MapPlan::Ordered(OrderedPlan { low_bits, segment_keys }) })
     }
 
-    /// Ranges of up to `longest` units inside a prefix. An empty range that touches `longest` units is reported as "may
-    /// be present" at this rate at most, shorter ones less often in proportion, and up to 32 times longer ones more
-    /// often in proportion: wherever they begin, as long as they are chosen without knowing the hash seed, and no key
-    /// is in their end units ([`RangeUnits`]).
+    /// A policy for ranges of up to `longest` units inside a prefix. `rate` bounds the false positives of empty ranges
+    /// that touch `longest` units. Shorter ranges have proportionally fewer, and ranges up to 32 times longer have
+    /// proportionally more. The bound holds wherever ranges begin, as long as they are chosen without knowledge of the
+    /// hash seed and no key is in their end units ([`RangeUnits`]).
     ///
-    /// Longer ranges may all be reported, as are those without an end, and whole prefixes of many units: a point filter
-    /// with [`KeyParts`](sstfilter::KeyParts) serves those.
+    /// Still longer ranges may all be positive, and unbounded ranges and whole prefixes of many units are. A point
+    /// filter with [`KeyParts`](sstfilter::KeyParts) serves whole prefixes.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] for a `longest` of 0, and for ranges so long, and rates so low, that a key would
-    /// take more than 43 bits.
+    /// [`ConfigError::OutOfRange`] if `longest` is 0, or if `longest` and `rate` would need more than 43 bits per key.
     pub fn hashed(units: RangeUnits, longest: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         if longest == 0 {
             let (option, expected) = ("longest range", "at least 1 unit");
             return Err(ConfigError::OutOfRange { option, expected, got: 0 });
         }
         let line_codes = |low_bits| 256.0 * two_to(low_bits) * rate.get() / longest as f64;
+        // The fewest low bits with which lines are at least half as full as the maximum.
         let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MAX_LINE_CODES / 2.0);
         let low_bits = smallest.ok_or_else(|| too_long(longest))?;
         let chunk_bits = longest.checked_next_power_of_two().map_or(64, u64::trailing_zeros) + LONGEST_RANGES_LOG2;
+        // A trailer with a larger chunk would be refused.
         if chunk_bits > MAX_CHUNK_BITS {
             return Err(too_long(longest));
         }
@@ -120,13 +120,13 @@ impl RangePolicy {
         Ok(Self { plan: MapPlan::Hashed(plan) })
     }
 
-    /// A builder for one file.
+    /// Returns a builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> RangeBuilder {
         RangeBuilder::new(&self.plan, context)
     }
 
-    /// The extractor of the prefixes that ranges are inside of: readers need it, too
+    /// Returns the extractor of the prefixes that contain the ranges: readers need it, too
     /// ([`RangeContext`](super::RangeContext)).
     #[must_use]
     pub fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
@@ -137,12 +137,12 @@ impl RangePolicy {
     }
 }
 
-/// log2 of the longest ranges in a chunk: all units of a chunk keep their distances, so a range touches two chunks at
-/// most, and mostly one. Larger chunks would crowd close keys into few lines.
+/// log2 of the number of longest ranges in a chunk. All units of a chunk keep their distances, so a range touches two
+/// chunks at most, and mostly one. Larger chunks would put close keys into few lines.
 const LONGEST_RANGES_LOG2: u32 = 5;
 
 fn too_long(longest: u64) -> ConfigError {
     let (option, expected) =
-        ("longest range", "at most 2^41 units, and 43 bits per key; take coarser units, or a higher rate");
+        ("longest range", "at most 2^41 units, and 43 bits per key; use coarser units or a higher rate");
     ConfigError::OutOfRange { option, expected, got: longest }
 }

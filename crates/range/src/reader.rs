@@ -1,4 +1,4 @@
-//! A range filter as a file's reader holds it: it never fails a scan, and it counts its answers.
+//! The range filter of an open file: never fails a scan, and counts its answers.
 
 use sstfilter::internal::FilterCounters;
 use sstfilter::{BlockError, FilterStats, LookupOutcome, Probe};
@@ -7,8 +7,8 @@ use super::block::RangeFilter;
 use super::context::RangeContext;
 use super::key_range::KeyRange;
 
-/// A verified range filter, or the reason why it is unusable, with counters. The counterpart of
-/// [`FilterReader`](sstfilter::FilterReader) for scans.
+/// A verified range filter, or the reason why it is unusable, with counters. It is for scans what
+/// [`FilterReader`](sstfilter::FilterReader) is for lookups.
 ///
 /// ```
 /// use sstfilter_range::RangeReader;
@@ -26,12 +26,12 @@ pub struct RangeReader<D: AsRef<[u8]>> {
 }
 
 impl<D: AsRef<[u8]>> RangeReader<D> {
-    /// The filter in `data`, if [`RangeFilter::load`] accepts it for `context`.
+    /// Loads the filter in `data`; unusable unless [`RangeFilter::load`] accepts it for `context`.
     pub fn load<'a>(data: D, context: impl Into<RangeContext<'a>>) -> Self {
         Self::new(RangeFilter::load(data, context))
     }
 
-    /// A filter that could not be read at all.
+    /// Returns a reader for a filter that could not be read at all.
     #[must_use]
     pub fn unusable(reason: BlockError) -> Self {
         Self::new(Err(reason))
@@ -41,7 +41,7 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         Self { filter, counters: FilterCounters::default() }
     }
 
-    /// Probes for a range, and counts the answer.
+    /// Probes the filter for a range, and counts the answer.
     pub fn probe<'a>(&self, range: impl Into<KeyRange<'a>>) -> Probe {
         let Ok(filter) = &self.filter else {
             self.counters.add_unusable(1);
@@ -52,27 +52,28 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         if maybe { Probe::MaybePresent } else { Probe::Absent }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable,
-    /// `None` if the file has no such key. Counted as a probe only in the last case.
+    /// Returns a lower bound of the file's first key at or above `lower`: `lower` itself if the filter is unusable,
+    /// `None` if the file has no such key. Only `None` is counted as a probe.
     #[must_use]
     pub fn seek_hint(&self, lower: &[u8]) -> Option<Vec<u8>> {
         let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };
         let next = filter.seek_hint(lower);
+        // Only this answer skips the file, as "absent" does.
         if next.is_none() {
             self.counters.add_answer(false);
         }
         next
     }
 
-    /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it
-    /// at most once for each such probe: a scan that ends early may never know.
+    /// Records whether the file contained a key in a range for which this filter answered [`Probe::MaybePresent`]. Call
+    /// it at most once for each such probe. A scan that ends early may never know, and then does not call it.
     pub fn record_scan(&self, outcome: LookupOutcome) {
         if self.filter.is_ok() {
             self.counters.add_outcome(outcome == LookupOutcome::Found);
         }
     }
 
-    /// The filter, or why it is not used.
+    /// Returns the filter, or the reason why it is not used.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         self.filter.as_ref()
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> FilterStats {
         self.counters.snapshot(self.filter.is_ok())
     }

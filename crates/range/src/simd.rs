@@ -1,19 +1,19 @@
-//! The queries with the CPU's own instructions for counting and selecting bits.
+//! Queries compiled with the CPU's instructions for counting and selecting bits.
 //!
-//! A query counts the bits of up to twelve words and finds the n-th set bit of up to four: x86-64 has instructions for
-//! both, but not every CPU of it. ARM counts with vectors that every 64-bit CPU has, which the compiler uses by itself,
-//! and has none for selecting; plain Rust serves there. Vectors are of no use beyond that: a query reads one or two
-//! lines.
+//! A query counts the bits of up to twelve words and finds the n-th set bit of up to four. x86-64 has instructions for
+//! both, but not on every CPU. Every 64-bit ARM CPU counts with vector instructions, which the compiler uses by itself,
+//! and has no instruction for selecting, so ARM uses plain Rust. Vectors would not help further: a query reads one or
+//! two lines.
 //!
-//! The functions are never inlined: what is tested on each platform is what callers run, whatever surrounds a call.
+//! The functions are never inlined, so that callers run exactly the code that is tested on each platform.
 
-#![allow(unsafe_code, reason = "instructions that not every CPU has")]
+#![allow(unsafe_code, reason = "calls functions compiled for instructions that not every CPU has")]
 
 use super::key_range::KeyRange;
 use super::lines::Portable;
 use super::view::View;
 
-/// Calls the method of a view with the instructions in use.
+/// Calls a method of a view, compiled for the selected instruction set.
 macro_rules! dispatch {
     ($view:ident.$method:ident($argument:ident: $type:ty) -> $result:ty) => {{
         #[cfg(target_arch = "x86_64")]
@@ -26,7 +26,7 @@ macro_rules! dispatch {
                 sstfilter::simd::selected(),
                 sstfilter::simd::InstructionSet::Avx2 | sstfilter::simd::InstructionSet::Avx512
             ) {
-                // SAFETY: both sets include these instructions, and are selected only when the CPU has them.
+                // SAFETY: both sets include these instructions, and are selected only if the CPU has them.
                 return unsafe { compiled($view, $argument) };
             }
         }
@@ -44,7 +44,7 @@ pub(super) fn may_contain_range_each(view: View<'_>, ranges: &[KeyRange<'_>]) ->
     dispatch!(view.may_contain_range_each(ranges: &[KeyRange<'_>]) -> u64)
 }
 
-/// In plain Rust: a scan calls it once per file, which is not worth instructions of its own.
+/// Plain Rust: a scan calls it once per file, too seldom to pay for its own instructions.
 #[inline(never)]
 pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
     view.seek_hint::<Portable>(lower)
@@ -52,20 +52,20 @@ pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(target_arch = "x86_64")]
 mod bmi2 {
-    //! BMI2 deposits a single bit at the place of the n-th set one.
+    //! Selects with BMI2, which deposits a bit at the position of the n-th set bit.
 
     use core::arch::x86_64::_pdep_u64;
 
     use crate::lines::Select;
 
-    /// For functions that are compiled with BMI1, BMI2 and POPCNT.
+    /// Selects in functions compiled with BMI1, BMI2 and POPCNT.
     #[derive(Debug)]
     pub(super) struct Bmi2;
 
     impl Select for Bmi2 {
         #[inline(always)]
         fn select_in_word(word: u64, rank: u32) -> u32 {
-            // SAFETY: named by functions that have BMI2 alone.
+            // SAFETY: only functions compiled with BMI2 use this type.
             let bit = unsafe { _pdep_u64(1_u64.wrapping_shl(rank), word) };
             bit.trailing_zeros() & 63
         }

@@ -1,6 +1,6 @@
 //! Published range filters lose keys at boundaries: where a hashed range wraps around, where an end is a key plus a
-//! zero byte, where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small
-//! universes, with parameters so small that every range crosses something.
+//! zero byte, where one key is a prefix of another. So these tests compare both maps with a sorted set, on all ranges
+//! of small universes, with parameters so small that every range crosses some boundary.
 
 use core::cell::Cell;
 use core::ops::Bound;
@@ -22,7 +22,7 @@ use crate::{RangeContext, effort};
 
 type Key = Vec<u8>;
 
-/// All strings of `least..=most` bytes of an alphabet.
+/// Returns all strings of `least..=most` bytes of an alphabet.
 fn strings(alphabet: &[u8], least: u32, most: u32) -> Vec<Key> {
     let of_length = |length: u32| {
         let letters = alphabet.len();
@@ -35,7 +35,7 @@ fn strings(alphabet: &[u8], least: u32, most: u32) -> Vec<Key> {
     all
 }
 
-/// About `share` of 256 of the universe.
+/// Returns about `share` / 256 of the universe.
 fn sample(universe: &[Key], share: u64, case: u64) -> BTreeSet<Key> {
     let is_in = |number: &(u64, &Key)| mix64(number.0 ^ case << 32) & 255 < share;
     (0..).zip(universe).filter(is_in).map(|(_, key)| key.clone()).collect()
@@ -63,17 +63,17 @@ fn hashed(units: RangeUnits, low_bits: u32, line_codes: u32, chunk_bits: u32) ->
     MapPlan::Hashed(HashedPlan { units, longest: 1, low_bits, line_codes, chunk_bits })
 }
 
-/// What a set of answers was like.
+/// Counts of a set of answers.
 #[derive(Default, Debug)]
 struct Answers {
     empty: u64,
     false_positives: u64,
 }
 
-/// All pairs of ends are taken in the long form, otherwise one in seven.
+/// The long form tries all pairs of ends, otherwise one in seven.
 const PAIRS: usize = 7;
 
-/// The short form takes one set of keys in six. Shares of keys take turns by four: they still differ.
+/// The short form tries one set of keys in six. The shares of keys repeat every four sets, so they still differ.
 const CASES: usize = 6;
 
 /// Compares a filter with the set of its keys, on all ranges between `ends` with all kinds of bounds.
@@ -102,8 +102,8 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         check(Bound::Excluded(lower), Bound::Unbounded);
         check(Bound::Unbounded, Bound::Included(lower));
         check(Bound::Unbounded, Bound::Excluded(lower));
-        // Each lower end skips another number of upper ends, so that pairs of every distance are tried even where only
-        // some pairs are.
+        // Each lower end skips another number of upper ends, so that pairs of every distance are tried even if not all
+        // pairs are.
         for upper in ends.iter().skip((number + number / stride) % stride).step_by(stride) {
             check(Bound::Included(lower), Bound::Included(upper));
             check(Bound::Included(lower), Bound::Excluded(upper));
@@ -114,7 +114,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
     answers
 }
 
-/// Compares the lower bounds of next keys with the set.
+/// Compares seek hints with the set.
 fn compare_next(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key]) {
     for lower in ends {
         let next = keys.range(lower.clone()..).next();
@@ -132,7 +132,7 @@ fn big_endian(number: u64) -> [u8; 8] {
     number.swap_bytes().to_le_bytes()
 }
 
-/// Integers as big-endian bytes.
+/// Returns integers as big-endian bytes.
 fn integers(bits: u32, bytes: usize) -> Vec<Key> {
     (0..1_u64 << bits).map(|number| big_endian(number)[8 - bytes..].to_vec()).collect()
 }
@@ -165,8 +165,8 @@ fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
 // promise: range-filters
 #[test]
 fn many_segments_however_they_are_spread_lose_no_key() {
-    // Where heads should be is guessed first: evenly spread ones, ones that crowd at either end or in the middle, and
-    // ends far beyond the last one.
+    // The search first guesses the position of a head. These spreads are even, dense at either end or in the middle, or
+    // have ends far beyond the last head.
     let spreads: [fn(u64) -> u64; 5] = [
         |number| number << 50,
         |number| (number * number * number) << 30,
@@ -259,7 +259,7 @@ fn ranges_inside_a_prefix_are_absent_where_all_keys_are_outside_the_domain() {
 // misuse: changed-range-extractor
 #[test]
 fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
-    // The function of a hash changes under its tag.
+    // The hash function changes, but its tag does not.
     let hasher = |seed| KeyHasher::custom(1, move |key: &[u8]| KeyHasher::with_seed(seed).hash(key));
     let plan = hashed(RangeUnits::integer(8).unwrap().with_prefix(Arc::new(FixedPrefix::new(4))), 8, 192, 4);
     let context = BuildContext::new(&hasher(1));
@@ -313,7 +313,7 @@ fn no_keys_and_one_key_have_filters_too() {
 // promise: range-filters
 #[test]
 fn long_keys_and_long_common_prefixes_lose_no_key() {
-    // Prefixes around the limits of the fields: the head, the window, and the 16 bits of shared bytes.
+    // Prefixes with lengths around the limits: the head, the window, and the 16-bit field of shared bytes.
     for shared in [0, 1, 7, 8, 9, 15, 16, 17, 24, 65_534, 65_535, 65_536, 70_000] {
         let ends: Vec<Key> =
             strings(&[0, b'x'], 0, 4).into_iter().map(|rest| [vec![b'p'; shared], rest].concat()).collect();
@@ -329,16 +329,16 @@ fn long_keys_and_long_common_prefixes_lose_no_key() {
     }
 }
 
-/// Extractors that no range filter can be right or of use with.
+/// Extractors with which no range filter can be correct or useful.
 #[derive(Debug)]
 enum Wrong {
-    /// The last byte: no prefix of the key.
+    /// The last byte, which is not a prefix of the key.
     Suffix,
-    /// Up to two bytes: another part for a longer key.
+    /// Up to two bytes, so a longer key may have another part.
     UpToTwo,
-    /// The first byte, but no part for any prefix.
+    /// The first byte of a key, but no part for any prefix.
     Silent,
-    /// The first two bytes: stable, but not what the others of this name give.
+    /// The first two bytes: stable, but different from the other extractors of this name.
     FirstTwo,
 }
 
@@ -401,14 +401,14 @@ fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
     let keys: BTreeSet<Key> = strings(b"ab", 2, 4).into_iter().collect();
     let plan = hashed(RangeUnits::integer(2).unwrap().with_prefix(Arc::new(Wrong::FirstTwo)), 8, 192, 4);
     let block = filter_of(plan, &keys, Some(Arc::new(Wrong::FirstTwo))).into_inner();
-    // The extractor has changed, and its name has not.
+    // The extractor has changed, but not its name.
     let (hasher, extractor) = (KeyHasher::default(), Arc::new(Wrong::Silent) as Arc<dyn KeyExtractor>);
     let context = RangeContext::new(&hasher, Some(&extractor));
     let filter = RangeFilter::load(block, context).unwrap();
     assert!(keys.iter().all(|key| filter.may_contain_range(key..=key)));
 }
 
-/// Bytes that become fewer after they were loaded, as a file does that is mapped and then cut.
+/// Bytes that become shorter after they were loaded, like a mapped file that is truncated.
 struct Shrinking(Vec<u8>, Rc<Cell<bool>>);
 
 impl AsRef<[u8]> for Shrinking {
@@ -469,8 +469,8 @@ fn a_batch_answers_like_single_probes() {
     }
 }
 
-/// Keys of files: numbers; numbers after one long prefix; and clusters of numbers with long prefixes of their own, so
-/// that most bytes of a filter are those of separators.
+/// Returns keys of files: numbers; numbers after one long prefix; and clusters of numbers, each with its own long
+/// prefix, so that most bytes of a filter are separators.
 fn file_keys(keys: u64) -> [(&'static str, BTreeSet<Key>); 3] {
     let numbers = (0..keys).map(|key| big_endian(mix64(key)).to_vec());
     let prefixed = numbers.clone().map(|number| [vec![b'p'; 60], number].concat());
@@ -483,14 +483,14 @@ fn file_keys(keys: u64) -> [(&'static str, BTreeSet<Key>); 3] {
     ]
 }
 
-/// A writer that cuts files by size adds it to that of the data.
+/// A writer that cuts files by size adds the estimate to the size of the data.
 #[test]
 fn an_estimate_is_within_a_key_and_three_percent_of_the_block() {
     let context = BuildContext::new(&KeyHasher::default());
     for (what, keys) in [0, 1, 50, 1_000, 20_000].into_iter().flat_map(file_keys) {
         let units = RangeUnits::integer(8).unwrap();
         let hashed = [hashed(units.clone(), 9, 192, 4), hashed(units, 0, 20, 4)].into_iter();
-        // Integers of the other keys are all the same.
+        // All other keys have the same integer.
         let hashed = hashed.filter(|_| what == "numbers");
         for plan in hashed.chain([ordered(7, 224), ordered(0, 60)]) {
             let policy = RangePolicy { plan };
@@ -519,10 +519,10 @@ fn a_report_says_how_much_a_build_held() {
         (report.peak_build_bytes, report.block_bytes)
     };
     let [(_, numbers), ..] = file_keys(20_000);
-    // 16 bytes for each key and as much again; the memory for keys may be half empty.
+    // 16 bytes per key, and as much again; the memory for keys may be half empty.
     let (peak, _) = peak_and_block(hashed(RangeUnits::integer(8).unwrap(), 9, 192, 4), &numbers);
     assert!((20_000 * 32..=20_000 * 64).contains(&peak), "{peak}");
-    // Twice the payload: a trailer has 60 bytes here.
+    // Twice the payload, without the trailer of 60 bytes.
     let (peak, block) = peak_and_block(ordered(7, 224), &numbers);
     assert_eq!(peak, (block - 60) * 2);
     // The keys of an unfinished segment.

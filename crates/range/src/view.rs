@@ -1,4 +1,4 @@
-//! A filter's queries, over the parts of its payload.
+//! Queries on the parts of a filter's payload.
 
 use sstfilter::internal::prefetch;
 
@@ -8,7 +8,7 @@ use super::lines::{Code, Lines, Lows, Select};
 use super::ordered::{Segments, Spread};
 use super::params::{CodeMap, HashedMap, RangeShape, SEGMENT_BYTES};
 
-/// What a query reads.
+/// The data that a query reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) shape: &'a RangeShape,
@@ -17,7 +17,7 @@ pub(super) struct View<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Where the parts of a payload end.
+/// The offsets at which the parts of a payload end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     lines: usize,
@@ -29,8 +29,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of the payload at the start of `block`, of which two heads are read.
+    /// Returns the layout of the payload at the start of `block`. Reads the first and the last head of ordered codes.
     pub(super) fn new(shape: &RangeShape, block: &[u8]) -> Self {
+        // On 32-bit platforms, a length that does not fit saturates, and then `get` finds no such part.
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let lines = bytes(shape.lines_bytes());
         let lows = bytes(shape.lines_bytes() + shape.lows_bytes());
@@ -44,21 +45,21 @@ impl Layout {
         Self { lines, lows, payload: bytes(shape.payload_bytes()), records, spread }
     }
 
-    /// The payload at the start of `block`; `None` if the block has become shorter than it was.
+    /// Returns the payload at the start of `block`; `None` if the block has become shorter since it was opened.
     #[inline(always)]
     pub(super) fn payload<'a>(&self, block: &'a [u8]) -> Option<&'a [u8]> {
         block.get(..self.payload)
     }
 }
 
-/// How a filter's codes follow from keys.
+/// How keys became codes, with the data that queries need.
 #[derive(Clone, Copy, Debug)]
 enum Map<'a> {
     Hashed(&'a HashedMap),
     Ordered(Segments<'a>),
 }
 
-/// Ranges that a batch has under way at once: their lines are prefetched before the first of them is probed.
+/// Ranges of a batch that are in flight at once: their lines are prefetched before the first of them is probed.
 const UNDER_WAY: usize = 16;
 
 impl<'a> View<'a> {
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first and the last code of a range; the answer where none are needed.
+    /// Returns the first and the last code of a range, or the answer if it does not depend on them.
     #[inline(always)]
     fn codes<S: Select>(&self, lines: &Lines<'_>, map: &Map<'_>, range: KeyRange<'_>) -> Result<(Code, Code), bool> {
         match map {
@@ -96,7 +97,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the file may hold a key in the range.
+    /// Whether the file may contain a key in the range.
     #[inline(always)]
     pub(super) fn may_contain_range<S: Select>(self, range: KeyRange<'_>) -> bool {
         let (lines, map) = self.open();
@@ -104,16 +105,15 @@ impl<'a> View<'a> {
             Ok((from, to)) => lines.any_in::<S>(from, to),
             Err(answer) => answer,
         };
-        // Most ranges are not empty, and most of those are negative without a look at that.
+        // Checked last: few ranges are empty, and a negative answer needs no check.
         has_codes && !range.is_empty()
     }
 
-    /// Whether it may, for up to 64 ranges: one bit each.
+    /// Answers `may_contain_range` for up to 64 ranges, one bit each.
     #[inline(always)]
     pub(super) fn may_contain_range_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
         let (lines, map) = self.open();
-        // Loops instead of iterators with closures: a closure that is not inlined would be compiled without the
-        // instructions.
+        // Loops, not iterators: a closure that is not inlined would be compiled without the target features.
         let (mut word, mut shift) = (0, 0);
         for ranges in ranges.chunks(UNDER_WAY) {
             let mut pending = [Err(false); UNDER_WAY];
@@ -123,6 +123,7 @@ impl<'a> View<'a> {
                     && let Some(line) = lines.line_bytes(from.line)
                 {
                     prefetch(line);
+                    // The bytes may start at any alignment, so a line may end in the next cache line.
                     prefetch(&raw const line[63]);
                 }
             }
@@ -138,7 +139,7 @@ impl<'a> View<'a> {
         word
     }
 
-    /// A lower bound of the first key from `lower` on.
+    /// Returns a lower bound of the first key at or above `lower`.
     #[inline(always)]
     pub(super) fn seek_hint<S: Select>(self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.open() {

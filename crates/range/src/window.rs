@@ -1,4 +1,4 @@
-//! The first bytes of a key's rest as a number that orders like the key, and the cells of such numbers.
+//! Windows: the first bytes of the rest of a key as a number in key order, and the cells that windows are divided into.
 
 use byteorder::{BigEndian, ByteOrder};
 
@@ -10,7 +10,7 @@ pub(super) const WINDOW_BYTES: usize = 16;
 /// Bits in a window.
 pub(super) const WINDOW_BITS: u32 = 128;
 
-/// The first 16 bytes as a big-endian number, padded with zeros.
+/// Returns the first 16 bytes as a big-endian number, padded with zeros.
 ///
 /// `a <= b` implies `window(a) <= window(b)`. The converse fails for bytes that differ in trailing zeros or after the
 /// 16th byte.
@@ -27,24 +27,26 @@ pub(super) fn window(rest: &[u8]) -> u128 {
     }
 }
 
-/// How windows become cells, and what is known of the keys.
+/// The division of windows into cells.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cells {
-    /// Bits of a window that a cell leaves out, below 128.
+    /// Bits of a window that a cell drops, below 128.
     pub(super) shift: u32,
-    /// Bytes of every key after the prefix that its window leaves out, if all keys have one length.
+    /// Length of the keys after the prefix that the window skips, if all keys have one length.
     pub(super) rest_bytes: Option<usize>,
 }
 
 impl Cells {
-    /// The lowest cell of keys above `rest`, or of `rest` itself unless it is exclusive. `None` when no key is above.
+    /// Returns the lowest cell of keys above `rest`, or of `rest` itself unless it is exclusive. `None` if no key can
+    /// be above.
     ///
-    /// With keys of one length, an exclusive end has that length: the next key is one higher. Otherwise the end's own
-    /// cell may hold keys above it.
+    /// If all keys have one length, an exclusive end has that length too, and the next possible key is one higher.
+    /// Otherwise, the end's own cell may contain keys above the end.
     #[inline(always)]
     pub(super) fn lower(self, rest: &[u8], is_exclusive: bool) -> Option<u128> {
         let start = window(rest);
         match self.rest_bytes {
+            // All keys of this frame equal the prefix.
             Some(0) if is_exclusive => None,
             Some(bytes @ 1..=WINDOW_BYTES) if is_exclusive => {
                 Some(start.checked_add(1 << (WINDOW_BITS - 8 * bytes as u32))? >> self.shift)
@@ -53,13 +55,13 @@ impl Cells {
         }
     }
 
-    /// The highest cell of keys below `rest`, or of `rest` itself unless it is exclusive. `None` when all keys in this
-    /// frame are above.
+    /// Returns the highest cell of keys below `rest`, or of `rest` itself unless it is exclusive. `None` if all keys in
+    /// this frame are above.
     ///
-    /// Below an exclusive end, its own cell is excluded only if no key below the end can share it. First, the bits
-    /// that the cell leaves out must be zero, and no bytes may follow the window: else keys between the cell's start
-    /// and the end share it. Second, the end must not end in a zero byte, unless all keys have one length: without its
-    /// trailing zeros, it is a key below the end with the same window.
+    /// An exclusive end's own cell is excluded only if no key below the end can share the cell. First, the bits that
+    /// the cell drops must be zero, and no bytes may follow the window: otherwise, keys between the cell's start and
+    /// the end share it. Second, unless all keys have one length, the end must not end in a zero byte: the end without
+    /// its trailing zeros is a key below it with the same window.
     #[inline(always)]
     pub(super) fn upper(self, rest: &[u8], is_exclusive: bool) -> Option<u128> {
         let end = window(rest);

@@ -10,28 +10,27 @@
 //!            u32     n
 //! ```
 //!
-//! Keys in order begin alike, so each entry stores only what differs from the key before it. A key could then be read
-//! only by walking from the first entry. Restart points bound that walk: every 16th key (by default) is stored whole, a
-//! search compares those keys, and then walks from the last one that does not exceed the target. More restart
-//! points make searches shorter and blocks larger. A block of no entries is the four bytes of n = 0.
+//! Sorted keys share prefixes, so each entry stores only its difference from the previous key. Without restart points,
+//! a key could only be read by walking from the first entry. Restart points bound that walk: every 16th key (by
+//! default) is stored whole. A search compares these keys, and then walks from the last one that does not exceed the
+//! target. More restart points make searches shorter and blocks larger. A block without entries is the four bytes of n
+//! = 0.
 //!
 //! # Reading is safe whatever the bytes
 //!
-//! The checksum holds before any of this runs, so what is wrong here was written that way, by a faulty writer or with
-//! intent. Impossible lengths and offsets are errors all the same; an order that is wrong across restart intervals is
-//! seen by a walk and by `verify`, not by a search.
+//! The checksum is compared before any of this runs, so wrong bytes here were written that way, by a faulty writer or
+//! on purpose. Impossible lengths and offsets are still errors. A walk and `verify` detect keys out of order across
+//! restart intervals; a search does not.
 //!
-//! Keys that share bytes with the key before them are longer in memory than in the block. The growth is hashed:
+//! Keys that share bytes with the previous key are longer in memory than in the block. The growth is bounded:
 //!
-//! - A key consists of bytes that entries since the last restart point brought with them, because the entry there
-//!   shares nothing and each later one shares no more than its predecessor has. So no key is longer than the bytes of
-//!   its restart interval.
+//! - A key consists of bytes from entries since the last restart point, because the entry there shares nothing and no
+//!   later one shares more than its predecessor has. So no key is longer than the bytes of its restart interval.
 //! - An interval has at most [`MAX_RESTART_INTERVAL`] entries. So its keys together have at most 1,024 times its bytes.
 //! - Intervals do not overlap in a block, nor blocks in a file. So all keys of a walk together have at most 1,024 times
-//!   the bytes of the file, whoever wrote it.
+//!   the bytes of the file, even in a file from an attacker.
 //!
-//! A cursor's step costs less: the bytes that its entry brought. Only a copy of the key, or a comparison with it,
-//! costs the whole key.
+//! A cursor's step costs less: only the bytes of its entry. Only copying or comparing the key costs the whole key.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -43,35 +42,35 @@ use sstfilter_store::internal::{put_varint, take_varint};
 
 use super::error::{TableError, TableLocation, shown};
 
-/// Most bytes of a key: 64 MiB.
+/// Maximum bytes of a key: 64 MiB.
 pub const MAX_KEY_BYTES: u64 = 64 << 20;
 
-/// Most bytes of a value: 64 MiB.
+/// Maximum bytes of a value: 64 MiB.
 pub const MAX_VALUE_BYTES: u64 = 64 << 20;
 
-/// Most entries from one restart point to the next. Writers keep to it, and readers refuse more: this bounds the
-/// memory of a walk, as the module's documentation shows.
+/// Maximum number of entries from one restart point to the next. Readers refuse more: this bounds the memory of a walk,
+/// as the module's documentation shows.
 pub(crate) const MAX_RESTART_INTERVAL: u32 = 1_024;
 
-/// Most bytes of a block: restart offsets have 32 bits.
+/// Maximum bytes of a block: restart offsets have 32 bits.
 pub(crate) const MAX_BLOCK_BYTES: u64 = u32::MAX as u64;
 
-/// The most bytes that three varints take: 5 each, since every length fits 32 bits.
+/// Maximum bytes of three varints: 5 each, because every length fits 32 bits.
 const MAX_ENTRY_HEADER_BYTES: usize = 15;
 
-/// The number that is stored at `offset`; `None` behind the end.
+/// Reads the number at `offset`; `None` beyond the end.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Takes `(add* seal)*`: the same memory serves block after block.
+/// Builds blocks: `(add* seal reset)*`. All blocks use one buffer.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     pub(super) contents: Vec<u8>,
     restarts: Vec<u32>,
     interval: u32,
     since_restart: u32,
-    /// Key of the last entry, in this block or the one before: keys ascend through all of them.
+    /// Key of the last entry, in this block or the previous one: keys ascend across blocks.
     last_key: Vec<u8>,
 }
 
@@ -80,10 +79,12 @@ impl BlockBuilder {
         Self { contents: Vec::new(), restarts: Vec::new(), interval, since_restart: interval, last_key: Vec::new() }
     }
 
-    /// Adds an entry, a tombstone if it has no `value`. The caller makes sure that keys ascend and that
+    /// Adds an entry, or a tombstone if `value` is `None`. The caller ensures that keys ascend and that
     /// [`bytes_with`](Self::bytes_with) does not exceed [`MAX_BLOCK_BYTES`].
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_BLOCK_BYTES")]
     pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        // The previous key may be of the block before: a block begins with a restart point, so nothing is shared with
+        // it.
         let shared = if self.since_restart < self.interval {
             self.since_restart += 1;
             common_prefix(&self.last_key, key)
@@ -94,9 +95,11 @@ impl BlockBuilder {
         };
         let suffix = key.get(shared..).unwrap_or_default();
         let bytes = value.unwrap_or_default();
+        // One reservation per entry, not one per field.
         self.contents.reserve(MAX_ENTRY_HEADER_BYTES + suffix.len() + bytes.len());
         put_varint(&mut self.contents, shared as u64);
         put_varint(&mut self.contents, suffix.len() as u64);
+        // The lowest bit marks a tombstone, so an empty value and a deletion differ.
         put_varint(&mut self.contents, (bytes.len() as u64) << 1 | u64::from(value.is_none()));
         self.contents.extend_from_slice(suffix);
         self.contents.extend_from_slice(bytes);
@@ -104,7 +107,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(suffix);
     }
 
-    /// The last key added; empty before the first.
+    /// Returns the last key added; empty before the first.
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -113,18 +116,19 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// Bytes of the block if it were sealed now.
+    /// Returns the bytes of the block if it were sealed now.
     pub(crate) fn bytes(&self) -> u64 {
         self.contents.len() as u64 + self.restarts.len() as u64 * 4 + 4
     }
 
-    /// The most bytes the block would have with one more entry.
+    /// Returns an upper bound of the bytes with one more entry.
     pub(crate) fn bytes_with(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
         let entry = MAX_ENTRY_HEADER_BYTES as u64 + key.len() as u64 + value.map_or(0, <[u8]>::len) as u64;
+        // 4 bytes, in case the entry is a restart point.
         self.bytes() + entry + 4
     }
 
-    /// The block's contents; the caller may append a trailer.
+    /// Completes the block and returns its contents, to which the caller may append a trailer.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_BLOCK_BYTES")]
     pub(crate) fn seal(&mut self) -> &mut Vec<u8> {
         for &restart in &self.restarts {
@@ -142,14 +146,14 @@ impl BlockBuilder {
     }
 }
 
-/// What a table says of a key.
+/// The answer of a table for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The value. It shares the memory of the data block it was read from.
+    /// The value. It shares the memory of its data block.
     Found(Bytes),
-    /// A tombstone: the key is deleted in this table and all older ones.
+    /// A tombstone: the key is deleted from this table and all older ones.
     Deleted,
-    /// Absent from this table; older ones may have it.
+    /// Absent from this table; older ones may contain the key.
     Absent,
 }
 
@@ -163,7 +167,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Opens the block of `contents`, which lies `at` its place in the file.
+    /// Opens the block `contents`, which is located `at` in the file.
     pub(crate) fn open(contents: Bytes, at: TableLocation) -> Result<Self, TableError> {
         let length = contents.len();
         let count = length.checked_sub(4).and_then(|offset| read_u32(&contents, offset));
@@ -172,11 +176,12 @@ impl Block {
             return Err(TableError::corrupt(at, "restart points that fit the block", format_args!("{count:?}")));
         };
         let block = Self { contents, entries_end, restarts: count as usize, at };
+        // Once, when the block is opened, so that searches can rely on the restart points.
         block.check_restarts()?;
         Ok(block)
     }
 
-    /// The first is 0, they ascend, and all lie among the entries; there are none without entries.
+    /// Checks that the first restart point is 0, that they ascend, and that each is at an entry.
     fn check_restarts(&self) -> Result<(), TableError> {
         if self.restarts == 0 && self.entries_end != 0 {
             return Err(self.corrupt("a restart point for the first entry", "none"));
@@ -192,7 +197,7 @@ impl Block {
         Ok(())
     }
 
-    /// Offset of a restart point; the end of the entries behind the last.
+    /// Returns the offset of a restart point; beyond the last, the end of the entries.
     fn restart(&self, index: usize) -> usize {
         if index >= self.restarts {
             return self.entries_end;
@@ -200,22 +205,22 @@ impl Block {
         read_u32(&self.contents, self.entries_end + index * 4).map_or(self.entries_end, |offset| offset as usize)
     }
 
-    /// Bytes of the contents in memory.
+    /// Returns the bytes of the contents in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.contents.len() as u64
     }
 
-    /// An error at this block.
+    /// Returns an error at this block.
     pub(crate) fn corrupt(&self, expected: impl Into<String>, got: impl fmt::Display) -> TableError {
         TableError::corrupt(self.at.clone(), expected, got)
     }
 
-    /// A data block that ends before `last_key`, with which it ends by the index.
+    /// Returns the error for a data block that ends before `last_key`, its last key in the index.
     pub(crate) fn ends_before(&self, last_key: &[u8]) -> TableError {
         self.corrupt(format!("entries up to {}, as the index says", shown(last_key)), "an end before it")
     }
 
-    /// What the block says of `key`; `None` when the block ends before it.
+    /// Looks up `key`; `None` if the block ends before it.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Lookup>, TableError> {
         let mut cursor = BlockCursor::new(self);
         if !cursor.seek(key)? {
@@ -227,7 +232,7 @@ impl Block {
         Ok(Some(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found)))
     }
 
-    /// Reads all entries, and checks their order: how many there are, and the last key.
+    /// Reads all entries and checks their order. Returns their number and the last key.
     pub(super) fn check_entries(&self) -> Result<(u64, Vec<u8>), TableError> {
         let (mut entries, mut cursor) = (0, BlockCursor::new(self));
         while cursor.advance()? {
@@ -236,7 +241,7 @@ impl Block {
         Ok((entries, cursor.key))
     }
 
-    /// The value under a name, in a block of named values.
+    /// Returns the value of a name, in a block of named values.
     pub(super) fn value_of(&self, name: &str) -> Result<Option<Bytes>, TableError> {
         match self.get(name.as_bytes())? {
             Some(Lookup::Found(value)) => Ok(Some(value)),
@@ -245,7 +250,7 @@ impl Block {
         }
     }
 
-    /// The last restart point whose key is not above `target`; the first when all are.
+    /// Returns the last restart point whose key is not above `target`; the first if all are above.
     fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
         let (mut low, mut high) = (0, self.restarts);
         while high - low > 1 {
@@ -255,7 +260,7 @@ impl Block {
         Ok(low)
     }
 
-    /// The first key.
+    /// Returns the first key.
     pub(crate) fn first_key(&self) -> Result<&[u8], TableError> {
         self.key_at_restart(0)
     }
@@ -266,17 +271,18 @@ impl Block {
         Ok(entry.suffix)
     }
 
-    /// An entry at a restart point has its whole key.
+    /// Checks that an entry at a restart point has its whole key.
     #[inline]
     fn check_whole(&self, entry: &RawEntry<'_>) -> Result<(), TableError> {
         if entry.shared == 0 { Ok(()) } else { Err(self.corrupt("a whole key at a restart point", entry.shared)) }
     }
 
-    /// The entry at `offset`, which ends before the restart points, and whose key is not too long.
+    /// Parses the entry at `offset`. Checks that it ends before the restart points, and that its key is not too long.
     pub(super) fn entry_at(&self, offset: usize) -> Result<RawEntry<'_>, TableError> {
         let entry = self.parse_entry(offset);
         let entry = entry.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
         let key_bytes = entry.shared.saturating_add(entry.suffix.len());
+        // Before the key is assembled in memory.
         if key_bytes as u64 > MAX_KEY_BYTES {
             return Err(self.corrupt(format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
         }
@@ -290,6 +296,7 @@ impl Block {
         let (suffix, rest) = rest.split_at_checked(usize::try_from(suffix_bytes).ok()?)?;
         let (bytes, rest) = rest.split_at_checked(usize::try_from(value >> 1).ok()?)?;
         let is_tombstone = value & 1 == 1;
+        // One encoding for each entry: writers give a tombstone no value.
         if is_tombstone && !bytes.is_empty() {
             return None;
         }
@@ -297,13 +304,14 @@ impl Block {
         Some(RawEntry { shared: usize::try_from(shared).ok()?, suffix, value, end: self.entries_end - rest.len() })
     }
 
-    /// Whether the entry may come after `key`: it shares no more than there is, and its own key is above.
+    /// Checks that the entry may follow `key`: it shares no more bytes than `key` has, and its own key is above.
     #[inline]
     fn check_order(&self, key: &[u8], entry: &RawEntry<'_>, is_first: bool) -> Result<(), TableError> {
         let Some((shared, replaced)) = key.split_at_checked(entry.shared) else {
             let expected = format!("at most {} bytes shared with the key before", key.len());
             return Err(self.corrupt(expected, entry.shared));
         };
+        // The shared bytes are equal, so the suffixes decide.
         if !is_first && entry.suffix <= replaced {
             let got = [shared, entry.suffix].concat();
             return Err(self.corrupt(format!("a key after {}", shown(key)), shown(&got)));
@@ -311,52 +319,52 @@ impl Block {
         Ok(())
     }
 
-    /// The bytes of `value`, which lies in this block, sharing the block's memory.
+    /// Returns the bytes of `value`, which is in this block, sharing the block's memory.
     pub(super) fn share(&self, value: &[u8]) -> Bytes {
         self.contents.slice_ref(value)
     }
 }
 
-/// An entry as it stands in a block.
+/// An entry as stored in a block.
 pub(super) struct RawEntry<'a> {
-    /// Bytes shared with the key before it.
+    /// Bytes shared with the previous key.
     pub(super) shared: usize,
     /// The rest of the key.
     pub(super) suffix: &'a [u8],
     /// `None` for a tombstone.
     pub(super) value: Option<&'a [u8]>,
-    /// Where the next entry begins.
+    /// Offset of the next entry.
     end: usize,
 }
 
-/// Walks the entries of a block, which it owns or borrows; every step checks the order of the keys and the restart
+/// Walks the entries of a block, which it owns or borrows. Every step checks the order of the keys and the restart
 /// points.
 #[derive(Debug)]
 pub(crate) struct BlockCursor<B> {
     block: B,
-    /// Where the next entry begins.
+    /// Offset of the next entry.
     pub(super) next: usize,
     next_restart: usize,
-    /// Entries from the last restart point on; 0 before the first entry.
+    /// Number of entries since the last restart point; 0 before the first entry.
     since_restart: u32,
     key: Vec<u8>,
     value: Option<Range<usize>>,
 }
 
 impl<B: Borrow<Block>> BlockCursor<B> {
-    /// A cursor before the first entry.
+    /// Returns a cursor before the first entry.
     pub(crate) fn new(block: B) -> Self {
         Self { block, next: 0, next_restart: 0, since_restart: 0, key: Vec::new(), value: None }
     }
 
-    /// Goes from before the first entry to before the last restart point whose key is not above `target`.
+    /// Moves from before the first entry to before the last restart point whose key is not above `target`.
     pub(crate) fn enter(&mut self, target: &[u8]) -> Result<(), TableError> {
         self.next_restart = self.block().restart_before(target)?;
         self.next = self.block().restart(self.next_restart);
         Ok(())
     }
 
-    /// Goes from before the first entry to the first whose key is not below `target`; `false` if there is none.
+    /// Moves from before the first entry to the first whose key is not below `target`; `false` if there is none.
     fn seek(&mut self, target: &[u8]) -> Result<bool, TableError> {
         self.enter(target)?;
         while self.advance()? {
@@ -367,9 +375,10 @@ impl<B: Borrow<Block>> BlockCursor<B> {
         Ok(false)
     }
 
-    /// Goes to the next entry; `false` when there is none.
+    /// Moves to the next entry; `false` if there is none.
     pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
         let block = self.block.borrow();
+        // Entries and restart points are stored apart, so a forged block can make them disagree.
         let restart = block.restart(self.next_restart);
         if self.next > restart {
             return Err(block.corrupt("a restart point between two entries", restart));
@@ -377,6 +386,7 @@ impl<B: Borrow<Block>> BlockCursor<B> {
         if self.next == block.entries_end {
             return Ok(false);
         }
+        // No order check for the first entry after `enter`: the cursor has not seen the key before it.
         let is_first = self.since_restart == 0;
         let entry = block.entry_at(self.next)?;
         if self.next == restart {
@@ -384,6 +394,7 @@ impl<B: Borrow<Block>> BlockCursor<B> {
             self.next_restart += 1;
             block.check_whole(&entry)?;
         }
+        // Bounds the memory of keys; see the module's documentation.
         if self.since_restart == MAX_RESTART_INTERVAL {
             let expected = format!("at most {MAX_RESTART_INTERVAL} entries from one restart point to the next");
             return Err(block.corrupt(expected, "more"));
@@ -401,17 +412,17 @@ impl<B: Borrow<Block>> BlockCursor<B> {
         self.block.borrow()
     }
 
-    /// The key of the entry; empty before the first.
+    /// Returns the key of the entry; empty before the first.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The value; `None` for a tombstone.
+    /// Returns the value; `None` for a tombstone.
     pub(crate) fn value(&self) -> Option<&[u8]> {
         self.block().contents.get(self.value.clone()?)
     }
 
-    /// The value, sharing the block's memory; `None` for a tombstone.
+    /// Returns the value, sharing the block's memory; `None` for a tombstone.
     pub(crate) fn value_bytes(&self) -> Option<Bytes> {
         self.value().map(|value| self.block().share(value))
     }

@@ -1,4 +1,4 @@
-//! Writing a table into any sink.
+//! Writes tables into any sink.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use super::format::{
 use super::io::io_error;
 use super::{TableError, TableOptions, TablePart, TableProperties};
 
-/// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
+/// As in data blocks. An open table decodes its whole index, so restart points save no time here and only cost bytes.
 const INDEX_RESTART_INTERVAL: u32 = 16;
 
-/// Bytes of a properties and a metaindex block beside the keys and names in them, about.
+/// Approximate bytes of the properties and metaindex blocks, without the keys and names in them.
 const FIXED_BLOCKS_ESTIMATE: u64 = 420;
 
-/// What was written.
+/// A summary of a written table.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TableSummary {
-    /// The file; `None` when the table went into a sink of the caller's.
+    /// The file; `None` if the table was written to the caller's sink.
     pub path: Option<PathBuf>,
     /// The table's id.
     pub table_id: [u8; 16],
@@ -33,30 +33,29 @@ pub struct TableSummary {
     pub file_bytes: u64,
     /// The table's properties: counts of entries and data blocks, and the description of the filters.
     pub properties: TableProperties,
-    /// Bytes of the index block, checksum included.
+    /// Bytes of the index block, including its checksum.
     pub index_bytes: u64,
-    /// Bytes of the filter, with its top index if it has partitions; 0 without one.
+    /// Bytes of the filter, including the top index of a partitioned one; 0 without a filter.
     pub filter_bytes: u64,
-    /// How the filter was built; `None` without a policy, or when the policy declined. The table does not name the
-    /// extractors that the report has as unstable, so that no reader probes for their parts; if no other part is left,
+    /// How the filter was built; `None` without a policy, or if the policy declined. The table does not record
+    /// extractors that the report calls unstable, so that no reader probes for their parts. If no other part is left,
     /// it has no filter.
     pub filter: Option<BuildReport>,
-    /// Bytes of the range filter; 0 without one.
+    /// Bytes of the range filter; 0 without a range filter.
     pub range_filter_bytes: u64,
-    /// How the range filter was built, or why it was not; `None` without a
-    /// [policy](TableOptions::with_range_filter).
+    /// How the range filter was built, or why not; `None` without a [policy](TableOptions::with_range_filter).
     pub range_filter: Option<BuildReport>,
 }
 
 /// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
 ///
-/// Blocks go to the sink as they fill up. Memory holds one data block, the index, and what the filter's
-/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::TooLong`]) leaves the builder as it
-/// was. A failed write poisons it: every later call is [`TableError::Poisoned`].
+/// Blocks are written as they fill up. Memory holds one data block, the index, and the filter builder's state. A
+/// refused key or value ([`TableError::KeyOrder`], [`TableError::TooLong`]) leaves the builder as it was. A failed
+/// write poisons it: every later call is [`TableError::Poisoned`].
 ///
-/// A panic that the caller catches poisons it too, whether in the sink or in code from the options: key extractor,
-/// custom hash, filter builder. It is then unknown how far the entry got, and a key that is in the data but not in the
-/// filter would be lost to every reader.
+/// A panic that the caller catches also poisons it, whether in the sink or in code from the options (key extractor,
+/// user-defined hash, filter builder). It is then unknown how much of the entry was added, and a key in the data but
+/// not in the filter would be lost to every reader.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -79,17 +78,17 @@ pub struct TableBuilder<W> {
     index: BlockBuilder,
     pub(super) filters: FileFilterBuilder,
     properties: TableProperties,
-    /// Of a step, by a panic or an error.
+    /// Detects a step that ended early, by a panic or an error.
     interruption: Interruption,
 }
 
 impl<W: Write> TableBuilder<W> {
-    /// A table that begins at the sink's next byte.
+    /// Begins a table at the sink's next byte.
     ///
     /// # Errors
     ///
-    /// [`TableError::Extractors`] when the name of an extractor is not 1 to 255 bytes, or for more than 63 of those of
-    /// the filter for lookups.
+    /// [`TableError::Extractors`] if the name of an extractor is not 1 to 255 bytes long, or if there are more than 63
+    /// extractors for the point filter.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         check_extractors(options)?;
         let table_id = options.table_id.unwrap_or_else(unique_id);
@@ -113,62 +112,63 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// A key that does not sort after the last one, or a key or value beyond 64 MiB: it is refused, and
-    /// the builder can go on. A failed write: the builder is poisoned.
+    /// A key that does not sort after the last one, or a key or value beyond 64 MiB, is refused, and the builder can
+    /// continue. A failed write poisons the builder.
     ///
     /// # Panics
     ///
-    /// If the caller's code does; the builder is then poisoned.
+    /// If the caller's code panics. The builder is then poisoned.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
         self.add_entry(key, Some(value))
     }
 
-    /// Adds a tombstone: in this table and all older ones, `key` is deleted.
+    /// Adds a tombstone: `key` is deleted from this table and all older ones.
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
         self.add_entry(key, None)
     }
 
-    /// Entries added so far.
+    /// Returns the number of entries added so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// About how many bytes the table would have if it were finished now, the filter included.
+    /// Returns the approximate bytes of the table if it were finished now, including filters.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let trailer = BLOCK_TRAILER_BYTES as u64;
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
         let filters = self.filters.estimated_bytes().saturating_add(FILTER_ALIGNMENT as u64 / 2);
-        // The properties have the first and the last key.
+        // The properties contain the first and the last key.
         let properties = FIXED_BLOCKS_ESTIMATE + 2 * self.data.last_key().len() as u64;
         let others = self.sink.position + open_block + properties + self.index.bytes();
-        // Saturating: an engine's own filter builder may claim anything.
+        // Saturating, because a user-defined filter builder may claim any size.
         filters.saturating_add(others + FOOTER_BYTES as u64)
     }
 
-    /// Writes what is left and flushes the sink.
+    /// Writes the rest of the table and flushes the sink.
     ///
     /// # Errors
     ///
     /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
-    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties.
-    /// The sink then holds no table.
+    /// [`TableError::BlockTooLarge`] if the keys do not fit the index, or the policy's name does not fit the
+    /// properties. The sink then contains no valid table.
     pub fn finish(self) -> Result<(W, TableSummary), TableError> {
         self.finish_with(|_| ())
     }
 
-    /// As [`finish`](Self::finish), with properties that tests have changed.
+    /// Like [`finish`](Self::finish), but with properties that a test changes.
     pub(super) fn finish_with(
         mut self,
         change: impl FnOnce(&mut TableProperties),
     ) -> Result<(W, TableSummary), TableError> {
         self.check_sound()?;
         self.write_data_block()?;
+        // After the last data block, when all keys are known, and before the properties, which describe the filters.
         let built = self.filters.finish();
         let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
         let (bytes, metadata) = built.seal();
@@ -177,6 +177,7 @@ impl<W: Write> TableBuilder<W> {
         let missing = range_filter.as_ref().filter(|report| report.used.is_none());
         self.properties.range_filter_missing = missing.map(|report| report.reason.to_string());
         self.properties.filters = metadata.into();
+        // Aligned, so that a mapped filter's lines are cache lines.
         if !bytes.is_empty() {
             self.sink.align()?;
             self.sink.write(&bytes)?;
@@ -202,7 +203,7 @@ impl<W: Write> TableBuilder<W> {
     fn add_entry(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
         self.check_sound()?;
         self.check_entry(key, value)?;
-        // Unless the step succeeds, nothing more may be written.
+        // If the step does not complete, every later call fails.
         self.interruption.enter();
         if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.block_bytes {
             self.write_data_block()?;
@@ -233,7 +234,7 @@ impl<W: Write> TableBuilder<W> {
         Ok(())
     }
 
-    /// Writes the open data block, if it has entries, and enters it in the index.
+    /// Writes the open data block, if it has entries, and adds it to the index.
     fn write_data_block(&mut self) -> Result<(), TableError> {
         if self.data.is_empty() {
             return Ok(());
@@ -266,11 +267,11 @@ fn check_extractors(options: &TableOptions) -> Result<(), TableError> {
     }
 }
 
-/// The writer, and how many bytes were written to it.
+/// The writer, with the number of bytes written to it.
 #[derive(Debug)]
 pub(super) struct Sink<W> {
     writer: W,
-    /// The file, if it is one.
+    /// The file's path, if the sink is a file.
     pub(super) path: Option<PathBuf>,
     position: u64,
     table_id: [u8; 16],
@@ -283,9 +284,9 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
-    /// Seals `block` and writes it with its checksum, in one piece.
+    /// Seals `block`, and writes it and its checksum with one call.
     fn write_block(&mut self, part: TablePart, block: &mut BlockBuilder) -> Result<BlockHandle, TableError> {
-        // Data and index blocks are bounded as they grow; the length of a policy's name is not.
+        // The length of data and index blocks is limited as they grow, but that of a policy's name is not.
         let max = max_contents_bytes(part);
         if block.bytes() > max {
             return Err(TableError::BlockTooLarge { block: part, max, got: block.bytes() });
@@ -298,7 +299,7 @@ impl<W: Write> Sink<W> {
         Ok(handle)
     }
 
-    /// Writes zeros up to where a filter may begin.
+    /// Writes zeros up to the next multiple of the filter alignment.
     fn align(&mut self) -> Result<(), TableError> {
         let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
         let zeros = [0; FILTER_ALIGNMENT];
@@ -345,8 +346,8 @@ mod tests {
         assert_eq!(sink.writer.len() as u64, sink.position);
     }
 
-    /// [`FIXED_BLOCKS_ESTIMATE`] has room for names that these tables do not have, and for two filters, each of which
-    /// is described in some 50 bytes. A filter is behind up to 63 zeros, for which the estimate has 32.
+    /// [`FIXED_BLOCKS_ESTIMATE`] includes names that these tables do not have, and two filters, each described in about
+    /// 50 bytes. Up to 63 zeros precede a filter; the estimate includes 32.
     #[test]
     fn the_estimate_of_a_table_is_too_high_by_as_much_as_its_constants_say() {
         let ordered = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
@@ -366,7 +367,7 @@ mod tests {
             let estimate = builder.estimated_bytes();
             let estimated_filters = builder.filters.estimated_bytes();
             let (bytes, summary) = builder.finish().unwrap();
-            // What a filter misjudges of itself is not the table's error.
+            // The error in a filter's own estimate does not count.
             let filters = summary.filter_bytes + summary.range_filter_bytes;
             let excess = estimate + filters - (bytes.len() as u64 + estimated_filters);
             assert!(expected.contains(&excess), "{what}, {count} entries: {excess} bytes too many");

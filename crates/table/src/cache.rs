@@ -11,32 +11,32 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::headed::HeadedBlock;
 
-/// Which data block: of which open table, and where.
+/// Identifies a data block by an open table and an offset.
 ///
-/// Tables are told apart by a number that each gets when it is opened. Rejected: the table's id, which would keep
-/// blocks from one opening to the next. Ids can repeat, or be forged, and a block of the other table would answer: it
-/// is searched by what its neighbours in its own table leave to be compared, and a checksum of it can be forged as
-/// well.
+/// Each table gets a new number when it is opened. Rejected alternative: the table's id, which would keep blocks valid
+/// when a table is reopened. Ids can repeat or be forged, and then a block of the other table would answer. Such a
+/// block is searched without the prefix that its own table's index implies, and its checksum can be forged as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     pub(super) table: u64,
     pub(super) offset: u64,
 }
 
-/// The number of an open table in the keys of its blocks, which no other table of the process ever has, and which is
-/// secret: whoever makes a table chooses the other half of these keys.
+/// Returns a number for an open table that no other table of the process ever gets. The first one is secret, because
+/// whoever makes a table chooses the other half of the cache keys.
 pub(crate) fn next_table_number() -> u64 {
+    // `RandomState` is the standard library's only source of random numbers.
     static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
     static OTHERS: AtomicU64 = AtomicU64::new(0);
     FIRST.wrapping_add(OTHERS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A data block whose checksum and place in its table have been checked. Clones share its memory.
+/// A data block whose checksum and position have been checked. Clones share its memory.
 #[derive(Clone)]
 pub struct CachedBlock(pub(super) Arc<HeadedBlock>);
 
 impl CachedBlock {
-    /// Bytes of the block in memory, with 12 for each entry by which lookups find it.
+    /// Returns the bytes of the block in memory, including 12 per entry for searches.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.memory_bytes()
@@ -52,20 +52,20 @@ impl fmt::Debug for CachedBlock {
 /// Keeps data blocks that lookups have read, for tables that are opened with
 /// [`TableOptions::with_block_cache`](super::TableOptions::with_block_cache).
 ///
-/// [`BoundedBlockCache`] is one; an engine that has a cache of its own implements this trait for it. A cache may forget
-/// a block at any time. It must return a block only for the key that it was inserted with.
+/// [`BoundedBlockCache`] is an implementation; an engine implements this trait for its own cache. A cache may evict a
+/// block at any time. It must return a block only for the key that it was inserted with.
 ///
-/// A lookup searches the cache once, and so does each key of a `multi_get`; a key whose block was missing then searches
-/// it again only if another key of the batch has read that block in the meantime.
+/// A lookup searches the cache once, and so does each key of a `multi_get`. After a miss, a key searches the cache
+/// again only if another key of the batch has since read its block.
 pub trait BlockCache: fmt::Debug + Send + Sync {
-    /// The block of `key`, if the cache has it.
+    /// Returns the block of `key`, if the cache contains it.
     fn get(&self, key: &BlockKey) -> Option<CachedBlock>;
 
     /// Offers a block that has just been read and checked.
     fn insert(&self, key: BlockKey, block: CachedBlock);
 }
 
-/// A cache of a fixed number of bytes, shared by threads. Blocks that are used again stay longer than others (S3-FIFO).
+/// A thread-safe cache of bounded size. Blocks that are used again stay longer than others (S3-FIFO).
 ///
 /// ```
 /// use std::sync::{Arc, LazyLock};
@@ -84,15 +84,15 @@ pub trait BlockCache: fmt::Debug + Send + Sync {
 pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes, BuildHasherDefault<Mix>>);
 
 impl BoundedBlockCache {
-    /// An empty cache of at most `max_bytes` of blocks.
+    /// Returns an empty cache of at most `max_bytes` of blocks.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
-        // The usual block of 4 KiB; another size costs the cache's table some growth or some slack.
+        // Assumes the usual block of 4 KiB; for other sizes, the cache's table grows, or is larger than needed.
         let blocks = usize::try_from(max_bytes / 4096).unwrap_or(usize::MAX).min(1 << 20);
         Self(Cache::with(blocks, max_bytes, BlockBytes, BuildHasherDefault::default(), DefaultLifecycle::default()))
     }
 
-    /// Bytes of the blocks in the cache.
+    /// Returns the bytes of the blocks in the cache.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.weight()
@@ -128,8 +128,8 @@ impl Weighter<BlockKey, CachedBlock> for BlockBytes {
     }
 }
 
-/// Hashes the two numbers of a key by a multiplication each, in a tenth of the time of the standard library's hash of
-/// bytes. It needs no secret of its own, because the number of a table is one.
+/// Hashes the two numbers of a key with one multiplication each, in a tenth of the time of the standard library's
+/// hasher. It needs no secret, because the number of a table is secret.
 #[derive(Clone, Copy, Default)]
 struct Mix(u64);
 
@@ -137,11 +137,13 @@ impl Hasher for Mix {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "both halves of a product")]
     fn write_u64(&mut self, number: u64) {
-        // The fraction of the golden ratio, as in Fibonacci hashing; both halves of the product depend on all bits.
+        // The fraction of the golden ratio, as in Fibonacci hashing. Folding the halves of the product makes all bits
+        // depend on all input bits.
         let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 
+    // Required by the trait. The hash of a `BlockKey` only writes numbers.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }

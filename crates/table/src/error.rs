@@ -1,4 +1,4 @@
-//! What can go wrong with a table, where, and what was expected there.
+//! Errors of tables: where, what was expected, and what was found.
 
 use core::fmt;
 use core::ops::{Bound, Range};
@@ -13,7 +13,7 @@ use sstfilter_store::FilterProblem;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TablePart {
-    /// The data blocks, or one of them.
+    /// One or all of the data blocks.
     Data,
     /// The zeros before a filter.
     Padding,
@@ -34,7 +34,7 @@ pub enum TablePart {
 }
 
 impl TablePart {
-    /// The part's name, as messages and the metaindex have it.
+    /// Returns the part's name in messages and in the metaindex.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,15 +57,15 @@ impl fmt::Display for TablePart {
     }
 }
 
-/// A place in a table: which part, at which byte of the file, and of which file if that is known.
+/// A location in a table: the part, the offset in the file, and the file's path if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableLocation {
-    /// The file, when the table was opened by path.
+    /// The file, if the table was opened by path.
     pub path: Option<Arc<Path>>,
     /// The part of the table.
     pub part: TablePart,
-    /// Its first byte in the file.
+    /// The offset of the part in the file.
     pub offset: u64,
 }
 
@@ -80,61 +80,61 @@ impl fmt::Display for TableLocation {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The system refused a read, a write, or a change of the directory.
+    /// The file system refused a read, a write, or a change of the directory.
     Io {
-        /// What was being done.
+        /// The operation that failed.
         context: &'static str,
         /// The file, if known.
         path: Option<PathBuf>,
-        /// What the system said.
+        /// The error of the file system.
         source: io::Error,
     },
-    /// A key that does not sort after the one before it. It was refused; the writer goes on.
+    /// A key that does not sort after the previous one. It was refused, and the writer can continue.
     KeyOrder {
-        /// The key before it.
+        /// The previous key.
         previous: Vec<u8>,
-        /// The key refused.
+        /// The refused key.
         got: Vec<u8>,
     },
-    /// A key or a value beyond the limit. It was refused; the writer goes on.
+    /// A key or a value beyond the limit. It was refused, and the writer can continue.
     TooLong {
         /// "key" or "value".
         what: &'static str,
         /// Most bytes of it.
         max: u64,
-        /// Bytes that it has.
+        /// Its length in bytes.
         got: u64,
     },
-    /// A block that cannot hold what the table needs: cut the file earlier.
+    /// A block would exceed its maximum length: cut the file earlier.
     BlockTooLarge {
         /// The block.
         block: TablePart,
         /// Most bytes of it.
         max: u64,
-        /// Bytes needed.
+        /// Bytes that it needs.
         got: u64,
     },
-    /// More extractors than a table can have, or one whose name cannot be stored.
+    /// Too many extractors, or one whose name cannot be stored.
     Extractors {
-        /// How many, or names of which length.
+        /// The allowed number of extractors, or length of a name.
         expected: &'static str,
-        /// The number, or the length.
+        /// The number of extractors, or the length of a name.
         got: usize,
     },
-    /// An earlier call failed to write, or panicked, so the file is incomplete: drop the writer and begin again.
+    /// An earlier call failed to write, or panicked, so the file is incomplete. Drop the writer and start over.
     Poisoned,
     /// The file does not end like a table.
     NotATable {
-        /// Where the magic number should be.
+        /// The expected location of the magic number.
         at: TableLocation,
-        /// What stands there.
+        /// The bytes at this location.
         got: [u8; 8],
     },
     /// A table of a version that this reader does not know.
     Version {
-        /// Where the version stands.
+        /// The location of the version.
         at: TableLocation,
-        /// The newest version this reader knows.
+        /// The newest version that this reader knows.
         expected: u32,
         /// The table's version.
         got: u32,
@@ -143,50 +143,50 @@ pub enum TableError {
     FileLength {
         /// The footer.
         at: TableLocation,
-        /// Bytes by the footer.
+        /// The length that the footer states.
         expected: u64,
-        /// Bytes found.
+        /// The length found.
         got: u64,
     },
-    /// A damaged block, or one that belongs to another table, another place or an earlier write.
+    /// A damaged block, or one that belongs to another table, another offset or an earlier write.
     Checksum {
         /// The block.
         at: TableLocation,
-        /// The checksum that the block carries, or that it has where it is named.
+        /// The checksum stored with the block, or in a reference to it.
         expected: u32,
-        /// The checksum of what was found.
+        /// The checksum of the bytes found.
         got: u32,
     },
-    /// Contents that no writer produces, under a valid checksum or in padding, which has none.
+    /// Contents that no writer produces, under a valid checksum, or in padding, which has no checksum.
     Corrupt {
         /// The block.
         at: TableLocation,
-        /// What should be there.
+        /// The expected contents.
         expected: String,
-        /// What is.
+        /// The contents found.
         got: String,
     },
-    /// A filter is not used. Reads go on without it, or with the table's own if it is that of a sidecar; `verify`
-    /// reports it.
+    /// A filter is not used. Reads continue without it, or with the table's own if it is a sidecar's; `verify` reports
+    /// it.
     Filter {
-        /// The filter, in the file of the table or of the sidecar.
+        /// The filter, in the table's file or in the sidecar.
         at: TableLocation,
-        /// What is wrong with it.
+        /// The problem of the filter.
         source: FilterProblem,
     },
-    /// Data that cannot be read: a data block, or bytes between two that are sound. Only
-    /// [`Table::salvage`](super::Table::salvage) gives it.
+    /// Data that cannot be read: a data block, or the bytes between two sound ones. Only
+    /// [`Table::salvage`](super::Table::salvage) returns it.
     Missing {
-        /// The bytes in the file.
+        /// The range of bytes in the file.
         bytes: Range<u64>,
-        /// How many data blocks; `None` where the index is damaged.
+        /// Number of data blocks; `None` if the index is damaged.
         blocks: Option<u64>,
-        /// No missing key sorts before the first or after the second.
+        /// Bounds of the missing keys.
         keys: (Bound<Bytes>, Bound<Bytes>),
-        /// The error that reading them gave.
+        /// The error from reading them.
         source: Box<Self>,
     },
-    /// The filter lacks a key that the table holds.
+    /// The filter answers "absent" for a key of the table.
     FalseNegative {
         /// The filter block.
         at: TableLocation,
@@ -200,14 +200,14 @@ impl TableError {
         Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
     }
 
-    /// Whether a filter is not used because it was built with another hash or secret seed than the reader's, or of
-    /// other parts of keys: a mistake in the reader's options, not damage.
+    /// Whether a filter is not used because it was built with another hash or secret seed than the reader's, or from
+    /// other key parts. This is a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
         matches!(self, Self::Filter { source, .. } if source.is_foreign())
     }
 
-    /// The error that made data unreadable, for [`Missing`](Self::Missing); every other error itself.
+    /// Returns the error that made data unreadable, for [`Missing`](Self::Missing); otherwise the error itself.
     pub(crate) fn cause(self) -> Self {
         if let Self::Missing { source, .. } = self { *source } else { self }
     }
@@ -227,7 +227,7 @@ impl fmt::Display for TableError {
             }
             Self::Extractors { expected, got } => write!(f, "key extractors: expected {expected}, got {got}"),
             Self::Poisoned => {
-                f.write_str("an earlier call failed or panicked: expected no more calls; begin the table again")
+                f.write_str("an earlier call failed or panicked: expected no more calls; start the table over")
             }
             Self::NotATable { at, got } => {
                 write!(f, "not a table: expected the magic number SSTFLTR in the {at}, got {}", shown(got))
@@ -237,11 +237,12 @@ impl fmt::Display for TableError {
             }
             Self::FileLength { at, expected, got } => {
                 let what = if got < expected { "cut short" } else { "too long" };
-                write!(f, "{what}: expected a file length of {expected} bytes by the {at}, got {got}")
+                write!(f, "{what}: expected a file length of {expected} bytes from the {at}, got {got}")
             }
             Self::Checksum { at, expected, got } => write!(
                 f,
-                "damaged, or of another table, place or time: {at}: expected checksum {expected:#010x}, got {got:#010x}"
+                "damaged, or from another table, offset or write: {at}: expected checksum {expected:#010x}, \
+                 got {got:#010x}"
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
@@ -274,10 +275,10 @@ impl core::error::Error for TableError {
     }
 }
 
-/// Most bytes of a key that a message shows.
+/// Maximum bytes of a key in a message.
 const SHOWN_BYTES: usize = 32;
 
-/// Key bytes as a person reads them: escaped, cut when long.
+/// Formats key bytes for people: escaped, and truncated if long.
 pub(crate) fn shown(key: &[u8]) -> String {
     match key.get(..SHOWN_BYTES) {
         Some(start) if key.len() > SHOWN_BYTES => format!("\"{}\"... ({} bytes)", start.escape_ascii(), key.len()),

@@ -1,4 +1,4 @@
-//! The parts of a table file: footer, metaindex, handles, checksums and ids.
+//! The fixed parts of a table file: footer, metaindex, handles, checksums and ids.
 //!
 //! The footer is the last 64 bytes:
 //!
@@ -14,7 +14,7 @@
 //! 56   8  magic, the bytes "SSTFLTR" and 0x1a
 //! ```
 //!
-//! Magic, checksum and version keep their places in every version.
+//! Magic, checksum and version keep their offsets in every version.
 
 use core::ops::Range;
 
@@ -26,70 +26,70 @@ use sstfilter_store::internal::{put_varint, take_varint};
 use super::block::{Block, BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, read_u32};
 use super::error::{TableError, TableLocation, TablePart, shown};
 
-/// Bytes of the trailer behind the contents of every block: the bound checksum.
+/// Bytes of the trailer after the contents of every block: the bound checksum.
 pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
 
-/// CRC32C of `contents`, the table's id and the block's `offset`.
+/// Returns the CRC32C of `contents`, the table's id and the block's `offset`.
 ///
-/// A checksum over the contents alone holds for a block of another file too. Storage does return such blocks: a
-/// misdirected write, a reused disk page, a backup of the wrong file. The table's own filter in another table would
-/// then answer "absent" for keys that are there. With the id and the offset in the sum, the block is damaged instead.
-/// The id and the offset come last, so that a large block can be summed piece by piece and bound afterwards.
+/// A checksum over only the contents would also match in another file. Storage does return blocks of other files: after
+/// a misdirected write, from a reused disk page, or in a backup of the wrong file. The filter of another table would
+/// then answer "absent" for existing keys. With the id and the offset in the checksum, the block counts as damaged. The
+/// id and the offset come last, so that a large block can be summed piece by piece and bound afterwards.
 pub(crate) fn bound_checksum(contents: &[u8], table_id: &[u8; 16], offset: u64) -> u32 {
     bind(crc32c(contents), table_id, offset)
 }
 
-/// The bound checksum of contents whose CRC32C is `seen`.
+/// Returns the bound checksum of contents whose CRC32C is `seen`.
 pub(crate) fn bind(seen: u32, table_id: &[u8; 16], offset: u64) -> u32 {
     crc32c_append(crc32c_append(seen, table_id), &offset.to_le_bytes())
 }
 
-/// The most bytes that the contents of this part can have, whatever a handle says.
+/// Returns the maximum bytes of the contents of this part, which no handle may exceed.
 pub(crate) fn max_contents_bytes(part: TablePart) -> u64 {
     match part {
         // Two short names, each with a handle, take at most 70.
         TablePart::Metaindex => 4 << 10,
-        // Most of them are keys: the smallest, the largest, and one for each extractor that has neither.
+        // Mostly keys: the smallest, the largest, and one for each extractor whose domain contains neither.
         TablePart::Properties => 66 * MAX_KEY_BYTES,
-        // Those of a block's one entry, if the entry is longer than any `block_bytes`.
+        // One entry of maximum length, which exceeds every allowed `block_bytes`.
         TablePart::Data => MAX_KEY_BYTES + MAX_VALUE_BYTES + 64,
         TablePart::Index => MAX_BLOCK_BYTES,
-        // Not blocks.
+        // Not blocks of entries.
         _ => 0,
     }
 }
 
-/// An error unless the checksum of what was found `at` a place is the expected one.
+/// Returns an error unless the checksum of the bytes found `at` a location is the expected one.
 pub(crate) fn compare_checksums(expected: u32, got: u32, at: &TableLocation) -> Result<(), TableError> {
     if expected == got { Ok(()) } else { Err(TableError::Checksum { at: at.clone(), expected, got }) }
 }
 
-/// A block's first byte in the file, the length of its contents, trailer excluded, and which contents they are.
+/// A block's offset in the file, the length of its contents without the trailer, and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
     pub(crate) contents_bytes: u64,
-    /// The block's bound checksum, so that an older block at the same place is damage.
+    /// The block's bound checksum, so that an older block at the same offset counts as damage.
     pub(crate) checksum: u32,
 }
 
 impl BlockHandle {
-    /// Contents and trailer.
+    /// Returns the bytes of contents and trailer.
     pub(crate) fn bytes(&self) -> u64 {
         self.contents_bytes.saturating_add(BLOCK_TRAILER_BYTES as u64)
     }
 
-    /// Contents and checksum, of a block that lies inside the file.
+    /// Returns the range of contents and trailer, for a block inside the file.
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(self.bytes())
     }
 
-    /// The first byte behind the block; `None` when no file is that long.
+    /// Returns the offset after the block; `None` if no file can be that long.
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.contents_bytes)?.checked_add(BLOCK_TRAILER_BYTES as u64)
     }
 
-    /// Two varints and the checksum.
+    /// Encodes two varints and the checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         put_varint(&mut out, self.offset);
@@ -98,7 +98,7 @@ impl BlockHandle {
         out
     }
 
-    /// The handle in `bytes`, with nothing behind it.
+    /// Decodes the handle that fills `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (offset, bytes) = take_varint(bytes)?;
         let (contents_bytes, checksum) = take_varint(bytes)?;
@@ -117,7 +117,7 @@ const CHECKSUM_AT: usize = 52;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Right before the footer, and so it has the length of the file too.
+    /// Directly before the footer, so the length of the file follows from it.
     pub(crate) metaindex: BlockHandle,
     pub(crate) table_id: [u8; 16],
 }
@@ -138,14 +138,15 @@ impl Footer {
         out
     }
 
-    /// The footer's own checksum. It covers that of the metaindex, which covers those of all other blocks.
+    /// Returns the footer's own checksum. It covers the metaindex's checksum, which covers those of all other blocks.
     pub(crate) fn checksum(&self) -> u32 {
         read_u32(&self.encode(), CHECKSUM_AT).unwrap_or_default()
     }
 
-    /// Reads the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
+    /// Decodes the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64, at: &TableLocation) -> Result<Self, TableError> {
         let footer = Fields::of(bytes);
+        // The magic first, so that another file is not called damaged; then the checksum, before any field is trusted.
         let magic = footer.array::<56, 8>();
         if magic != MAGIC {
             return Err(TableError::NotATable { at: at.clone(), got: magic });
@@ -158,6 +159,7 @@ impl Footer {
         if reserved != 0 {
             return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{reserved:#x}")));
         }
+        // A file with extra bytes in front, or without its first ones, also ends with a valid footer.
         if length != file_bytes {
             return Err(TableError::FileLength { at: at.clone(), expected: length, got: file_bytes });
         }
@@ -171,10 +173,10 @@ impl Footer {
     }
 }
 
-/// The filter begins at a multiple of this.
+/// The filter begins at a multiple of this: a cache line.
 pub(crate) const FILTER_ALIGNMENT: usize = 64;
 
-/// What the metaindex says.
+/// The contents of the metaindex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHandles {
     pub(crate) properties: BlockHandle,
@@ -190,7 +192,7 @@ impl BlockHandles {
         block
     }
 
-    /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer.
+    /// Decodes a metaindex block. Properties, index and metaindex must be contiguous up to the footer.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
         let handle = |name| {
             let value = block.value_of(name)?.ok_or_else(|| block.corrupt(name, "none"))?;
@@ -200,7 +202,7 @@ impl BlockHandles {
         let (names, last) = block.check_entries()?;
         if names != 2 {
             return Err(
-                block.corrupt("index and properties alone", format_args!("{names} names up to {}", shown(&last)))
+                block.corrupt("only index and properties", format_args!("{names} names up to {}", shown(&last)))
             );
         }
         if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
@@ -258,7 +260,7 @@ mod tests {
         example().encode().try_into().unwrap()
     }
 
-    /// The footer with `bytes` at `offset`, under a checksum that holds.
+    /// Decodes the footer with `bytes` at `offset`, under a valid checksum.
     fn resealed(offset: usize, bytes: &[u8]) -> Result<Footer, TableError> {
         let mut footer = encoded();
         footer[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn a_metaindex_names_index_and_properties_and_nothing_else() {
         for (names, got) in [
-            (&["filter", "index", "properties"][..], "index and properties alone, got 3 names"),
+            (&["filter", "index", "properties"][..], "only index and properties, got 3 names"),
             (&["index"], "properties, got none"),
             (&["properties"], "index, got none"),
         ] {

@@ -1,7 +1,7 @@
 //! A data block with the heads of its keys.
 //!
-//! For an absent key the heads nearly always decide, and the block itself, most of which is values, is not touched.
-//! They cost 12 bytes an entry beside the block.
+//! For an absent key, the heads nearly always decide, and the search does not touch the block itself, which is mostly
+//! values. Heads and offsets cost 12 bytes per entry.
 
 use core::cmp::Ordering;
 
@@ -11,27 +11,27 @@ use sstfilter_range::internal::{common_prefix, head, lower_bound};
 use super::TableError;
 use super::block::{Block, BlockCursor, Lookup};
 
-/// Entries of equal heads are walked from the first of them, if there are no more than this. Of more, the block's own
-/// restart points lead to one.
+/// Up to this number of entries with equal heads are searched linearly. For more, the search uses the block's restart
+/// points.
 const WALKED: usize = 16;
 
-/// A block all of whose entries were read and are in order. Every search reads the first fields; it reads the rest only
-/// where heads are equal.
+/// A block whose entries were all read and are in order. Every search reads the first two fields, and the others only
+/// if heads are equal.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct HeadedBlock {
-    /// One for each entry.
+    /// The head of each entry's key.
     heads: Box<[u64]>,
-    /// Bytes that all keys begin with, and that their heads leave out.
+    /// Length of the prefix that all keys share and heads omit.
     shared_bytes: usize,
-    /// Where each entry begins.
+    /// Offset of each entry.
     offsets: Box<[u32]>,
     block: Block,
 }
 
 impl HeadedBlock {
-    /// Walks `block`, whose first key is not below `lower`. `None` when it cannot be walked to its end, or does not
-    /// end with `last`: such a block is not cached, and each read of it says what is wrong.
+    /// Walks `block`, whose keys should be from `lower` to `last`. `None` if the walk fails, a key is below `lower`, or
+    /// the last key is not `last`. Such a block is not cached, and each read of it reports the damage.
     pub(super) fn new(block: &Block, lower: &[u8], last: &[u8]) -> Option<Self> {
         let shared_bytes = common_prefix(lower, last);
         let (mut heads, mut offsets) = (Vec::new(), Vec::new());
@@ -41,6 +41,7 @@ impl HeadedBlock {
             if heads.is_empty() && cursor.key() < lower {
                 return None;
             }
+            // `lower` and the last key bound all keys, so all of them have the shared prefix.
             heads.push(head(cursor.key().get(shared_bytes..)?));
             offsets.push(u32::try_from(offset).ok()?);
             offset = cursor.next;
@@ -49,25 +50,25 @@ impl HeadedBlock {
         (cursor.key() == last).then(|| Self { heads, shared_bytes, offsets, block: block.clone() })
     }
 
-    /// Bytes in memory: the block's, and those of heads and offsets.
+    /// Returns the bytes in memory, of the block, the heads and the offsets.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.block.memory_bytes() + self.heads.len() as u64 * 12
     }
 
-    /// Prefetches the heads of a block of usual size.
+    /// Prefetches the heads of a usual block: 64 of them in 8 cache lines.
     pub(super) fn prefetch(&self) {
         self.heads.iter().step_by(8).take(8).for_each(|head| prefetch(head));
     }
 
-    /// What the block says of `target`, which is neither below the block's lower bound nor above its last
-    /// key, and so begins like all of its keys.
+    /// Looks up `target`, which must not be below the block's lower bound or above its last key, and so has the shared
+    /// prefix.
     pub(super) fn get(&self, target: &[u8]) -> Result<Lookup, TableError> {
         let head = head(target.get(self.shared_bytes..).unwrap_or_default());
         let first = lower_bound(&self.heads, head);
         if self.heads.get(first) == Some(&head) { self.get_among_equals(target, first) } else { Ok(Lookup::Absent) }
     }
 
-    /// Compares `target` with the keys of its head, of which `first` is the first.
+    /// Compares `target` with the keys that have its head, beginning at `first`.
     #[inline(never)]
     fn get_among_equals(&self, target: &[u8], first: usize) -> Result<Lookup, TableError> {
         let heads = self.heads.get(first..).unwrap_or_default();
@@ -75,11 +76,12 @@ impl HeadedBlock {
         if equal > WALKED {
             return Ok(self.block.get(target)?.unwrap_or(Lookup::Absent));
         }
-        // Bytes in which the last key passed agrees with the target. The first key compared shares no more
-        // with the one before it than the target does, because their heads differ.
+        // Number of bytes that the last key passed shares with the target. The first key compared shares no more with
+        // its predecessor than the target does, because their heads differ.
         let mut agreed = target.len();
         for &offset in self.offsets.get(first..first + equal).unwrap_or_default() {
             let entry = self.block.entry_at(offset as usize)?;
+            // The entry shares more with its predecessor than the target does, so it is on the same side of the target.
             if entry.shared > agreed {
                 continue;
             }
@@ -113,13 +115,13 @@ mod tests {
         Block::open(contents, TableLocation { path: None, part: TablePart::Data, offset: 0 }).unwrap()
     }
 
-    /// What a search of the block as read says.
+    /// Searches the block itself.
     fn sought(block: &Block, target: &[u8]) -> Lookup {
         block.get(target).unwrap().unwrap_or(Lookup::Absent)
     }
 
-    /// Keys of few different bytes, zeros among them, after a prefix: many are the beginning of others, and
-    /// many have equal heads.
+    /// Keys of a few different bytes, including zeros, after a prefix: many are prefixes of others, and many have equal
+    /// heads.
     fn crowded(prefix: &[u8], max_bytes: u32, alphabet: &[u8]) -> Vec<Vec<u8>> {
         let mut keys = vec![prefix.to_vec()];
         let mut longest = keys.clone();
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn long_runs_of_equal_heads_are_entered_at_a_restart_point() {
-        // The ends share nothing, so that all heads between them are the same.
+        // The first and the last key share nothing, so all heads between them are equal.
         let mut keys = vec![b"a".to_vec()];
         keys.extend((0..500).map(|head| format!("middle of nowhere {head:05}").into_bytes()));
         keys.push(b"z".to_vec());
@@ -172,7 +174,7 @@ mod tests {
         assert!(HeadedBlock::new(&block, first, last).is_some());
         assert!(HeadedBlock::new(&block, b"keya", last).is_none(), "a first key below the bound");
         assert!(HeadedBlock::new(&block, first, b"keyz").is_none(), "another last key");
-        // Two restart intervals out of order, which no search sees.
+        // Two restart intervals out of order, which no search detects.
         let contents = b"\0\x01\0c\0\x01\0b\0\x01\0d\0\0\0\0\x04\0\0\0\x08\0\0\0\x03\0\0\0";
         let disordered =
             Block::open(Bytes::from_static(contents), TableLocation { path: None, part: TablePart::Data, offset: 0 })

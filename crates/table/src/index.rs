@@ -1,8 +1,8 @@
-//! The index in memory: the last key of each data block, and where the block lies.
+//! The index in memory: the last key and the handle of each data block.
 //!
-//! All keys lie in one vector, so that an index of a million blocks is a few allocations. Lookups search the heads of
-//! the keys, and bisect the keys themselves only where heads are equal. Bisecting all keys takes two dependent loads a
-//! step, of a bound and of a key, most of them not in cache.
+//! All keys are in one vector, so that an index of a million blocks takes a few allocations. Lookups search the heads
+//! of the keys, and compare whole keys only where heads are equal. A binary search over whole keys takes two dependent
+//! loads per step, of a bound and a key, most of them cache misses.
 
 use sstfilter_range::internal::KeyHeads;
 
@@ -11,38 +11,39 @@ use super::error::shown;
 use super::format::BlockHandle;
 use super::{TableError, TableProperties};
 
-/// Decoded once, checked against itself and against the properties.
+/// A decoded index, consistent in itself and with the properties.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TableIndex {
-    /// The smallest key of the table, then all last keys, one after the other.
+    /// The smallest key of the table, then the last key of each block.
     keys: Vec<u8>,
-    /// Where each ends in `keys`; the first of these is 0.
+    /// End of each key in `keys`, after a first 0.
     bounds: Vec<usize>,
     handles: Vec<BlockHandle>,
-    /// Of each last key.
+    /// Heads of the last keys.
     heads: KeyHeads,
 }
 
-/// Where a data block lies, in the file and among the keys.
+/// The position of a data block in the file and among the keys.
 #[derive(Debug)]
 pub(crate) struct DataBlockHandle<'a> {
     pub(crate) handle: BlockHandle,
-    /// The last key of the block before it; for the first block, its own first key.
+    /// The last key of the previous block; for the first block, its own first key.
     pub(crate) lower: &'a [u8],
     pub(crate) last_key: &'a [u8],
 }
 
 impl DataBlockHandle<'_> {
-    /// Whether the block may begin with this key.
+    /// Whether `first` may be the block's first key.
     pub(crate) fn admits_first(&self, first: &[u8]) -> bool {
+        // The first block begins with the table's smallest key, every other one after the previous block's last key.
         let is_after = if self.handle.offset == 0 { first == self.lower } else { first > self.lower };
         is_after && first <= self.last_key
     }
 }
 
 impl TableIndex {
-    /// Reads an index block. The data blocks it names must lie end to end from the file's first byte, as many and as
-    /// long as the properties say, up to the largest key.
+    /// Decodes an index block. Its data blocks must be contiguous from the file's first byte, match the number and
+    /// bytes in the properties, and end with the largest key.
     pub(crate) fn decode(block: &Block, properties: &TableProperties) -> Result<Self, TableError> {
         let smallest = properties.filters.key_bounds().map_or(&[][..], |(smallest, _)| smallest);
         let (keys, bounds) = (smallest.to_vec(), vec![0, smallest.len()]);
@@ -50,9 +51,11 @@ impl TableIndex {
         let mut end = 0;
         let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
+            // Contiguous from the first byte on, so that every byte of the data belongs to exactly one block.
             let handle = cursor.value().and_then(BlockHandle::decode);
             let next = handle.filter(|handle| handle.offset == end).and_then(|handle| Some((handle, handle.end()?)));
-            // A block holds its last key in full, so the keys in memory never exceed the file.
+            // Each block contains its last key, so that the keys in memory can never exceed the file. A forged index
+            // could otherwise expand shared prefixes.
             let key_bytes = cursor.key().len() as u64;
             let next = next.filter(|(block, next)| key_bytes <= block.contents_bytes && *next <= properties.data_bytes);
             let Some((handle, next)) = next else {
@@ -64,6 +67,7 @@ impl TableIndex {
             end = next;
         }
         index.check(block, properties, end)?;
+        // Last, because heads omit the prefix that all keys share.
         let last_keys = (0..index.handles.len()).map(|position| Some(index.last_key(position)));
         index.heads = KeyHeads::new(last_keys);
         Ok(index)
@@ -75,6 +79,7 @@ impl TableIndex {
             let got = format!("{} blocks of {end} bytes", self.handles.len());
             return Err(block.corrupt(format!("{blocks} data blocks of {bytes} bytes"), got));
         }
+        // Lookups skip tables by the bounds in the properties, so the data must not contain keys beyond them.
         let last = self.handles.len().checked_sub(1).map(|last| self.last_key(last));
         let largest = properties.filters.key_bounds().map(|(_, largest)| largest);
         if last != largest {
@@ -84,13 +89,13 @@ impl TableIndex {
         Ok(())
     }
 
-    /// Where the block at `position` lies; `None` beyond the last.
+    /// Returns the position of block `position` in the file and among the keys; `None` beyond the last.
     pub(crate) fn place(&self, position: usize) -> Option<DataBlockHandle<'_>> {
         let handle = *self.handles.get(position)?;
         Some(DataBlockHandle { handle, lower: self.key(position), last_key: self.last_key(position) })
     }
 
-    /// The last key of the block at `position`.
+    /// Returns the last key of block `position`.
     pub(crate) fn last_key(&self, position: usize) -> &[u8] {
         self.key(position + 1)
     }
@@ -100,12 +105,12 @@ impl TableIndex {
         self.keys.get(start..end).unwrap_or_default()
     }
 
-    /// The position of the one block that can hold `key`; behind the last when the key is beyond it.
+    /// Returns the number of the only block that can contain `key`; beyond the last block if the key is above it.
     pub(crate) fn position_of(&self, key: &[u8]) -> usize {
         self.heads.partition_point(key, |position| self.last_key(position) < key)
     }
 
-    /// Where the block at `position` lies in the file.
+    /// Returns the handle of block `position`.
     #[inline]
     pub(crate) fn handle(&self, position: usize) -> Option<BlockHandle> {
         self.handles.get(position).copied()

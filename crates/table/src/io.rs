@@ -1,10 +1,10 @@
-//! Where a table's bytes come from and go to: byte sources, file systems, and blocks read out of them.
+//! Input and output: byte sources, file systems, and reading blocks from them.
 //!
-//! A block is read in this order: bounds, bytes, bound checksum. A handle alone is no reason to allocate. Every kind of
-//! block but the filter has a maximum length, and a block of more than [`WHOLE_BYTES`] gets memory only after its
-//! checksum has held, so a file that is mostly a hole is refused cheaply. Rejected: bounds computed from the
-//! properties, because a filter may be of an engine's own kind and size, and because whoever lies in a handle also
-//! lies in the properties.
+//! A block is read in this order: bounds, bytes, bound checksum. A handle alone does not justify an allocation. Every
+//! kind of block except the filter has a maximum length, and a block of more than [`WHOLE_BYTES`] gets memory only
+//! after its checksum has matched, so a file that is mostly a hole is refused cheaply. Rejected alternative: bounds
+//! computed from the properties. A filter may have a user-defined kind and size, and whoever forges a handle can also
+//! forge the properties.
 
 use core::fmt;
 use core::ops::Range;
@@ -24,11 +24,11 @@ use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, comp
 use super::stats::ReadCounters;
 use super::{TableError, TableLocation, TablePart};
 
-/// Bytes that can be read at any offset, by many threads at once.
+/// A source of bytes that many threads can read at any offset.
 ///
-/// Implemented for files and for [`Bytes`]; an engine implements it for its own environment (a
-/// cached file, an object store) and passes it to [`Table::open_source`](super::Table::open_source). The
-/// bytes must not change while a table is open on them.
+/// Implemented for files and for [`Bytes`]. An engine implements it for its own environment (a cached file, an object
+/// store) and passes it to [`Table::open_source`](super::Table::open_source). The bytes must not change while a table
+/// is open on them.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -43,18 +43,18 @@ use super::{TableError, TableLocation, TablePart};
 /// ```
 #[expect(clippy::len_without_is_empty, reason = "a length in bytes that can fail; no caller needs emptiness")]
 pub trait RandomAccess: Send + Sync {
-    /// All bytes there are.
+    /// Returns the number of bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn len(&self) -> io::Result<u64>;
 
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] when there are fewer bytes; otherwise what the system says.
+    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes; otherwise the system's error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -70,6 +70,7 @@ impl RandomAccess for File {
 
     #[cfg(windows)]
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        // `seek_read` may read fewer bytes; Unix's `read_exact_at` loops by itself.
         while !buf.is_empty() {
             match std::os::windows::fs::FileExt::seek_read(self, buf, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -86,6 +87,7 @@ impl RandomAccess for File {
 
     #[cfg(not(any(unix, windows)))]
     fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<()> {
+        // The standard library has no positioned reads here: pass another source to `Table::open_source`.
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -123,29 +125,29 @@ impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
     }
 }
 
-/// Files by name, for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
+/// A file system for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
 ///
-/// An engine with an environment of its own (RocksDB's `FileSystem`, Pebble's `vfs.FS`) implements this trait for it
-/// and sets it with [`TableOptions::with_file_system`](super::TableOptions::with_file_system); a test does so to make
-/// files fail. By default tables are files of the system: [`LocalFileSystem`].
+/// An engine implements this trait for its own environment (RocksDB's `FileSystem`, Pebble's `vfs.FS`) and sets it with
+/// [`TableOptions::with_file_system`](super::TableOptions::with_file_system). A test implements it to make files fail.
+/// The default is [`LocalFileSystem`].
 ///
-/// A table is written in this order, and the first step that fails is the last:
+/// A table is written in this order, up to the first step that fails:
 ///
 /// ```text
 /// create   write*   flush   sync   persist   sync_directory
 /// ```
 ///
-/// The order makes a table appear whole or not at all. The bytes are synced before the rename, because a name that
-/// outlasts a crash must not point to bytes that do not; the directory is synced after it, because until then the
-/// name itself may be lost.
+/// With this order, a table appears whole or not at all. The bytes are synced before the rename, because a name that
+/// survives a crash must not refer to bytes that do not. The directory is synced after it, because until then the name
+/// itself may be lost.
 ///
-/// Operations that later releases add will have defaults.
+/// Methods added by later releases will have default implementations.
 ///
-/// A failed [`sync`](WritableFile::sync) is never retried: the system may have dropped what it could not write, and
-/// would then report success. The implementation retries interrupted operations itself; only `write` may return
-/// [`io::ErrorKind::Interrupted`].
+/// A failed [`sync`](WritableFile::sync) is never retried: the system may have dropped the bytes that it could not
+/// write, and would then report success. The implementation retries interrupted operations itself; only `write` may
+/// return [`io::ErrorKind::Interrupted`].
 ///
-/// A file system that counts the syncs of another one:
+/// This file system counts the syncs of another one:
 ///
 /// ```
 /// use std::io::{self, Write};
@@ -204,68 +206,68 @@ impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait FileSystem: fmt::Debug + Send + Sync {
-    /// Opens the file at `path` to be read. For a sidecar, which few tables have, this is how its absence is noticed.
+    /// Opens the file at `path` for reading. Also called for sidecars, which most tables do not have.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if there is none; otherwise what the system says.
+    /// [`io::ErrorKind::NotFound`] if there is none; otherwise the system's error.
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>>;
 
-    /// Creates an empty file in `directory`, under a temporary name that no table has and no reader opens.
+    /// Creates an empty file in `directory`, with a temporary name that no table has and no reader opens.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>>;
 
-    /// Makes the names in `directory` outlast a crash, as they are now.
+    /// Makes the current names in `directory` survive a crash.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// `path` in a form that means the same file for as long as the process lives. Where names have nothing to do
-    /// with the system's current directory, that is `path` itself.
+    /// Returns `path` in a form that names the same file for the life of the process. If names do not depend on the
+    /// system's current directory, returns `path` itself.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         std::path::absolute(path)
     }
 }
 
-/// A file that is being written and has no name of its own yet: `write* sync persist`.
+/// A file that is being written under a temporary name: `write* sync persist`.
 ///
-/// Dropped before it is persisted, it removes itself.
+/// A file that is dropped before it is persisted is removed.
 pub trait WritableFile: Write + fmt::Debug + Send {
-    /// Makes all that was written outlast a crash.
+    /// Makes all written bytes survive a crash.
     ///
     /// # Errors
     ///
-    /// What the system says. Some of what was written may then be lost, and the file is of no use.
+    /// The system's error. Some of the bytes may then be lost, and the file is useless.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Renames the file to `path`, in the directory where it was created. A file of this name is replaced atomically.
+    /// Renames the file to `path`, in the directory where it was created. Replaces an existing file atomically.
     ///
     /// # Errors
     ///
-    /// What the system says. The file is then removed, as if it were dropped.
+    /// The system's error. The file is then removed, as if it were dropped.
     fn persist(self: Box<Self>, path: &Path) -> io::Result<()>;
 }
 
-/// The system's files, by the standard library.
+/// The local file system, through the standard library.
 ///
-/// Temporary files are named `.sstfilter-*.tmp`. Windows may refuse to replace a file that is open, such as the sidecar
-/// of an open table: the new file is then removed, and the error is the system's.
+/// Temporary files are named `.sstfilter-*.tmp`. Windows may refuse to replace an open file, such as the sidecar of an
+/// open table. The new file is then removed, and the system's error returned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 
 impl FileSystem for LocalFileSystem {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
-        // Checked before it is opened, because opening alone triggers some devices. Where there is no file, this is
-        // all that is done.
+        // Checked before opening, because merely opening some devices has an effect. If there is no file, this is the
+        // only call.
         check_regular(&std::fs::metadata(path)?)?;
         Ok(Box::new(open_regular(path)?))
     }
@@ -273,30 +275,31 @@ impl FileSystem for LocalFileSystem {
     fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
         let mut temporary = tempfile::Builder::new();
         temporary.prefix(".sstfilter-").suffix(".tmp");
-        // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
-        // errors keep the system's code.
+        // `make_in`, not `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and errors
+        // keep the system's code.
         Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
     }
 
-    /// Only Unix knows and needs this.
+    /// Only Unix needs this and can do it.
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
     }
 }
 
-/// Opens a file that was regular a moment ago. If a pipe has replaced it since then, opening must not wait for a
+/// Opens a file that was regular a moment ago. A pipe may have replaced it since, and opening must not wait for a
 /// writer, hence `O_NONBLOCK`.
 fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
+    // `O_NOCTTY`: opening a terminal must not make it the controlling one.
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// A pipe would block, and a device has no length.
+/// Refuses everything but regular files: a pipe would block, and a device has no length.
 fn check_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -307,7 +310,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// How often an interrupted rename is retried.
+/// Maximum retries of an interrupted rename.
 const MAX_INTERRUPTIONS: u32 = 100;
 
 /// Writes to the file itself: the errors of `NamedTempFile`'s own [`Write`] lack the system's error number.
@@ -334,7 +337,7 @@ impl WritableFile for LocalFile {
     }
 }
 
-/// Renames `file` by `rename`, and again each time a signal interrupts it.
+/// Renames `file` with `rename`, and retries when a signal interrupts it.
 fn persist_by(
     mut file: NamedTempFile,
     mut rename: impl FnMut(NamedTempFile) -> Result<(), PersistError>,
@@ -348,16 +351,16 @@ fn persist_by(
     rename(file).map_err(|failed| failed.error)
 }
 
-/// Blocks up to this size are read at once; larger ones twice, the first time in pieces. Filters of fewer than 50
-/// million keys at 10 bits stay below.
+/// Blocks up to this size are read once, larger ones twice, the first time in pieces. Filters of fewer than 50 million
+/// keys at 10 bits are smaller.
 pub(crate) const WHOLE_BYTES: u64 = 64 << 20;
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A source of known length, with the name it was opened by, and counters.
+/// A source with its length, path and counters.
 pub(crate) struct TableFile {
     source: Box<dyn RandomAccess>,
-    /// The name that it was opened by.
+    /// The path it was opened by, if any.
     pub(crate) path: Option<Arc<Path>>,
     pub(crate) length: u64,
     pub(crate) counters: ReadCounters,
@@ -365,6 +368,7 @@ pub(crate) struct TableFile {
 
 impl TableFile {
     pub(crate) fn new(source: Box<dyn RandomAccess>, path: Option<Arc<Path>>) -> Result<Self, TableError> {
+        // Only once: the bytes must not change while the table is open.
         let length = source.len().map_err(io_error("reading the length of", path.as_deref()))?;
         Ok(Self { source, path, length, counters: ReadCounters::default() })
     }
@@ -373,14 +377,15 @@ impl TableFile {
         TableLocation { path: self.path.clone(), part, offset }
     }
 
-    /// Fills `buf` from byte `offset` on.
+    /// Fills `buf` with the bytes from `offset` on.
     pub(crate) fn read_into(&self, buf: &mut [u8], offset: u64) -> Result<(), TableError> {
         self.source.read_exact_at(buf, offset).map_err(io_error("reading", self.path.as_deref()))?;
+        // Counts only successful reads.
         self.counters.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Reads `length` bytes, which are in the file, to a cache-line boundary.
+    /// Reads `length` bytes into a buffer aligned to a cache line. The range must be inside the file.
     pub(crate) fn read_bytes(&self, offset: u64, length: u64) -> Result<Bytes, TableError> {
         let buffer = AlignedBuffer::without_tail(length).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
         let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
@@ -393,8 +398,8 @@ impl TableFile {
         Block::open(self.read_contents(part, handle, id)?, self.location(part, handle.offset))
     }
 
-    /// The contents of a block, on a cache-line boundary, once its checksum has been compared with the one behind it
-    /// and with the handle's. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
+    /// Reads the contents of a block into a buffer aligned to a cache line. Compares their checksum with the stored one
+    /// and with the handle's. Allocates more than [`WHOLE_BYTES`] only after the checksum has matched.
     pub(crate) fn read_contents(
         &self,
         part: TablePart,
@@ -412,21 +417,23 @@ impl TableFile {
             let contents = handle.offset..handle.offset + handle.contents_bytes;
             let mut stored = [0; BLOCK_TRAILER_BYTES];
             self.read_into(&mut stored, contents.end)?;
-            // The stored sum first: a block in a hole of the file is then refused after four bytes.
+            // The stored checksum first, so that a block in a hole of the file is refused after four bytes.
             compare_checksums(handle.checksum, u32::from_le_bytes(stored), &at)?;
             let got = bind(self.checksum_in_pieces(contents)?, id, handle.offset);
             compare_checksums(handle.checksum, got, &at)?;
         }
+        // After a read in pieces, this second read may return other bytes, so the checksum is compared again.
         let bytes = self.read_bytes(handle.offset, handle.bytes())?;
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
         let stored = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
         let got = bound_checksum(&contents, id, handle.offset);
+        // Both: the stored checksum detects damage; the handle's detects an older block of the same table and offset.
         compare_checksums(stored, got, &at)?;
         compare_checksums(handle.checksum, got, &at)?;
         Ok(contents)
     }
 
-    /// Returns an error unless the `bytes` bytes that begin `at` a place are inside the file.
+    /// Returns an error unless the `bytes` bytes from `at` on are inside the file.
     pub(crate) fn check_inside(&self, at: &TableLocation, bytes: u64) -> Result<(), TableError> {
         if at.offset.checked_add(bytes).is_some_and(|end| end <= self.length) {
             return Ok(());
@@ -435,7 +442,7 @@ impl TableFile {
         Err(TableError::corrupt(at.clone(), expected, format_args!("{bytes} bytes")))
     }
 
-    /// The CRC32C of a range that lies inside the file, none of which is kept.
+    /// Returns the CRC32C of a range inside the file, without keeping its bytes in memory.
     pub(crate) fn checksum_in_pieces(&self, range: Range<u64>) -> Result<u32, TableError> {
         let (mut seen, mut piece) = (0, vec![0; PIECE_BYTES]);
         for offset in range.clone().step_by(PIECE_BYTES) {
@@ -447,7 +454,7 @@ impl TableFile {
     }
 }
 
-/// Says what was being done when the system refused it.
+/// Adds the failed operation and the path to the system's error.
 pub(crate) fn io_error(context: &'static str, path: Option<&Path>) -> impl FnOnce(io::Error) -> TableError {
     move |source| TableError::Io { context, path: path.map(Path::to_path_buf), source }
 }
@@ -500,7 +507,7 @@ mod tests {
         assert_eq!((&read, count()), (b"abc", 1));
     }
 
-    /// As between the first look at a file and its opening.
+    /// The pipe takes the place of the file between the check and the opening.
     #[cfg(unix)]
     // promise: safe-to-open
     #[test]
@@ -553,7 +560,7 @@ mod tests {
         TableFile::new(Box::new(Bytes::from(bytes)), None).unwrap()
     }
 
-    /// The handle of what is at a place of the file, with the checksum that is right for the block at 6.
+    /// Returns a handle with the checksum of the block at 6.
     fn handle(offset: u64, contents_bytes: u64) -> BlockHandle {
         BlockHandle { offset, contents_bytes, checksum: bound_checksum(b"contents", &ID, 6) }
     }

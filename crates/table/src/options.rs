@@ -12,15 +12,15 @@ use sstfilter_store::{FilterBudget, FilterStore, PartitionOptions};
 use super::block::MAX_RESTART_INTERVAL;
 use super::{BlockCache, FileSystem, LocalFileSystem};
 
-/// How tables are written and read. A store keeps one value for what its tables share, and sets for each table that it
-/// writes what is its own: the [context](Self::with_context) and, if the engine gives ids, the
-/// [table id](Self::with_table_id).
+/// Options for writing and reading tables. A store keeps one value with the options that its tables share. For each
+/// table that it writes, it sets the [context](Self::with_context) and, if the engine assigns ids, the [table
+/// id](Self::with_table_id).
 ///
 /// By default, tables are written with data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of
 /// 10 bits per key, the default [`KeyHasher`], whole keys in the filter, and a random id for each. They are read with
-/// the hasher that their properties describe (a secret seed or an engine's own function cannot be described: give the
-/// hasher then); the filter (that of a [sidecar](super::Table::write_sidecar), where a table has one) is probed for
-/// whole keys, and data blocks are not cached. Tables are files of the system.
+/// the hasher that their properties describe. A secret seed or a user-defined hash function cannot be described: pass
+/// the hasher then. The filter of a [sidecar](super::Table::write_sidecar) replaces the table's own, filters are probed
+/// for whole keys, and data blocks are not cached. Tables are files of the local file system.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,15 +44,15 @@ use super::{BlockCache, FileSystem, LocalFileSystem};
 pub struct TableOptions {
     pub(super) block_bytes: u32,
     pub(super) restart_interval: u32,
-    /// How filters are built and read.
+    /// Builds and reads filters.
     pub(super) store: FilterStore,
     pub(super) policy_name: Option<String>,
     pub(super) table_id: Option<[u8; 16]>,
-    /// What the policy is told. Its hasher and parts of keys do not count: the store has them.
+    /// The context for the policy. Its hasher and key parts are ignored in favour of the store's.
     pub(super) context: BuildContext,
-    /// The store's hasher, if tables are read with it whatever hasher they describe.
+    /// The hasher to read all tables with; `None` to use the hasher that each table describes.
     pub(super) hasher: Option<KeyHasher>,
-    /// Refuses a filter that was built for another reader.
+    /// Refuses tables whose filter was built for another reader.
     pub(super) rejects_foreign_filters: bool,
     /// Reads as if there were no filters.
     pub(super) ignores_filters: bool,
@@ -66,9 +66,10 @@ impl Default for TableOptions {
     fn default() -> Self {
         let (store, policy) = (FilterStore::default(), Arc::new(FixedPolicy::default()));
         Self {
-            // One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
+            // One page of the usual file systems, as in LevelDB and RocksDB: a disk reads no less.
             block_bytes: 4096,
-            // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
+            // As in LevelDB and RocksDB: whole keys at restart points then cost a sixteenth of what prefix compression
+            // saves.
             restart_interval: 16,
             context: BuildContext::new(store.filters().hasher()),
             policy_name: Some(policy.name().to_owned()),
@@ -85,7 +86,7 @@ impl Default for TableOptions {
 }
 
 impl TableOptions {
-    /// Sets the most bytes of a data block; a single longer entry gets a block of its own.
+    /// Sets the maximum bytes of a data block; a longer entry gets its own block.
     ///
     /// # Errors
     ///
@@ -98,7 +99,8 @@ impl TableOptions {
         Ok(Self { block_bytes, ..self })
     }
 
-    /// Sets after how many entries a key is stored whole: a smaller interval makes blocks larger and searches shorter.
+    /// Sets the number of entries from one whole key to the next. A smaller interval makes blocks larger and searches
+    /// shorter.
     ///
     /// # Errors
     ///
@@ -111,15 +113,15 @@ impl TableOptions {
         Ok(Self { restart_interval, ..self })
     }
 
-    /// Sets which filter the table gets.
+    /// Sets the policy that chooses the table's filter.
     #[must_use]
     pub fn with_policy(self, policy: Arc<dyn FilterPolicy>) -> Self {
         Self { policy_name: Some(policy.name().to_owned()), store: self.store.with_policy(policy), ..self }
     }
 
-    /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and
-    /// a lookup one partition, which then stays in memory, or is under the reader's
-    /// [filter budget](Self::with_filter_budget).
+    /// Writes the filter in partitions, for tables whose filters outgrow memory. Opening reads only the top index, and
+    /// a lookup reads one partition, which then stays in memory or under the reader's [filter
+    /// budget](Self::with_filter_budget).
     ///
     /// ```
     /// use sstfilter_store::PartitionOptions;
@@ -144,19 +146,19 @@ impl TableOptions {
         Self { store: self.store.with_partitions(partitions), ..self }
     }
 
-    /// Writes no filter for lookups; a [range filter](Self::with_range_filter) is written all the same. Reads as if
-    /// there were no filters, range filters included, for comparison.
+    /// Writes no point filter; a [range filter](Self::with_range_filter) is still written. Reads as if there were no
+    /// filters of either kind, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { policy_name: None, store: self.store.without_filters(), ignores_filters: true, ..self }
     }
 
-    /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a
-    /// block and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be
-    /// right, the table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
+    /// Also writes a range filter, which lets scans skip the table. It has its own block and checksum, and covers the
+    /// keys of all entries, including tombstones. If no range filter can be correct, the table has none, and
+    /// [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
     ///
-    /// A reader of a policy with an extractor needs this, or [`with_range_extractor`](Self::with_range_extractor).
-    /// Sidecars have no range filters.
+    /// If the policy has an extractor, readers need this option too, or
+    /// [`with_range_extractor`](Self::with_range_extractor). Sidecars have no range filters.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -182,7 +184,7 @@ impl TableOptions {
         Self { store: self.store.with_range_filters(policy), ..self }
     }
 
-    /// Sets the store's hasher, for writing and for reading. A filter built with another one is not used; see
+    /// Sets the store's hasher, for writing and reading. A filter built with another hasher is not used; see
     /// [`reject_foreign_filters`](Self::reject_foreign_filters).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
@@ -190,21 +192,23 @@ impl TableOptions {
         Self { hasher: Some(hasher), ..options }
     }
 
-    /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
-    /// built as they arrive), and the memory that building may use. The context's file id has no effect: the checksums
-    /// of a table bind its filter to the table's id. Parts of keys that were set before stay, unless the context names
-    /// some.
+    /// Sets the hasher and the context for the filter's policy: purpose, level, expected keys (a Bloom filter is then
+    /// built as they arrive), and the memory that building may use. The context's file id has no effect, because
+    /// checksums bind a table's filter to the table's id. If the context has only whole keys, key parts that were set
+    /// before stay.
     #[must_use]
     pub fn with_context(self, mut context: BuildContext) -> Self {
         let options = self.with_hasher(context.hasher.clone());
         let parts = &context.key_parts;
+        // The default of a context that names no parts.
         let is_plain = parts.has_whole_keys() && parts.extractors().len() == 0;
         let options = if is_plain { options } else { options.with_key_parts(parts.clone()) };
+        // The file id of a filter is always the table's id.
         context.file_id = None;
         Self { context, ..options }
     }
 
-    /// The hasher, the parts of keys, and what the policy is told.
+    /// Returns the context for the policy, with the hasher and the key parts.
     #[must_use]
     pub fn context(&self) -> BuildContext {
         let filters = self.store.filters();
@@ -214,7 +218,7 @@ impl TableOptions {
         context
     }
 
-    /// Sets which part of a key goes into the filter, and is probed for, instead of the whole key.
+    /// Sets the part of a key that is added to the filter and probed, instead of the whole key.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -232,7 +236,7 @@ impl TableOptions {
     /// let tables = TableSet::new(vec![table(["t041", "t043"])?, table(["t041", "t042"])?]).snapshot();
     ///
     /// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
-    /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: ranges alone decide");
+    /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: only key bounds decide");
     /// assert_eq!(candidates(b"t042:"), 1, "both have it in their range, one in its filter");
     /// assert_eq!(tables.scan_prefix(b"t042:").count(), 1);
     /// # Ok::<(), TableError>(())
@@ -242,13 +246,13 @@ impl TableOptions {
         self.with_key_parts(KeyParts::extracted(extractor))
     }
 
-    /// Sets what of a key goes into the filter, and is probed for: the whole key, any number of parts, or both.
+    /// Sets what is added to the filter and probed for each key: the whole key, any number of parts, or both.
     ///
-    /// A filter is probed for the parts that it has in common with these; one that has none of them is not used. A
-    /// store that changes its parts keeps the use of its earlier filters for as long as something is shared.
+    /// A filter is probed for those of these parts that it contains; a filter without any of them is not used. When a
+    /// store changes its parts, its earlier filters stay useful as long as they share a part.
     ///
-    /// A filter of several parts is sized by the entries that arrive, and not by the context's expected keys, because a
-    /// key then has more than one entry.
+    /// A filter of several parts is sized by the entries that arrive, not by the context's expected keys, because a key
+    /// then adds more than one entry.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -272,30 +276,30 @@ impl TableOptions {
         self.with_filters(|filters| filters.with_key_parts(parts))
     }
 
-    /// Sets the id of the next table. By default each table gets a random id. Give ids, for instance, to get the same
-    /// bytes for the same input, and give each table of a store another one.
+    /// Sets the id of the next table. By default, each table gets a random id. Set ids, for instance, to get the same
+    /// bytes for the same input, and use each id for only one table of a store.
     ///
-    /// The id enters the checksum of every block, so a block of another table is damage. An engine that makes ids of
-    /// file numbers may use a number again, for example after a crash, for a file that its manifest does not list. It
-    /// then adds something to the id that never repeats, such as how often the store has been opened. Without that,
-    /// single blocks and pages left over from the earlier file are still damage. But if everything from the filter to
-    /// the footer is the earlier file's, the table is the earlier file: its filter and its range answer "absent" for
-    /// keys of the later one.
+    /// The id is part of the checksum of every block, so a block of another table counts as damage. An engine that
+    /// derives ids from file numbers may reuse a number, for example after a crash, for a file that its manifest does
+    /// not list. Such an engine must add something to the id that never repeats, such as how often the store has been
+    /// opened. Without that, single blocks and pages left over from the earlier file are still damage. But if
+    /// everything from the filter to the footer is the earlier file's, the table is the earlier file: its filter and
+    /// its key bounds answer "absent" for keys of the later one.
     #[must_use]
     pub fn with_table_id(self, table_id: [u8; 16]) -> Self {
         Self { table_id: Some(table_id), ..self }
     }
 
-    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables, and of tables that are opened
-    /// by path; by default, the system's.
+    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables and tables are opened by path.
+    /// The default is the local one.
     #[must_use]
     pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
         Self { files, ..self }
     }
 
-    /// Sets the extractor of the prefixes that [range filters](Self::with_range_filter) were built with. A
-    /// range filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that
-    /// have none do not need it, nor do options that write such range filters.
+    /// Sets the extractor of the prefixes that [range filters](Self::with_range_filter) were built with. A range filter
+    /// built with another extractor is not used, and [`Table::range_filter_problem`] says so. Range filters without an
+    /// extractor do not need this, nor do options that write such range filters.
     ///
     /// [`Table::range_filter_problem`]: super::Table::range_filter_problem
     ///
@@ -331,19 +335,19 @@ impl TableOptions {
         Self { store: self.store.with_range_extractor(extractor), ..self }
     }
 
-    /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
+    /// Sets the user-defined filter kinds. A filter of any other unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
         self.with_filters(|filters| filters.with_kinds(kinds))
     }
 
-    /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
-    /// of its parts of keys; or whose range filter was built with another hash, seed or extractor.
+    /// Refuses to open a table if its filter was built with another hash or secret seed than the reader's or holds none
+    /// of the reader's key parts, or if its range filter was built with another hash, seed or extractor.
     ///
-    /// Without this such a table is read without its filter, and every lookup in it searches; only counters show it.
+    /// By default, such a table is read without its filter: every lookup in it searches, and only counters show it.
     /// That is right for a tool, and while a store moves from one seed to another. For an engine with one seed, a wrong
-    /// one is a configuration mistake and better an error. Damaged filters, and kinds or hashes that this release does
-    /// not know, are no such mistake: their tables open all the same.
+    /// one is a configuration mistake that should be an error. Damaged filters, and kinds or hashes that this release
+    /// does not know, are not such mistakes: their tables still open.
     ///
     /// ```
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
@@ -366,23 +370,23 @@ impl TableOptions {
         Self { rejects_foreign_filters: true, ..self }
     }
 
-    /// Reads as if no table had a sidecar: saves the attempt to open one, and uses the tables' own filters.
+    /// Reads as if no table had a sidecar: does not try to open one, and uses the tables' own filters.
     #[must_use]
     pub fn without_sidecars(self) -> Self {
         Self { ignores_sidecars: true, ..self }
     }
 
-    /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
-    /// Opening then reads no filter; of one with partitions it reads the top index. A lookup loads the filter or the
-    /// partition that it needs if that fits the budget, and a scan loads the range filter.
+    /// Puts the filters of all tables that are opened with these options under `budget`, which other filters may share.
+    /// Opening then reads no filter, only the top index of a partitioned one. A lookup loads the filter or the
+    /// partition that it needs if it fits the budget, and a scan loads the range filter.
     ///
-    /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the
-    /// load is tried again, rarely ([`FilterStats::unusable`](sstfilter::FilterStats::unusable) counts it). That holds
-    /// for a sidecar's filter, too: without a budget, the table's own would take its place.
-    /// [`Table::verify`](super::Table::verify) finds it beforehand.
+    /// Damage to a filter is then found when the filter is read, not when the table is opened: every key may be
+    /// present, and the load is retried, rarely ([`FilterStats::unusable`](sstfilter::FilterStats::unusable) counts
+    /// it). This also holds for a sidecar's filter; without a budget, the table's own would replace it.
+    /// [`Table::verify`](super::Table::verify) finds the damage beforehand.
     ///
-    /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
-    /// lookups need them, and stay.
+    /// Without a budget, filters are read when their tables are opened, partitions when lookups need them, and all stay
+    /// in memory.
     ///
     /// ```
     /// use sstfilter_store::FilterBudget;
@@ -406,10 +410,10 @@ impl TableOptions {
     }
 
     /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached
-    /// block reads and checks nothing. Without a cache every lookup reads and checks its block.
+    /// block reads and checks nothing. Without a cache, every lookup reads and checks its block.
     ///
-    /// Damaged blocks are not cached: each read of one tries again. Walks and [`verify`](super::Table::verify) read
-    /// from the source all the same. [`BoundedBlockCache`](super::BoundedBlockCache) has an example.
+    /// Damaged blocks are not cached, so each lookup reads them again. Iterators and [`verify`](super::Table::verify)
+    /// always read from the source. [`BoundedBlockCache`](super::BoundedBlockCache) has an example.
     #[must_use]
     pub fn with_block_cache(self, cache: Arc<dyn BlockCache>) -> Self {
         Self { cache: Some(cache), ..self }
@@ -420,9 +424,11 @@ impl TableOptions {
         Self { store: self.store.with_filters(filters), ..self }
     }
 
-    /// The store that reads the filters of a table written with this hash.
+    /// Returns the store that reads the filters of a table written with this hash.
     pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
         match KeyHasher::from_identity(written) {
+            // Only without an explicit hasher, and only if needed: one store for all tables lets a set probe them
+            // together.
             Some(described) if self.hasher.is_none() && written != self.store.filters().hasher().identity() => {
                 self.clone().with_filters(|filters| filters.with_hasher(&described)).store
             }

@@ -1,5 +1,5 @@
-//! What opening a table reads: the footer, the handles, the properties, and the filters, which are the table's own or
-//! those of a sidecar beside it.
+//! The parts that opening a table reads: footer, handles, properties, and the filters, from the table or from its
+//! sidecar.
 
 use core::ops::Range;
 use std::io;
@@ -32,7 +32,7 @@ impl TableParts {
         let block = block(TablePart::Properties, handles.properties)?;
         let properties = TableProperties::decode(&block)?;
         let end = handles.properties.offset;
-        // Filters that are not where they should be are no error: reads do without them.
+        // Misplaced filters are not an error: reads do without them.
         let has_filters = !properties.filters.sections().is_empty();
         if properties.data_bytes > end || (properties.data_bytes < end && !has_filters) {
             let got = format_args!("{} data bytes", properties.data_bytes);
@@ -41,23 +41,23 @@ impl TableParts {
         Ok(Self { footer, handles, properties })
     }
 
-    /// What identifies the table to its sidecar.
+    /// Returns the identity that binds a sidecar to the table.
     pub(super) fn identity(&self) -> TableIdentity {
         let Footer { metaindex, table_id } = self.footer;
         TableIdentity::new(table_id, metaindex.range().end + FOOTER_BYTES as u64, self.footer.checksum())
     }
 
-    /// The first byte of the filters.
+    /// Returns the offset of the filters.
     pub(super) fn filters_at(&self) -> u64 {
         self.properties.data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64).unwrap_or(u64::MAX)
     }
 
-    /// The table's own filters, in its `file`.
+    /// Returns the table's own filters, in its `file`.
     pub(super) fn filter_bytes(&self, file: &Arc<TableFile>) -> FilterBytes {
         FilterBytes { file: file.clone(), start: self.filters_at(), metadata: self.properties.filters.clone() }
     }
 
-    /// The parts of the table in their order, end to end; those of no bytes are left out.
+    /// Returns the parts of the table in file order, end to end, without empty ones.
     pub(super) fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
         let mut parts: Vec<(TablePart, Range<u64>)> = Vec::new();
         let mut push = |part, end| {
@@ -95,11 +95,11 @@ fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
     Footer::decode(&bytes, file.length, &file.location(TablePart::Footer, offset))
 }
 
-/// The part of a table that a section of its filters is.
+/// Returns the part of a table for a section of its filters.
 pub(super) const fn part_of(section: FilterPart) -> TablePart {
     match section {
         FilterPart::Ranges => TablePart::RangeFilter,
-        // Points, in one block or in partitions.
+        // Point filters, in one block or in partitions.
         _ => TablePart::Filter,
     }
 }
@@ -108,7 +108,7 @@ pub(super) const fn part_of(section: FilterPart) -> TablePart {
 #[derive(Clone)]
 pub(super) struct FilterBytes {
     pub(super) file: Arc<TableFile>,
-    /// Where they begin.
+    /// Offset of the first filter byte in the file.
     start: u64,
     pub(super) metadata: Arc<FilterMetadata>,
 }
@@ -118,24 +118,26 @@ impl FilterBytes {
         store.open(self.metadata.clone(), Arc::new(self.clone()))
     }
 
-    /// A place among them.
+    /// Returns the location of an offset into the filter bytes.
     pub(super) fn location(&self, part: TablePart, offset: u64) -> TableLocation {
         self.file.location(part, self.start.saturating_add(offset))
     }
 
-    /// The point or the range filter is not used for this reason.
+    /// Returns the error that the point or range filter is not used.
     pub(super) fn refused(&self, part: TablePart, source: FilterProblem) -> TableError {
         let section = self.metadata.sections().iter().find(|section| part_of(section.part) == part);
         TableError::Filter { at: self.location(part, section.map_or(0, |section| section.offset)), source }
     }
 
-    /// The bytes in `range`, on a cache-line boundary. A description alone is no reason to allocate: more than
-    /// [`WHOLE_BYTES`] are read only once their checksum has held.
+    /// Reads the bytes in `range` into a buffer aligned to a cache line. A description alone does not justify an
+    /// allocation: more than [`WHOLE_BYTES`] are allocated only after their checksum has matched.
     pub(super) fn read_range(&self, range: Range<u64>) -> Result<Bytes, TableError> {
         let (at, length) = (self.location(TablePart::Filter, range.start), range.end.saturating_sub(range.start));
+        // Before any memory is allocated: a description may claim any length.
         self.file.check_inside(&at, length)?;
         if length > WHOLE_BYTES {
-            // A filter in one block, whose checksum is of all but its last four bytes.
+            // A filter in one block: the recorded checksum covers all but its last four bytes.
+            // Only whole filters can be larger than a partition, and their checksums are in the description.
             let mut whole = self.metadata.sections().iter().filter(|section| section.index_bytes == 0);
             let section = whole.find(|section| section.range() == range).ok_or_else(|| {
                 TableError::corrupt(at.clone(), "a partition of at most 64 MiB", format_args!("{length} bytes"))
@@ -151,6 +153,7 @@ impl FilterSource for FilterBytes {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.read_range(range).map_err(|error| match error {
             TableError::Io { source, .. } => source,
+            // A `FilterSource` returns only I/O errors.
             other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
         })
     }
@@ -159,8 +162,7 @@ impl FilterSource for FilterBytes {
 /// Bytes of a sidecar's end that are read at once: a trailer, and a longer description than most have.
 const END_BYTES: u64 = 512;
 
-/// Looks for the sidecar of a table: its filters. `None` if there is none. A table without one costs one attempt
-/// to open a file.
+/// Finds the filters in the sidecar of a table; `None` if there is no sidecar. Costs one attempt to open a file.
 pub(super) fn find_sidecar(
     table: &Path,
     files: &dyn FileSystem,
@@ -174,18 +176,20 @@ pub(super) fn find_sidecar(
     }
 }
 
-/// Whether there is no sidecar. Beside a table whose own name is as long as names can be, there cannot be one.
+/// Whether the error means that there is no sidecar. If the table's name has the maximum length, the sidecar's name is
+/// too long, so there cannot be one.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
-/// Reads what a sidecar says of its filters.
+/// Reads a sidecar's description of its filters.
 ///
-/// It must have the table's smallest and largest key, of which it also has what the hash and the extractors make: one
-/// of other keys would seem to show that these have changed.
+/// It must have the table's smallest and largest key. It records the hash and the parts of these two, and those of
+/// other keys would look like a changed hash function or extractor.
 fn read_sidecar(file: TableFile, parts: &TableParts) -> Result<FilterBytes, TableError> {
     let refused = |source| TableError::Filter { at: file.location(TablePart::Filter, 0), source };
     let mut tail = read_end(&file, END_BYTES)?;
+    // One read is enough for usual descriptions; long keys make them longer.
     let tail_bytes = FilterMetadata::sidecar_tail_bytes(&tail).map_err(refused)?;
     if tail_bytes > tail.len() as u64 {
         tail = read_end(&file, tail_bytes)?;
@@ -198,7 +202,7 @@ fn read_sidecar(file: TableFile, parts: &TableParts) -> Result<FilterBytes, Tabl
     Ok(FilterBytes { file: file.into(), start: 0, metadata: metadata.into() })
 }
 
-/// The last `max` bytes of a file, or all of it.
+/// Reads the last `max` bytes of a file, or all of it.
 fn read_end(file: &TableFile, max: u64) -> Result<Bytes, TableError> {
     let bytes = max.min(file.length);
     file.read_bytes(file.length - bytes, bytes)
@@ -212,7 +216,8 @@ mod tests {
     use crate::format::BlockHandle;
     use crate::properties::{metadata_between, with_sections};
 
-    /// The layout of a table with `data_bytes` bytes of data. A section has its place and the length of its top index.
+    /// Returns the layout of a table with `data_bytes` bytes of data. A section has a range and the length of its top
+    /// index.
     fn layout(data_bytes: u64, sections: &[(FilterPart, Range<u64>, u32)]) -> Vec<(&'static str, u64, u64)> {
         let section = |(part, place, index_bytes): &(FilterPart, Range<u64>, u32)| {
             let mut bytes = vec![*part as u8 + 1, 1, 0, 0];

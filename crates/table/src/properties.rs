@@ -1,4 +1,4 @@
-//! What a table says of itself, readable without any of its data.
+//! The properties of a table, readable without its data.
 
 use std::sync::Arc;
 
@@ -12,28 +12,27 @@ use super::block::{Block, BlockBuilder};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableProperties {
-    /// Entries, tombstones included.
+    /// Number of entries, including tombstones.
     pub entries: u64,
-    /// Tombstones.
+    /// Number of tombstones.
     pub tombstones: u64,
-    /// Bytes of all keys, as they came in.
+    /// Bytes of all keys, uncompressed.
     pub raw_key_bytes: u64,
-    /// Bytes of all values, as they came in.
+    /// Bytes of all values, uncompressed.
     pub raw_value_bytes: u64,
-    /// Data blocks.
+    /// Number of data blocks.
     pub data_blocks: u64,
-    /// Bytes of the data blocks, their trailers included.
+    /// Bytes of the data blocks, including their trailers.
     pub data_bytes: u64,
-    /// The limit for data blocks that its writer was set to, in bytes.
+    /// The writer's limit for data blocks, in bytes.
     pub block_bytes: u64,
     /// Entries from one restart point to the next.
     pub restart_interval: u64,
-    /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
+    /// The level that the table was written for, if known. Informative: an engine may move the table.
     pub level: Option<u32>,
-    /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
-    /// what it is.
+    /// Name of the policy that chose the filter, if any. Informative: the filter block describes itself.
     pub filter_policy: Option<String>,
-    /// Why no range filter was built although its writer was to build one, in words. For information.
+    /// Why no range filter was built although the writer had a policy for one, in words. Informative.
     pub range_filter_missing: Option<String>,
     /// The filters, and the smallest and the largest key.
     pub filters: Arc<FilterMetadata>,
@@ -43,11 +42,12 @@ pub struct TableProperties {
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
 
 impl TableProperties {
-    /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
+    /// Encodes a block of sorted names and values; numbers are u64. Omits values that the table does not have.
     pub(super) fn encode(&self) -> BlockBuilder {
         let number = |number: u64| Some(number.to_le_bytes().to_vec());
         let text = |text: &Option<String>| Some(text.as_ref()?.as_bytes().to_vec());
         let values = [
+            // In the order of their names, because block keys must ascend.
             ("block-bytes", number(self.block_bytes)),
             ("data-blocks", number(self.data_blocks)),
             ("data-bytes", number(self.data_bytes)),
@@ -70,8 +70,9 @@ impl TableProperties {
         block
     }
 
-    /// Reads a properties block, and checks that its values are possible. Unknown names are ignored.
+    /// Decodes a properties block, and checks that its values are possible. Ignores unknown names.
     pub(super) fn decode(block: &Block) -> Result<Self, TableError> {
+        // All entries, not only those that are looked up: a wrong order would hide a name.
         block.check_entries()?;
         let corrupt = |expected, value: Option<Bytes>| {
             block.corrupt(expected, value.map_or_else(|| "none".to_owned(), |value| format!("{} bytes", value.len())))
@@ -98,16 +99,17 @@ impl TableProperties {
             data_bytes: number("data-bytes")?,
             block_bytes: number("block-bytes")?,
             restart_interval: number("restart-interval")?,
+            // Informative, so an impossible level is ignored.
             level: level.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()),
             filter_policy: text("filter-policy")?,
             range_filter_missing: text("range-missing")?,
-            filters: filters.map_err(|problem| block.corrupt("filters, sound", problem))?.into(),
+            filters: filters.map_err(|problem| block.corrupt("a sound description of filters", problem))?.into(),
         };
         properties.check(block)?;
         Ok(properties)
     }
 
-    /// Counts an entry; one without a value is a tombstone.
+    /// Counts an entry, or a tombstone if `value` is `None`.
     pub(super) fn count(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.entries += 1;
         self.tombstones += u64::from(value.is_none());
@@ -117,18 +119,19 @@ impl TableProperties {
 
     fn check(&self, block: &Block) -> Result<(), TableError> {
         let is_empty = self.entries == 0;
+        // Without key bounds, lookups and scans skip the table.
         if self.filters.key_bounds().is_none() != is_empty {
             return Err(block.corrupt("a smallest and a largest key if there are entries, else neither", self.entries));
         }
         if self.tombstones > self.entries || self.data_blocks > self.entries || (self.data_blocks == 0) != is_empty {
             let got = format!("{} tombstones, {} data blocks", self.tombstones, self.data_blocks);
-            return Err(block.corrupt(format!("counts that {} entries allow", self.entries), got));
+            return Err(block.corrupt(format!("counts that are possible for {} entries", self.entries), got));
         }
         Ok(())
     }
 }
 
-/// The description of a file without filters, with keys from `smallest` to `largest`.
+/// Returns the description of a file without filters, with keys from `smallest` to `largest`.
 #[cfg(test)]
 pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
     let file = sstfilter::FileId::random();
@@ -137,7 +140,7 @@ pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadat
     builder.finish().seal().1
 }
 
-/// `description` with `sections` in place of its own, by the bytes that docs/format/files.md gives a description.
+/// Replaces the sections of `description` with `sections`, at the offsets that docs/format/files.md specifies.
 #[cfg(test)]
 pub(super) fn with_sections(description: &FilterMetadata, sections: &[u8]) -> FilterMetadata {
     let (mut bytes, own) = (description.encode_covered(), sections_of(description).len());
@@ -146,7 +149,7 @@ pub(super) fn with_sections(description: &FilterMetadata, sections: &[u8]) -> Fi
     FilterMetadata::decode_covered(&bytes).unwrap()
 }
 
-/// The bytes of a description's sections.
+/// Returns the bytes of a description's sections.
 #[cfg(test)]
 pub(super) fn sections_of(description: &FilterMetadata) -> Vec<u8> {
     description.encode_covered()[44..44 + 28 * description.sections().len()].to_vec()

@@ -1,4 +1,4 @@
-//! The entries of many tables whose keys are in a range.
+//! Scans a range of keys over many tables.
 
 use core::cmp::Reverse;
 use core::iter::FusedIterator;
@@ -11,36 +11,37 @@ use sstfilter_store::{ScanCandidate, ScanCandidates};
 
 use super::{Entry, Table, TableError, TableIter};
 
-/// The keys in a range and their newest values, in key order; see [`TableSnapshot::range`](super::TableSnapshot::range)
-/// and [`TableSnapshot::scan_prefix`](super::TableSnapshot::scan_prefix).
+/// Iterates over the keys in a range and their newest values, in key order; see
+/// [`TableSnapshot::range`](super::TableSnapshot::range) and
+/// [`TableSnapshot::scan_prefix`](super::TableSnapshot::scan_prefix).
 ///
-/// A table is read when the scan comes to where its next key may be, and then one data block at a time, past the block
-/// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
-/// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an
-/// [`Err`] comes [`None`].
+/// A table is read once the scan reaches a lower bound of its next key, which its smallest key or its range filter
+/// provides. So a scan that stops early does not read tables that continue later. Data blocks are read one at a time,
+/// bypassing the block cache. The first error ends the scan, because later entries might be outdated: after an [`Err`]
+/// comes [`None`].
 pub(super) struct RangeScan<'a> {
-    /// The newest first.
+    /// Newest first.
     tables: Vec<Position<'a>>,
-    /// Where each table that has more to give continues, the smallest key on top: a lower bound of its next key,
-    /// whether that is the key of an entry, and the table. Tables with the same key come in this order: first those
-    /// that have not been read, because the newest entry may be theirs, then the newest.
+    /// For each table with more entries: a lower bound of its next key, whether that is the key of an entry, and the
+    /// table's number. The smallest key is on top. At equal keys, unread tables come first, because the newest entry
+    /// may be theirs, and then the newest.
     heads: BinaryHeap<Reverse<(Bytes, bool, usize)>>,
-    /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
-    /// after a panic in a source of the caller's.
+    /// The next entry, while older entries of its key are skipped. A field, so that a scan can continue after a panic
+    /// in the caller's source.
     pending: Option<Entry>,
 }
 
-/// Where the scan is in one table.
+/// The position of the scan in one table.
 struct Position<'a> {
     walk: TableIter<'a>,
-    /// Where the walk comes from, which wants to know whether there is an entry; until that is known.
+    /// The candidate that the walk came from, until it is known whether the table has an entry in the range.
     candidate: Option<ScanCandidate<'a, Table>>,
-    /// The value of the entry that the walk has come to; `None` for a tombstone, or before it has read any.
+    /// The value of the current entry; `None` for a tombstone, or before the first read.
     value: Option<Bytes>,
 }
 
 impl<'a> RangeScan<'a> {
-    /// The scan of the candidates, the newest first, up to an end.
+    /// Scans the candidates, which are newest first, up to an end.
     pub(super) fn new(candidates: ScanCandidates<'a, Table>, end: &Bound<Bytes>) -> Self {
         let position = |(age, candidate): (usize, ScanCandidate<'a, Table>)| {
             let lower_bound = candidate.lower_bound.clone();
@@ -53,7 +54,7 @@ impl<'a> RangeScan<'a> {
 
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>, TableError> {
         loop {
-            // The entry on top, once the table there has been read.
+            // Reads the table on top until its entry is known.
             while self.pending.is_none() {
                 let Some(Reverse((key, is_read, table))) = self.heads.peek() else { return Ok(None) };
                 if *is_read {
@@ -74,18 +75,19 @@ impl<'a> RangeScan<'a> {
         }
     }
 
-    /// Takes the table on top one entry on, or off the heap if it has no more in the range.
+    /// Moves the table on top to its next entry, or removes it from the heap if it has none in the range.
     fn advance(&mut self) -> Result<(), TableError> {
         let Some(mut head) = self.heads.peek_mut() else { return Ok(()) };
         let Some(position) = self.tables.get_mut(head.0.2) else { return Ok(()) };
         let next = position.walk.next().transpose()?;
         if let Some(candidate) = position.candidate.take() {
+            // Only the first read of a table shows whether its range filter was a false positive.
             candidate.record(next.is_some());
         }
         if let Some(Entry { key, value }) = next {
             (head.0.0, head.0.1, position.value) = (key, true, value);
         } else {
-            // It shares the memory of its data block.
+            // The value keeps its data block in memory.
             position.value = None;
             drop(PeekMut::pop(head));
         }

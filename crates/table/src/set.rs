@@ -1,4 +1,4 @@
-//! The tables of a store, which change while they are read.
+//! Sets of tables that change while they are read.
 
 use core::iter::FusedIterator;
 use std::path::Path;
@@ -14,11 +14,11 @@ use super::cache::CachedBlock;
 use super::scan::RangeScan;
 use super::{Lookup, Table, TableError, TableOptions, TableStats};
 
-/// The tables of a store. They change by edits while readers go on with what they have.
+/// The tables of a store. Edits change the set, while readers continue on their snapshots.
 ///
-/// A lookup hashes its key once and goes from table to table, by range and filter, until the newest one that has an
-/// entry for the key; a tombstone is an entry. A list of tables, the newest first, is level 0 alone; the tables of
-/// other levels do not overlap ([`FilterView`]).
+/// A lookup hashes its key once, and checks key bounds and filters from table to table, until the newest one that has
+/// an entry for the key. A tombstone is an entry. A list of tables, newest first, is only level 0; the tables of other
+/// levels do not overlap ([`FilterView`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -46,36 +46,37 @@ use super::{Lookup, Table, TableError, TableOptions, TableStats};
 #[derive(Debug)]
 pub struct TableSet {
     current: ArcSwap<TableSnapshot>,
-    /// One edit at a time.
+    /// Serializes edits.
     writer: Mutex<()>,
 }
 
-/// The tables of a store at one time. It never changes, and its tables stay open as long as it is there.
+/// The tables of a store at one time. It never changes, and its tables stay open as long as it exists.
 #[derive(Clone, Debug)]
 pub struct TableSnapshot {
     view: FilterView<Table>,
 }
 
 impl TableSet {
-    /// The set of `tables`, the newest first, at level 0. Filters are probed for all of them together where they were
-    /// opened with the same options as the newest.
+    /// Returns a set of `tables`, newest first, at level 0. Probes filters together for all tables that were opened
+    /// with the same options as the newest.
     #[must_use]
     pub fn new(tables: Vec<Table>) -> Self {
         let store = tables.first().map_or_else(FilterStore::default, |table| table.store.clone());
+        // Oldest first, because each added table becomes the newest of level 0.
         let edit = tables.into_iter().rev().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
         let view = FilterView::new(&store);
-        // New tables always fit level 0.
+        // Cannot fail: new tables always fit level 0.
         let view = view.edited(edit).unwrap_or(view);
         Self { current: ArcSwap::from_pointee(TableSnapshot { view }), writer: Mutex::default() }
     }
 
-    /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, all of them are read with the one
-    /// that the newest table describes.
+    /// Opens the tables at `paths`, newest first. Without a hasher in `options`, reads all of them with the hasher that
+    /// the newest table describes.
     ///
     /// # Errors
     ///
-    /// Those of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`] also a filter
-    /// that the set does not use.
+    /// The errors of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`],
+    /// also an error for a filter that the set does not use.
     pub fn open<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
         options: &TableOptions,
@@ -90,7 +91,7 @@ impl TableSet {
             tables.push(table);
         }
         let set = Self::new(tables);
-        // A later table may have shown that the hasher of all is not what it says.
+        // Checked at the end: a later table may have shown that the common hasher does not match its description.
         let snapshot = set.snapshot();
         let problem = snapshot.tables(0).filter_map(|table| table.filter_problem()).find(TableError::is_foreign_filter);
         match problem.filter(|_| options.rejects_foreign_filters) {
@@ -99,16 +100,16 @@ impl TableSet {
         }
     }
 
-    /// The tables now. They stay as they are while the caller keeps them.
+    /// Returns the current tables, in a snapshot that never changes.
     ///
-    /// All threads that take a snapshot count its owners in one place: take one for many lookups.
+    /// Threads that take a snapshot share one reference counter: take one snapshot for many lookups.
     #[must_use]
     pub fn snapshot(&self) -> Arc<TableSnapshot> {
         self.current.load_full()
     }
 
-    /// Makes the tables after `edit` the current ones, and returns them. What leaves is closed when the last snapshot
-    /// that has it is dropped, by whichever thread drops that.
+    /// Applies `edit` and returns the new snapshot. Removed tables are closed when the last snapshot that contains them
+    /// is dropped, by the thread that drops it.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -135,24 +136,24 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// [`ViewError`]; the set has not changed then.
+    /// [`ViewError`]; the set is then unchanged.
     pub fn apply(&self, edit: ViewEdit<Table>) -> Result<Arc<TableSnapshot>, ViewError> {
-        // Whatever panics while it is held does so before the first change.
+        // A panic while it is held can only happen before the swap, so the set stays consistent.
         let turn = self.writer.lock();
         let current = self.snapshot();
         let next = Arc::new(TableSnapshot { view: current.view.edited(edit)? });
         let before = self.current.swap(next.clone());
         drop(turn);
-        // Only now: closing files takes time, and a caller's source may do anything when it is dropped.
+        // After the lock is released: closing files takes time, and the caller's source may run any code when dropped.
         drop((before, current));
         Ok(next)
     }
 
-    /// The newest value of `key`; see [`TableSnapshot::get`].
+    /// Returns the newest value of `key`; see [`TableSnapshot::get`].
     ///
     /// # Errors
     ///
-    /// Those of [`TableSnapshot::get`].
+    /// The errors of [`TableSnapshot::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         self.current.load().get(key)
     }
@@ -163,8 +164,7 @@ impl TableSet {
         self.current.load().multi_get(keys)
     }
 
-    /// What was looked up so far, and what was skipped. What older snapshots count for tables that have left is
-    /// missing.
+    /// Returns the counts of lookups and skipped reads so far, without those of removed tables in older snapshots.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         self.current.load().stats()
@@ -172,12 +172,12 @@ impl TableSet {
 }
 
 impl TableSnapshot {
-    /// The newest value of `key`; `None` when no table has it, or the newest entry is a tombstone.
+    /// Returns the newest value of `key`; `None` if no table has an entry, or the newest one is a tombstone.
     ///
     /// # Errors
     ///
-    /// Damage or a failed read in a table that might hold the key: older tables are then not searched, for
-    /// their answer might be outdated.
+    /// Damage or a failed read in a table that may contain the key. Older tables are then not searched, because their
+    /// answer might be outdated.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let mut candidates = self.view.candidates(key);
         while let Some(table) = candidates.next_file() {
@@ -187,13 +187,14 @@ impl TableSnapshot {
                 Lookup::Deleted => None,
             };
             candidates.found();
+            // A tombstone ends the search too: older values are deleted.
             return Ok(value);
         }
         Ok(None)
     }
 
-    /// The newest value of each of `keys`, in their order; see [`get`](Self::get). The cache misses of one key overlap
-    /// with those of the others.
+    /// Returns the newest value of each of `keys`, in their order; see [`get`](Self::get). The cache misses of
+    /// different keys overlap.
     ///
     /// ```
     /// use sstfilter_table::TableSet;
@@ -210,38 +211,38 @@ impl TableSnapshot {
         results
     }
 
-    /// The tables and their filters: which tables may have a key, a prefix or a range.
+    /// Returns the view, which answers which tables may contain a key, a prefix or a range.
     #[must_use]
     pub fn view(&self) -> &FilterView<Table> {
         &self.view
     }
 
-    /// The tables of a level: at level 0 from the newest to the oldest, at every other in the order of their keys.
+    /// Returns the tables of a level: at level 0 newest first, at every other level in key order.
     pub fn tables(&self, level: u32) -> impl Iterator<Item = &Arc<Table>> {
         self.view.files(level)
     }
 
-    /// The tables of all levels.
+    /// Returns the tables of all levels.
     pub fn all_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.view.levels().collect::<Vec<_>>().into_iter().flat_map(|level| self.view.files(level))
     }
 
-    /// Why no filter is used, if none is: the hasher or an extractor is not what it says.
+    /// Returns why no filter is used, if so: the hasher or an extractor does not match its description.
     #[must_use]
     pub fn filter_problem(&self) -> Option<FilterProblem> {
         self.all_tables().find_map(|table| table.store.problem().cloned())
     }
 
-    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out.
+    /// Iterates over the keys in `range`, in order, each with its newest value. Omits deleted keys.
     ///
-    /// Tables are skipped by their smallest and largest key, and then by their range filter. Of all others, a table is
-    /// read only when the scan comes to a lower bound of its first key in the range: its smallest key, or what an
-    /// [ordered](sstfilter_range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does
-    /// not read the tables whose keys come later.
+    /// Skips tables by their smallest and largest key, and then by their range filter. Other tables are read only once
+    /// the scan reaches a lower bound of their first key in the range: the smallest key, or the seek hint of an
+    /// [ordered](sstfilter_range::RangePolicy::ordered) range filter. A scan that stops after a few keys does not read
+    /// tables whose keys come later.
     ///
-    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes. Blocks are read one at
-    /// a time, past the block cache. The first error ends the scan, because whatever else it gave might be outdated:
-    /// after an [`Err`] comes [`None`].
+    /// A scan counts the blocks that it reads, but no lookups. Range filters count its probes. Blocks are read one at a
+    /// time, bypassing the block cache. The first error ends the scan, because later entries might be outdated: after
+    /// an [`Err`] comes [`None`].
     ///
     /// ```
     /// use bytes::Bytes;
@@ -277,8 +278,8 @@ impl TableSnapshot {
         RangeScan::new(self.view.candidates_in_range(range), &range.upper.map(Bytes::copy_from_slice))
     }
 
-    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out. Tables are
-    /// skipped by the parts of keys that their filters hold, too.
+    /// Iterates over the keys that begin with `prefix`, in order, each with its newest value. Omits deleted keys. Also
+    /// skips tables by the key parts in their filters.
     ///
     /// ```
     /// use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
@@ -303,7 +304,7 @@ impl TableSnapshot {
         RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
     }
 
-    /// What was looked up so far, and what was skipped.
+    /// Returns the counts of lookups and skipped reads so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let tables = self.all_tables().fold(TableStats::default(), |sum, table| sum.merged(&table.stats()));
@@ -311,11 +312,11 @@ impl TableSnapshot {
     }
 }
 
-/// Keys that are searched together: about twenty of them have a false positive, enough for misses to overlap.
+/// Keys per batch of searches: about twenty of them have a false positive, enough for cache misses to overlap.
 const BATCH: usize = 32;
 
-/// Searches the candidates of all keys. Each step begins with loads that miss caches: of indexes, of the cache, of
-/// blocks. So it is taken for all keys before the next.
+/// Searches the candidates of all keys. Each step begins with loads that miss the CPU's caches (index, block cache,
+/// block), so each step is taken for all keys before the next step.
 fn search_batch(
     mut batch: BatchCandidates<'_, Table>,
     keys: &[&[u8]],
@@ -341,9 +342,10 @@ fn search_batch(
         let mut read: Vec<(&Table, usize)> = Vec::new();
         for BlockSearch { position, key, table, block, cached } in searches.drain(..) {
             let lookup = match block {
+                // The table's index is not in memory yet, and the search reads it.
                 None => table.search(key),
                 Some(block) => {
-                    // Only blocks that searches of this step have read are sought in the cache again.
+                    // After a miss, looks in the cache again only if another search of this step has read the block.
                     let is_read = || read.iter().any(|&(other, read)| core::ptr::eq(other, table) && read == block);
                     let cached = cached.or_else(|| if is_read() { table.cached_block(block) } else { None });
                     if cached.is_none() && table.has_cache() {
@@ -370,12 +372,12 @@ fn search_batch(
     }
 }
 
-/// The search for one key in the table that it has come to.
+/// The search for one key in its current table.
 struct BlockSearch<'a> {
     position: usize,
     key: &'a [u8],
     table: &'a Table,
-    /// In the index; `None` before that is read.
+    /// The number of the block in the index; `None` before the index is read.
     block: Option<usize>,
     cached: Option<CachedBlock>,
 }

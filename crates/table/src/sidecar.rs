@@ -1,4 +1,4 @@
-//! Writing a filter beside a table, from the table's keys.
+//! Writes new filters for an existing table, from the table's keys.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableLocation, TableOptions, TablePart};
 
-/// New filters for a table that exists, built from its keys.
+/// New filters for an existing table, built from its keys.
 #[derive(Clone, Debug)]
 pub struct BuiltSidecar {
     filters: BuiltFilters,
@@ -17,13 +17,13 @@ pub struct BuiltSidecar {
 }
 
 impl BuiltSidecar {
-    /// The filters.
+    /// Returns the filters.
     #[must_use]
     pub const fn filters(&self) -> &BuiltFilters {
         &self.filters
     }
 
-    /// The table whose keys they hold.
+    /// Returns the table whose keys they contain.
     #[must_use]
     pub const fn table(&self) -> &TableIdentity {
         &self.table
@@ -31,18 +31,19 @@ impl BuiltSidecar {
 }
 
 impl Table {
-    /// What identifies the table to its sidecar.
+    /// Returns the identity that binds a sidecar to the table.
     #[must_use]
     pub fn identity(&self) -> TableIdentity {
         self.parts.identity()
     }
 
-    /// Builds new filters from the table's keys, and writes them nowhere. See [`write_sidecar`](Self::write_sidecar),
-    /// which also says what `options` are for.
+    /// Builds new filters from the table's keys, without writing them. For `options`, see
+    /// [`write_sidecar`](Self::write_sidecar).
     ///
     /// # Errors
     ///
-    /// [`TableError::Io`], or damage in the index or in a data block: a filter of the other keys would lose those.
+    /// [`TableError::Io`], or damage in the index or in a data block: a filter without the damaged keys would lose
+    /// them.
     pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         let own = self.store.filters();
         let filters = options.store.filters().clone().with_hasher(own.hasher()).with_key_parts(own.key_parts().clone());
@@ -52,7 +53,7 @@ impl Table {
         }
         let properties = self.properties();
         let own = &properties.filters;
-        // Whatever the properties claim, an entry takes three bytes at least.
+        // The properties of an untrusted file may claim any count, but an entry takes at least three bytes.
         let max_keys = properties.entries.min(properties.data_bytes / 3);
         let mut builder = store.builder(own.file_id()).with_context(&options.context).with_expected_keys(max_keys);
         if !builder.builds_nothing() {
@@ -63,11 +64,12 @@ impl Table {
             }
             if entries != properties.entries {
                 let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
-                return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
+                return Err(TableError::corrupt(at, format!("{entries} entries, as in the data"), properties.entries));
             }
         }
         let mut filters = builder.finish();
-        // Alone, it would take the place of the table's filter for lookups.
+        // A sidecar replaces both filters, so the table's own range filter is copied unless a new one was built. It is
+        // not copied alone, because such a sidecar would hide the table's point filter.
         if let Some(section) =
             own.ranges().filter(|_| filters.ranges.is_none() && filters.metadata().points().is_some())
         {
@@ -77,16 +79,16 @@ impl Table {
         Ok(BuiltSidecar { filters, table: self.identity() })
     }
 
-    /// Builds a new filter from the table's keys and writes it beside the table, which stays as it is. Tables that are
-    /// opened from then on use it instead of their own filter; this one goes on as before.
+    /// Builds a new filter from the table's keys and writes it to a file next to the table, which does not change.
+    /// Tables opened from then on use it instead of their own filter; this one keeps its filter.
     ///
-    /// Of `options`, the policy, the partitions, the context and the file system count. Keys are hashed, and parts of
-    /// them extracted, as *this* table was opened to be probed: to move a store to another hash or extractor, open its
-    /// tables with the new [`TableOptions`](super::TableOptions), and write their sidecars.
+    /// Uses only the policy, partitions, context and file system of `options`. Hasher and extractors are those that
+    /// *this* table was opened with. To move a store to another hash or extractor, open its tables with the new
+    /// [`TableOptions`](super::TableOptions) and write their sidecars.
     ///
-    /// All keys are read, and their blocks checked. The sidecar appears whole or not at all, as tables do, and replaces
-    /// one that is there. Without a policy, or where the policy declines, nothing is written, and what is returned has
-    /// no sections.
+    /// Reads all keys and checks their blocks. The sidecar appears whole or not at all, like a table, and replaces an
+    /// existing one. Without a policy, or if the policy declines, nothing is written, and the returned filters have no
+    /// sections.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -114,8 +116,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
-    /// for each step of writing; an error if another table is at the path by now.
+    /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by
+    /// path, and for each step of writing; an error if the path now holds another table.
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         self.place_of_sidecar()?;
         let built = self.build_sidecar(options)?;
@@ -123,14 +125,13 @@ impl Table {
         Ok(built)
     }
 
-    /// Writes beside the table what [`build_sidecar`](Self::build_sidecar) has built for it: for those who can end the
-    /// long reading of keys at any time, and let the short writing be completed. Gives the sidecar's path and length;
-    /// `None` where no filter was built, and nothing written.
+    /// Writes the filters that [`build_sidecar`](Self::build_sidecar) built for this table. Call the two separately if
+    /// the long build may be cancelled but the short write should complete. Returns the sidecar's path and length;
+    /// `None` if no filter was built, and nothing written.
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Filter`] for the filters
-    /// of another table.
+    /// The write errors of [`write_sidecar`](Self::write_sidecar); [`TableError::Filter`] for filters of another table.
     pub fn install_sidecar(
         &self,
         BuiltSidecar { filters, table: got }: &BuiltSidecar,
@@ -151,6 +152,7 @@ impl Table {
             TableError::Io { context: "writing", path: Some(path.clone()), source }
         })?;
         let files = options.files.as_ref();
+        // The table may have been replaced since its keys were read.
         self.check_in_place(files)?;
         let (path, mut file) = create_beside(files, &path)?;
         let written = file.write_all(&bytes).and_then(|()| file.flush());
@@ -162,11 +164,11 @@ impl Table {
     fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
         self.file.path.as_deref().map(sidecar_path).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
-            TableError::Io { context: "finding the place of a sidecar", path: None, source }
+            TableError::Io { context: "finding the path of a sidecar", path: None, source }
         })
     }
 
-    /// An error if the table at the path is no longer this one: a sidecar of this one would take the place of its own.
+    /// Checks that the path still holds this table: a sidecar for this table would replace that of the new one.
     fn check_in_place(&self, files: &dyn FileSystem) -> Result<(), TableError> {
         let Some(path) = self.file.path.as_deref() else { return Ok(()) };
         let source = files.open(path).map_err(io_error("opening", Some(path)))?;

@@ -1,30 +1,30 @@
-//! What reads cost, and what the filters saved.
+//! Counters: what reads cost, and what the filters saved.
 
 use core::sync::atomic::AtomicU64;
 
 use sstfilter_store::FileStats;
 
-/// What one table has answered, and what it has read; or all tables of a set.
+/// The answers and reads of one table, or of all tables of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// What lookups and scans have found out by the filters.
+    /// Results of filters for lookups and scans.
     pub filters: FileStats,
-    /// Reads of the index block: one in a table's life, unless it fails.
+    /// Reads of the index block: one for each open table, unless it fails.
     pub index_block_reads: u64,
     /// Reads of data blocks from the source.
     pub data_block_reads: u64,
-    /// Data blocks that the [`BlockCache`](super::BlockCache) had.
+    /// Hits of data blocks in the [`BlockCache`](super::BlockCache).
     pub block_cache_hits: u64,
-    /// All bytes read, those of opening the table included.
+    /// All bytes read, including those read to open the table.
     pub bytes_read: u64,
-    /// 1 if there is a sidecar that is not used: see [`Table::sidecar_problem`](super::Table::sidecar_problem). Of
-    /// several tables, how many have one.
+    /// Number of tables with a sidecar that is not used: see [`Table::sidecar_problem`](super::Table::sidecar_problem).
+    /// 0 or 1 for one table.
     pub sidecar_problems: u64,
 }
 
 impl TableStats {
-    /// The counts of both.
+    /// Returns the sums of both.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         Self {

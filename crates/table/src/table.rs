@@ -1,4 +1,4 @@
-//! Opening a table and looking keys up.
+//! Opens tables and looks up keys.
 
 use core::fmt;
 use core::ops::Range;
@@ -22,21 +22,21 @@ use super::{
     BlockCache, BlockKey, FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats,
 };
 
-/// An open table. Threads share it by reference.
+/// An open table, which threads share by reference.
 ///
 /// Opening reads the footer, the metaindex, the properties and the filter. The index is read when a lookup first needs
-/// it, and stays in memory. A lookup goes by range, then filter, then index, then data block, and stops at the first
-/// that does not hold the key: a key that the filter does not contain costs no read.
+/// it, and stays in memory. A lookup checks the key bounds, the filter, the index and the data block, and stops at the
+/// first that excludes the key: if the filter answers "absent", nothing is read.
 ///
-/// A file that is damaged, mostly a hole, or made by a stranger is safe to open. While a block's checksum is not known
-/// to hold, at most 64 MiB of it are in memory; a longer block (the filter of a very large table) is read twice, the
-/// first time for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
+/// A file that is damaged, mostly a hole, or malicious is safe to open. Until a block's checksum has matched, at most
+/// 64 MiB of it are in memory. A longer block (the filter of a very large table) is read twice, the first time only for
+/// its checksum. All keys of a walk together have at most 1,024 times the bytes of the file.
 ///
-/// A [sidecar](Self::write_sidecar) beside the table is used instead of the table's own filter, if it is sound and was
-/// made for this table; see [`sidecar_problem`](Self::sidecar_problem).
+/// The filter of a [sidecar](Self::write_sidecar) replaces the table's own if it is sound and was made for this table;
+/// see [`sidecar_problem`](Self::sidecar_problem).
 ///
-/// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed:
-/// the table is read without it, and [`filter_problem`](Self::filter_problem) or
+/// A filter that is damaged, of an unknown kind, or built with another hash or from other key parts is not probed. The
+/// table is read without it, and [`filter_problem`](Self::filter_problem) or
 /// [`range_filter_problem`](Self::range_filter_problem) says why.
 ///
 /// ```
@@ -57,12 +57,12 @@ use super::{
 pub struct Table {
     pub(super) file: Arc<TableFile>,
     pub(super) parts: TableParts,
-    /// Those of the sidecar, if it is used.
+    /// The filters in use: the sidecar's, or the table's own.
     filters: FileFilters,
     pub(super) store: FilterStore,
-    /// Where the table and its sidecar are.
+    /// The file system of the table and its sidecar.
     pub(super) files: Arc<dyn FileSystem>,
-    /// The sidecar that was found, or why it is not used. Boxed, because most tables have none.
+    /// The sidecar, or why it is not used. Boxed, because most tables have none.
     sidecar: Option<Box<Result<FilterBytes, TableError>>>,
     /// Boxed, because most tables of a large store have not been searched.
     index: OnceLock<Box<TableIndex>>,
@@ -93,20 +93,20 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
-    /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error; one of another hash
-    /// or extractor is, if [`TableOptions::reject_foreign_filters`] says so.
+    /// [`TableError::Io`]; a file that is not a table, has an unknown version, or another length than its footer
+    /// states; a damaged footer, metaindex or properties block. A bad filter is not an error. A filter of another hash
+    /// or extractor is an error with [`TableOptions::reject_foreign_filters`].
     pub fn open(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
         let file = options.files.open(path).map_err(io_error("opening", Some(path)))?;
         Self::open_file(TableFile::new(file, Some(path.into()))?, options)
     }
 
-    /// Opens the table that `source` holds, from its first to its last byte.
+    /// Opens the table that fills `source`.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_source(source: impl RandomAccess + 'static, options: &TableOptions) -> Result<Self, TableError> {
         Self::open_file(TableFile::new(Box::new(source), None)?, options)
     }
@@ -116,17 +116,19 @@ impl Table {
         let file = Arc::new(file);
         let own = parts.filter_bytes(&file);
         let store = options.store_for(own.metadata.hash_identity());
+        // A sidecar is found by the table's path, so a table from another source has none.
         let path = file.path.as_deref().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
         let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
         let sidecar = sidecar.map(|found| found.and_then(|bytes| open_sidecar(&store, bytes))).transpose();
         let (sidecar, filters) = match sidecar {
             Ok(Some((bytes, filters))) => (Some(Ok(bytes)), Some(filters)),
             Ok(None) => (None, None),
+            // Not an error of the table, whose own filter is used instead.
             Err(problem) => (Some(Err(problem)), None),
         };
         let filters = filters.unwrap_or_else(|| {
             let keys = own.metadata.key_bounds().map(|(smallest, largest)| KeyRange::from(smallest..=largest));
-            // Without a key, an empty range.
+            // A table without keys has an empty range.
             let keys = keys.unwrap_or(KeyRange::from(..b"".as_slice()));
             if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) }
         });
@@ -137,16 +139,16 @@ impl Table {
         if options.rejects_foreign_filters { table.accepted() } else { Ok(table) }
     }
 
-    /// The table, unless a filter of it was built for another reader.
+    /// Returns the table, unless one of its filters was built for another reader.
     fn accepted(mut self) -> Result<Self, TableError> {
-        // What is read when it is first probed is read now: only its keys show what it was built with.
+        // Reads now what would be read at the first probe: only the keys in a filter show what it was built with.
         if let Some((smallest, _)) = self.parts.properties.filters.key_bounds() {
             while let Some(read) = self.filters.read_for(smallest) {
                 let bytes = self.filter_bytes().read_range(read.range());
                 read.complete(bytes);
             }
         }
-        // Without a filter of its own, the table is searched for every key because of the sidecar.
+        // If the table has no filter of its own, the foreign sidecar makes every lookup search the table.
         let is_unserved = self.parts.properties.filters.sections().is_empty();
         let is_foreign = self.sidecar_problem().is_some_and(TableError::is_foreign_filter);
         let sidecar = self.sidecar.take_if(|_| is_unserved && is_foreign).and_then(|sidecar| sidecar.err());
@@ -154,7 +156,7 @@ impl Table {
         problems.into_iter().flatten().find(TableError::is_foreign_filter).map_or(Ok(self), Err)
     }
 
-    /// Where the filters that are used are read from.
+    /// Returns the source of the filters in use.
     fn filter_bytes(&self) -> FilterBytes {
         match self.sidecar.as_deref() {
             Some(Ok(bytes)) => bytes.clone(),
@@ -162,11 +164,11 @@ impl Table {
         }
     }
 
-    /// Looks `key` up: in range, filter, index and data block, as far as needed.
+    /// Looks up `key` in the key bounds, filter, index and data block, as far as needed.
     ///
     /// # Errors
     ///
-    /// [`TableError::Io`], or damage in the index or in the data block that would hold the key.
+    /// [`TableError::Io`], or damage in the index or in the data block that would contain the key.
     pub fn get(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let probe = self.filters.probe(key);
         if probe.is_absent() {
@@ -178,10 +180,10 @@ impl Table {
         Ok(lookup)
     }
 
-    /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not. Counted like a
-    /// probe of a lookup whose outcome is not known.
+    /// Whether the table may contain `key`, from its key bounds and its filter; `false` is certain. Counted like the
+    /// probe of a lookup with unknown outcome.
     ///
-    /// For all keys that begin with some bytes, or in a range, see [`FileFilters::may_contain_prefix`] and
+    /// For keys with a prefix or in a range, see [`FileFilters::may_contain_prefix`] and
     /// [`FileFilters::may_contain_range`].
     ///
     /// ```
@@ -208,19 +210,19 @@ impl Table {
         !self.filters.probe(key).is_absent()
     }
 
-    /// Searches index and data for a key in range.
+    /// Searches index and data for a key inside the key bounds.
     pub(super) fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let position = self.index()?.position_of(key);
         self.search_block(position, self.cached_block(position), key)
     }
 
-    /// The block at `position` of the index, if the cache has it. Counts nothing.
+    /// Returns block `position` of the index, if the cache contains it. Counts nothing.
     pub(super) fn cached_block(&self, position: usize) -> Option<CachedBlock> {
         let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
         cache.blocks.get(&cache.key_at(index.handle(position)?.offset))
     }
 
-    /// Searches the block at `position` of the index. One that is not `cached` is read, and offered to the cache.
+    /// Searches block `position` of the index. Reads it unless `cached`, and offers it to the cache.
     pub(super) fn search_block(
         &self,
         position: usize,
@@ -228,12 +230,14 @@ impl Table {
         key: &[u8],
     ) -> Result<Lookup, TableError> {
         if let Some(CachedBlock(block)) = cached {
+            // Relaxed, because counters order no other memory.
             self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
             return block.get(key);
         }
+        // Beyond the last block: the key is above the largest one.
         let Some(place) = self.index()?.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
-        // A block that cannot be walked to the end is damaged: it stays out of the cache.
+        // A block without heads is damaged, and stays out of the cache.
         if let Some(cache) = &self.cache
             && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
         {
@@ -246,33 +250,34 @@ impl Table {
         self.cache.is_some()
     }
 
-    /// Prefetches what leads a search to the index.
+    /// Prefetches the pointers to the index and the cache.
     pub(super) fn prefetch(&self) {
         prefetch(&raw const self.index);
         prefetch(&raw const self.cache);
     }
 
-    /// Where in the index a lookup of `key` finds its block; `None` before the index is read.
+    /// Returns the number of the block for `key` in the index; `None` before the index is read.
     pub(super) fn block_position(&self, key: &[u8]) -> Option<usize> {
         Some(self.index.get()?.position_of(key))
     }
 
-    /// Reads a data block, and checks that its first key is where the index and the properties place the block.
+    /// Reads a data block, and checks its first key against the index and the properties.
     pub(crate) fn read_data_block(&self, place: &DataBlockHandle<'_>) -> Result<Block, TableError> {
         self.file.counters.data_block_reads.fetch_add(1, Ordering::Relaxed);
         let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
         let first = block.first_key()?;
         if !place.admits_first(first) {
-            return Err(block.corrupt("a first key where index and properties have the block", shown(first)));
+            return Err(block.corrupt("a first key that matches the index and the properties", shown(first)));
         }
         Ok(block)
     }
 
-    /// The index, read on first use.
+    /// Returns the index, which is read on first use.
     pub(crate) fn index(&self) -> Result<&TableIndex, TableError> {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
+        // Outside `get_or_init`, because reading can fail. Threads that race may each read it.
         let index = self.read_index()?;
         Ok(self.index.get_or_init(|| Box::new(index)))
     }
@@ -283,37 +288,38 @@ impl Table {
         TableIndex::decode(&block, &self.parts.properties)
     }
 
-    /// What the table says of itself.
+    /// Returns the table's properties.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.parts.properties
     }
 
-    /// The table's id.
+    /// Returns the table's id.
     #[must_use]
     pub fn table_id(&self) -> &[u8; 16] {
         &self.parts.footer.table_id
     }
 
-    /// The filters in use: those of the sidecar, or the table's own.
+    /// Returns the filters in use: the sidecar's, or the table's own.
     #[must_use]
     pub fn filters(&self) -> &FileFilters {
         &self.filters
     }
 
-    /// The store that the table was opened for: its hash, parts of keys and memory.
+    /// Returns the store that the table was opened with: its hash, key parts and budget.
     #[must_use]
     pub fn store(&self) -> &FilterStore {
         &self.store
     }
 
-    /// Why the filter is not used, if it is not although there is one.
+    /// Returns why the point filter is not used, if the table has one that is not.
     #[must_use]
     pub fn filter_problem(&self) -> Option<TableError> {
         self.filters.point_problem().map(|source| self.filter_bytes().refused(TablePart::Filter, source))
     }
 
-    /// Why the range filter is not used, if it is not although there is one. Scans read the table without it.
+    /// Returns why the range filter is not used, if the table has one that is not. Scans then read the table without
+    /// it.
     #[must_use]
     pub fn range_filter_problem(&self) -> Option<TableError> {
         self.filters.range_problem().map(|source| self.filter_bytes().refused(TablePart::RangeFilter, source))
@@ -325,31 +331,31 @@ impl Table {
         matches!(self.sidecar.as_deref(), Some(Ok(_)))
     }
 
-    /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
+    /// Returns why the table's sidecar is not used, if there is one that is not. The table's own filter is then used.
     #[must_use]
     pub fn sidecar_problem(&self) -> Option<&TableError> {
         self.sidecar.as_deref()?.as_ref().err()
     }
 
-    /// Bytes of the whole table.
+    /// Returns the bytes of the whole table.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.file.length
     }
 
-    /// The parts of the table and their bytes, in their order, end to end; those of no bytes are left out.
+    /// Returns the parts of the table with their byte ranges, in file order, end to end, without empty ones.
     #[must_use]
     pub fn layout(&self) -> Vec<(TablePart, Range<u64>)> {
         self.parts.layout()
     }
 
-    /// The bytes of `part`, if the table has it.
+    /// Returns the byte range of `part`, if the table has it.
     #[must_use]
     pub fn region(&self, part: TablePart) -> Option<Range<u64>> {
         self.layout().into_iter().find_map(|(other, range)| (other == part).then_some(range))
     }
 
-    /// What was looked up and read so far.
+    /// Returns the counts of lookups and reads so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let counters = &self.file.counters;
@@ -360,6 +366,7 @@ impl Table {
             index_block_reads: count(&counters.index_block_reads),
             data_block_reads: count(&counters.data_block_reads),
             block_cache_hits: count(&counters.block_cache_hits),
+            // The sidecar is another file, with its own counters.
             bytes_read: count(&counters.bytes_read)
                 + of_sidecar.map_or(0, |bytes| count(&bytes.file.counters.bytes_read)),
             sidecar_problems: u64::from(self.sidecar_problem().is_some()),
@@ -367,8 +374,8 @@ impl Table {
     }
 }
 
-/// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want
-/// of its extractor: the table's own would be of no more use.
+/// Opens the filters in a sidecar. If one of them cannot be used, neither is used. A range filter that only lacks the
+/// reader's extractor is an exception: the table's own would be of no more use.
 fn open_sidecar(store: &FilterStore, bytes: FilterBytes) -> Result<(FilterBytes, FileFilters), TableError> {
     let filters = bytes.open(store);
     let of_ranges = filters.range_problem().filter(|problem| !problem.is_foreign());

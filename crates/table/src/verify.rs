@@ -1,4 +1,4 @@
-//! Reading all of a table and checking every claim in it.
+//! Reads a whole table and checks every claim in it.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -15,51 +15,53 @@ use super::io::{TableFile, io_error};
 use super::parts::{FilterBytes, TableParts, find_sidecar, part_of};
 use super::{Entry, Table, TableError, TableLocation, TablePart, TableProperties};
 
-/// What a verified table holds.
+/// The contents of a verified table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Entries walked, tombstones included.
+    /// Number of entries walked, including tombstones.
     pub entries: u64,
-    /// Tombstones among them.
+    /// Number of tombstones among them.
     pub tombstones: u64,
-    /// Data blocks read.
+    /// Number of data blocks read.
     pub data_blocks: u64,
     /// Bytes of the whole table, all of them checked.
     pub file_bytes: u64,
-    /// What the table's own filter was found to be.
+    /// Verdict on the table's own point filter.
     pub filter: FilterVerdict,
-    /// Partitions of both filters. All of them were checked.
+    /// Number of partitions, all checked, of the table's and the sidecar's filter.
     pub filter_partitions: u64,
-    /// What the range filter was found to be.
+    /// Verdict on the range filter.
     pub range_filter: FilterVerdict,
-    /// What the filter of the sidecar beside the table was found to be.
+    /// Verdict on the sidecar's filter.
     pub sidecar: FilterVerdict,
 }
 
-/// What came of probing a filter for every key.
+/// The result of probing a filter for every key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterVerdict {
-    /// There is none.
+    /// There is no filter.
     #[default]
     None,
-    /// It contains every key that it was probed for.
+    /// The filter contains every key that it was probed for.
     ContainsAll {
-        /// Keys probed for, each for all of its parts: all but those outside the domains of all extractors.
+        /// Number of keys probed, each with all of its parts. Keys outside the domains of all extractors are not
+        /// probed.
         keys: u64,
     },
-    /// Its checksums hold, but it could not be probed.
+    /// The filter's checksums match, but it could not be probed.
     NotProbed {
-        /// Why not, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// It is damaged, or lacks a key: the damage says which.
+    /// The filter is damaged or has a false negative; the list of damage says which.
     Damaged,
 }
 
 impl FilterVerdict {
-    /// That of a filter that is not used for this reason: what the reader does not know is no damage.
+    /// Returns the verdict on a filter that is not used. A kind, hash or extractor that the reader does not know is not
+    /// damage.
     fn of_unused(problem: TableError, damage: &mut Vec<TableError>) -> Self {
         let is_readers = |source: &FilterProblem| {
             let is_part_unknown = matches!(source, FilterProblem::Block(BlockError::PartNotHeld));
@@ -76,25 +78,25 @@ impl FilterVerdict {
 }
 
 impl Table {
-    /// Reads all of the table once more and checks all that it says against all that it holds.
+    /// Reads the whole table again, and checks its descriptions against its contents.
     ///
-    /// It compares every checksum, the zeros of the padding and between partitions, the order of all keys, the index
-    /// and the properties with the data, and the filter with every key, as well as the range filter and that of a
-    /// sidecar. Reads are counted like all others.
+    /// Checks every checksum, the zeros in the padding and between partitions, the order of all keys, and the index and
+    /// the properties against the data. Probes the point filter, the range filter and a sidecar's filters for every
+    /// key. Reads are counted like all others.
     ///
     /// # Errors
     ///
-    /// The first damage that [`verify_all`](Self::verify_all) finds. A filter that is sound but cannot be probed
-    /// (another hash or extractor, an unknown kind) is no error: the report says so.
+    /// The first damage that [`verify_all`](Self::verify_all) finds. A sound filter that cannot be probed (another hash
+    /// or extractor, an unknown kind) is not an error, but is reported.
     pub fn verify(&self) -> Result<VerifyReport, TableError> {
         let (report, damage) = self.verify_all();
         damage.into_iter().next().map_or(Ok(report), Err)
     }
 
-    /// As [`verify`](Self::verify), but goes on past damage: what was verified, and all damage.
+    /// Like [`verify`](Self::verify), but continues past damage. Returns the report and all damage.
     ///
-    /// Entries and data blocks are those that are sound: [`salvage`](Self::salvage) gives them. Of the keys that a
-    /// filter lacks, the first is named.
+    /// The report counts sound entries and data blocks, which [`salvage`](Self::salvage) returns. For each filter, only
+    /// the first false negative is listed.
     ///
     /// ```
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
@@ -113,8 +115,10 @@ impl Table {
     #[must_use]
     pub fn verify_all(&self) -> (VerifyReport, Vec<TableError>) {
         let mut damage = Vec::new();
+        // Read again, because the file may have changed since the table was opened.
         damage.extend(self.check_parts_of(&self.file).err());
         let parts = &self.parts;
+        // Read again, although it may be in memory: the file is verified, not the copy.
         let index = self.read_index().map_err(|problem| damage.push(problem)).ok();
         damage.extend(self.check_padding(parts).err());
         let mut filters = vec![Verified::new(self, parts.filter_bytes(&self.file), &mut damage)];
@@ -125,6 +129,7 @@ impl Table {
             None => {}
         }
         let mut counted = parts.properties.clone();
+        // The other properties are checked against the index, or are informative.
         (counted.entries, counted.tombstones, counted.raw_key_bytes, counted.raw_value_bytes) = (0, 0, 0, 0);
         let (mut walk, mut is_whole) = (self.iter_by(index.as_ref()), index.is_some());
         while let Some(next) = walk.step().transpose() {
@@ -140,6 +145,7 @@ impl Table {
             }
         }
         filters.iter_mut().for_each(|filters| filters.end(&mut damage));
+        // Counts of a damaged table cannot match, and their mismatch would be no finding of its own.
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
@@ -160,7 +166,7 @@ impl Table {
         (report, damage)
     }
 
-    /// An error unless the table in `file` is this one.
+    /// Returns an error unless the table in `file` is this one.
     pub(super) fn check_parts_of(&self, file: &TableFile) -> Result<(), TableError> {
         if TableParts::read(file)? == self.parts {
             return Ok(());
@@ -169,15 +175,16 @@ impl Table {
         Err(TableError::corrupt(at, "the table that was opened", got))
     }
 
-    /// The sidecar that is beside the table now, if there was one when the table was opened.
+    /// Returns the current sidecar, if there was one when the table was opened.
     fn sidecar_now(&self) -> Option<Result<FilterBytes, TableError>> {
         let path = self.file.path.as_deref().filter(|_| self.uses_sidecar() || self.sidecar_problem().is_some())?;
         let vanished = || io_error("opening", Some(&sidecar_path(path)))(io::ErrorKind::NotFound.into());
         let found = find_sidecar(path, &*self.files, &self.parts);
+        // A missing sidecar is damage only if its filters are in use.
         found.or_else(|| self.uses_sidecar().then(|| Err(vanished())))
     }
 
-    /// The bytes between data, filters and properties are zeros, and no more than they must be.
+    /// Checks that the bytes between data, filters and properties are zeros, and no more than alignment needs.
     fn check_padding(&self, parts: &TableParts) -> Result<(), TableError> {
         for (part, range) in self.layout().into_iter().filter(|(part, _)| *part == TablePart::Padding) {
             let (at, bytes) = (self.file.location(part, range.start), range.end - range.start);
@@ -199,7 +206,7 @@ impl Table {
     }
 }
 
-/// Reads filter bytes, and keeps why that failed.
+/// Reads filter bytes, and records failures.
 struct CheckedBytes {
     bytes: FilterBytes,
     failures: Mutex<VecDeque<TableError>>,
@@ -215,12 +222,12 @@ impl FilterSource for CheckedBytes {
     }
 }
 
-/// The filters of a table, or of its sidecar, every byte of which was checked.
+/// The filters of a table or of its sidecar, with every byte checked.
 struct Verified {
-    /// Opened anew, so that nothing that was read before counts.
+    /// Opened again, so that nothing read earlier counts.
     filters: FileFilters,
     source: Arc<CheckedBytes>,
-    /// Where each is, and what it was found to be.
+    /// The location of each filter, and the verdict on it.
     verdicts: Vec<(TableLocation, FilterVerdict)>,
 }
 
@@ -229,10 +236,10 @@ impl Verified {
         let source = Arc::new(CheckedBytes { bytes, failures: Mutex::default() });
         let metadata = &source.bytes.metadata;
         let found = table.store.verify(metadata, &*source);
-        // What the probes find out about the hasher holds for this store alone.
+        // A separate store, so that what the probes reveal about the hasher does not affect the table's store.
         let store = table.store.clone().with_filters(table.store.filters().clone());
         let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), source.clone());
-        // Reads what must hold the known keys, and finds out whether it does.
+        // Reads the filters for the known keys, and reveals whether they contain them.
         if let Some((smallest, _)) = metadata.key_bounds() {
             let _ = (filters.probe(smallest), filters.probe_range(smallest..=smallest));
         }
@@ -244,7 +251,7 @@ impl Verified {
             for (offset, problem) in found.iter().filter(|(offset, _)| section.range().contains(offset)) {
                 let part = if section.index_range().contains(offset) { TablePart::FilterIndex } else { part };
                 match problem.clone() {
-                    // A read that has failed is reported as it came.
+                    // A failed read is reported with its original error.
                     FilterProblem::Unreadable { .. } => damage.extend(source.failures.lock().pop_front()),
                     problem if problem.is_unknown() => unused = Some(problem),
                     problem => {
@@ -254,7 +261,7 @@ impl Verified {
                 }
             }
             let verdict = match unused {
-                // That it could not be read again is reported at the end.
+                // The failed second read is reported at the end.
                 Some(problem) if is_unreadable(&problem) => FilterVerdict::Damaged,
                 _ if damage.len() > before => FilterVerdict::Damaged,
                 Some(source) => FilterVerdict::of_unused(TableError::Filter { at: at.clone(), source }, damage),
@@ -263,13 +270,13 @@ impl Verified {
             verified.verdicts.push((at, verdict));
         }
         if found.iter().any(|(_, problem)| is_unreadable(problem)) {
-            // What could not be read again was reported already.
+            // Failed second reads were already reported.
             source.failures.lock().clear();
         }
         verified
     }
 
-    /// Why a filter whose checksums hold is not used, or is not of the table's keys.
+    /// Returns why a filter with matching checksums is not used, or was not built from the table's keys.
     fn unused(&self, part: TablePart, entries: u64) -> Option<FilterProblem> {
         if part == TablePart::Filter {
             return self.filters.point_problem();
@@ -282,7 +289,7 @@ impl Verified {
         self.filters.range_problem().or(miscounted.map(FilterProblem::from))
     }
 
-    /// Probes the filters for a key that the table has.
+    /// Probes the filters for a key of the table.
     fn probe(&mut self, key: &[u8], damage: &mut Vec<TableError>) {
         for (at, verdict) in &mut self.verdicts {
             let FilterVerdict::ContainsAll { keys } = verdict else { continue };
@@ -298,7 +305,7 @@ impl Verified {
         }
     }
 
-    /// After the last key: a partition that could not be read again was not probed for all of its keys.
+    /// Called after the last key. A partition that could not be read again was not probed for all of its keys.
     fn end(&mut self, damage: &mut Vec<TableError>) {
         if let Some(failure) = self.source.failures.lock().pop_front() {
             damage.push(failure);
@@ -335,7 +342,7 @@ mod tests {
     use crate::properties::{sections_of, with_sections};
     use crate::{RandomAccess, TableBuilder, TableOptions};
 
-    /// A table whose properties are those that `lie` makes of the true ones, under a checksum that holds.
+    /// A table whose properties are changed by `lie`, under a valid checksum.
     fn table_with(lie: impl FnOnce(&mut TableProperties)) -> Table {
         let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap();
         builder.add(b"b", b"1").unwrap();
@@ -367,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A table of the keys b to f whose range filter, under a checksum that holds, is that of `keys`.
+    /// A table of the keys b to f whose range filter was built from `keys`, under valid checksums.
     fn table_with_range_filter_of(keys: &[&[u8]]) -> Table {
         let policy = RangePolicy::ordered(FalsePositiveRate::new(1e-6).unwrap()).unwrap();
         let options = TableOptions::default().without_filter().with_range_filter(policy);
@@ -376,7 +383,7 @@ mod tests {
         let mut other = options.store.builder(builder.filters.file_id());
         keys.iter().for_each(|key| other.add_key(key));
         let own = std::mem::replace(&mut builder.filters, other).finish().seal().1;
-        // The description is the table's own, but for the filter in it.
+        // Only the filter in the description is another.
         let describe = |properties: &mut TableProperties| {
             properties.filters = with_sections(&own, &sections_of(&properties.filters)).into();
         };
@@ -384,7 +391,7 @@ mod tests {
         Table::open_source(Bytes::from(bytes), &TableOptions::default()).unwrap()
     }
 
-    /// A table in memory, of which some bytes cannot be read.
+    /// A table in memory, some bytes of which cannot be read.
     #[derive(Debug)]
     struct Failing {
         bytes: Bytes,
@@ -452,7 +459,7 @@ mod tests {
     fn a_range_that_is_not_the_datas_own_is_an_error_of_the_read_that_meets_it() {
         for (smallest, largest) in [(b'a', b'd'), (b'c', b'd'), (b'b', b'e')] {
             let table = table_with(|properties| {
-                // Keys of one byte, each behind its length, are the end of a description.
+                // A description ends with keys of one byte, each after its length.
                 let mut bytes = properties.filters.encode_covered();
                 let keys = bytes.len() - 2 * (2 + usize::from(bytes[28]));
                 (bytes[keys + 1], bytes[keys + 3]) = (smallest, largest);

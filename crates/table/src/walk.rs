@@ -1,4 +1,4 @@
-//! Walking a table in key order, past damage too.
+//! Iterates over a table in key order, optionally past damage.
 
 use core::iter::FusedIterator;
 use core::ops::Bound;
@@ -13,14 +13,14 @@ use super::index::{DataBlockHandle, TableIndex};
 use super::{Table, TableError};
 
 impl Table {
-    /// All entries in key order.
+    /// Iterates over all entries in key order.
     #[must_use]
     pub fn iter(&self) -> TableIter<'_> {
         self.iter_within(Bytes::new(), Bound::Unbounded)
     }
 
-    /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for
-    /// it, nothing is read.
+    /// Iterates over the entries in `range` in key order, including tombstones. Reads nothing if the range filter
+    /// answers "absent".
     ///
     /// ```
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
@@ -42,18 +42,20 @@ impl Table {
         }
         let start = match range.lower {
             Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            // The smallest key above `lower`.
             Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
             Bound::Unbounded => Bytes::new(),
         };
         self.iter_within(start, range.upper.map(Bytes::copy_from_slice))
     }
 
-    /// The entries from `start` up to an end.
+    /// Iterates over the entries from `start` up to an end.
     pub(super) fn iter_within(&self, start: Bytes, upper: Bound<Bytes>) -> TableIter<'_> {
         TableIter { table: self, start, upper, blocks: None, open: None, blocks_read: 0, is_done: false }
     }
 
-    /// All entries, from blocks that `index` names, or that are found by their checksums alone.
+    /// Iterates over all entries, in the blocks of `index`, or without an index in blocks that are found by their
+    /// checksums.
     pub(super) fn iter_by<'a>(&'a self, index: Option<&'a TableIndex>) -> TableIter<'a> {
         let blocks = match index {
             Some(index) => Blocks::Indexed { index, position: 0 },
@@ -62,12 +64,12 @@ impl Table {
         TableIter { blocks: Some(blocks), ..self.iter() }
     }
 
-    /// All entries in data blocks that are sound, in key order, and what is missing between them.
+    /// Iterates over all entries in sound data blocks, in key order, with an error for each gap between them.
     ///
-    /// The filters are not needed, and neither is the index: where it is damaged, blocks are found by their checksums.
-    /// Footer, metaindex and properties are: without them the table does not open, and nothing says what its blocks
-    /// are. Nothing of a block whose checksum does not hold is given. Each data block is read once, when the walk
-    /// comes to it, past the block cache. All errors are [`TableError::Missing`].
+    /// Needs neither the filters nor the index: if the index is damaged, blocks are found by their checksums. Needs
+    /// footer, metaindex and properties, without which the table does not open. Returns nothing from a block with a
+    /// wrong checksum. Reads each data block once, when the iterator gets to it, bypassing the block cache. All errors
+    /// are [`TableError::Missing`].
     ///
     /// ```
     /// use sstfilter_table::{Table, TableBuilder, TableOptions};
@@ -89,8 +91,8 @@ impl Table {
         core::iter::from_fn(move || walk.step().transpose()).fuse()
     }
 
-    /// Reads the index, unless it is in memory: where it is damaged, [`salvage`](Self::salvage) finds blocks by their
-    /// checksums alone.
+    /// Reads the index, unless it is in memory. If it is damaged, [`salvage`](Self::salvage) finds blocks only by their
+    /// checksums.
     ///
     /// # Errors
     ///
@@ -115,14 +117,15 @@ impl<'a> IntoIterator for &'a Table {
 pub struct Entry {
     /// The key.
     pub key: Bytes,
-    /// The value; `None` for a tombstone. It shares the memory of its data block.
+    /// The value, which shares the memory of its data block; `None` for a tombstone.
     pub value: Option<Bytes>,
 }
 
-/// The entries of a table in key order; see [`Table::iter`] and [`Table::range`].
+/// An iterator over the entries of a table in key order; see [`Table::iter`] and [`Table::range`].
 ///
-/// Each data block is read once, when the walk comes to it, and past the block cache: a walk over everything would
-/// fill it with blocks that no lookup needs. The first error ends the walk: after an [`Err`] comes [`None`].
+/// Each data block is read once, when the iterator gets to it. Blocks bypass the block cache, which a walk over
+/// everything would fill with blocks that no lookup needs. The first error ends the iterator: after an [`Err`] comes
+/// [`None`].
 ///
 /// ```
 /// use sstfilter_table::{Table, TableBuilder, TableOptions};
@@ -141,17 +144,17 @@ pub struct Entry {
 pub struct TableIter<'a> {
     table: &'a Table,
     start: Bytes,
-    /// The walk ends at the first entry beyond it.
+    /// The walk ends before the first entry beyond this.
     upper: Bound<Bytes>,
-    /// `None` as long as nothing was read.
+    /// `None` until the first read.
     blocks: Option<Blocks<'a>>,
     open: Option<OpenBlock>,
-    /// Those whose entries have been given.
+    /// Number of blocks whose entries have all been returned.
     pub(super) blocks_read: u64,
     is_done: bool,
 }
 
-/// Where the next block is from.
+/// The source of the next block.
 #[derive(Debug)]
 enum Blocks<'a> {
     Indexed { index: &'a TableIndex, position: usize },
@@ -159,12 +162,13 @@ enum Blocks<'a> {
 }
 
 impl TableIter<'_> {
-    /// The next entry from the start on, whatever the end; or what is missing before it, behind which the walk can go
-    /// on.
+    /// Returns the next entry at or after the start, without regard to the end. An error describes missing entries,
+    /// after which the walk can continue.
     pub(super) fn step(&mut self) -> Result<Option<Entry>, TableError> {
         loop {
             if let Some(mut open) = self.open.take() {
                 match open.step(&self.start) {
+                    // Counted only if all entries of the block were sound.
                     Ok(None) => self.blocks_read += 1,
                     Ok(entry) => {
                         self.open = Some(open);
@@ -180,7 +184,7 @@ impl TableIter<'_> {
         }
     }
 
-    /// The next block; `None` behind the last.
+    /// Returns the next block; `None` after the last.
     fn next_block(&mut self) -> Result<Option<OpenBlock>, TableError> {
         let blocks = if let Some(blocks) = &mut self.blocks {
             blocks
@@ -192,7 +196,8 @@ impl TableIter<'_> {
             Blocks::Indexed { index, position } => {
                 let Some(place) = index.place(*position) else { return Ok(None) };
                 let read = OpenBlock::read(self.table, &place, &self.start);
-                // Only now: where a source of the caller's panics and that is caught, the next step reads it again.
+                // After the read: if the caller's source panics and the panic is caught, the next step reads the block
+                // again.
                 *position += 1;
                 read.map(Some)
             }
@@ -215,7 +220,7 @@ impl Iterator for TableIter<'_> {
         let within = KeyRange::from((Bound::Unbounded, self.upper.as_ref().map(|upper| &**upper)));
         let step = step.map(|entry| entry.filter(|entry| within.contains(&entry.key)));
         if !matches!(step, Ok(Some(_))) {
-            // Whoever keeps the walk does not keep its last block.
+            // A finished iterator that is kept does not keep its last block in memory.
             (self.is_done, self.open) = (true, None);
         }
         step.transpose()
@@ -224,26 +229,28 @@ impl Iterator for TableIter<'_> {
 
 impl FusedIterator for TableIter<'_> {}
 
-/// A data block that a walk is in.
+/// The current data block of a walk.
 #[derive(Debug)]
 struct OpenBlock {
     handle: BlockHandle,
     cursor: BlockCursor<Block>,
-    /// The last key that the index has for the block; `None` without an index.
+    /// The block's last key in the index; `None` without an index.
     last_key: Option<Bytes>,
 }
 
 impl OpenBlock {
-    /// Reads the block at `place`, and goes to where `start` may be if that is in it.
+    /// Reads the block at `place`, and moves near `start` if that is in the block.
     fn read(table: &Table, place: &DataBlockHandle<'_>, start: &[u8]) -> Result<Self, TableError> {
         let [lower, last_key] = [place.lower, place.last_key].map(Bytes::copy_from_slice);
         let cursor = table.read_data_block(place).and_then(|block| {
             let mut cursor = BlockCursor::new(block);
+            // In all but the first block, `start` is below every key, and a search would be in vain.
             if start > &lower[..] {
                 cursor.enter(start)?;
             }
             Ok(cursor)
         });
+        // For the first block, `lower` is its own first key; for others, it is a key of the previous block.
         let lower = if place.handle.offset == 0 { Bound::Included(lower) } else { Bound::Excluded(lower) };
         match cursor {
             Ok(cursor) => Ok(Self { handle: place.handle, cursor, last_key: Some(last_key) }),
@@ -251,7 +258,7 @@ impl OpenBlock {
         }
     }
 
-    /// The next entry that is not below `start`; `None` behind the last.
+    /// Returns the next entry that is not below `start`; `None` after the last.
     fn step(&mut self, start: &[u8]) -> Result<Option<Entry>, TableError> {
         while self.cursor.advance()? {
             let key = self.cursor.key();
@@ -260,19 +267,21 @@ impl OpenBlock {
             }
         }
         match &self.last_key {
+            // A block that ends early would hide keys silently.
             Some(last) if self.cursor.key() != &last[..] => Err(self.cursor.block().ends_before(last)),
             _ => Ok(None),
         }
     }
 
-    /// The error for the entries after the current one, which `problem` makes unreadable although the checksum holds.
+    /// Returns the error for the entries after the current one, which `problem` makes unreadable although the checksum
+    /// matches.
     fn rest(self, problem: TableError) -> TableError {
         let lower = Bound::Excluded(Bytes::copy_from_slice(self.cursor.key()));
         missing(self.handle, (lower, self.last_key.map_or(Bound::Unbounded, Bound::Included)), problem)
     }
 }
 
-/// The error for entries of a data block.
+/// Returns the error for missing entries of a data block.
 fn missing(block: BlockHandle, keys: (Bound<Bytes>, Bound<Bytes>), problem: TableError) -> TableError {
     TableError::Missing { bytes: block.range(), blocks: Some(1), keys, source: Box::new(problem) }
 }
@@ -287,7 +296,7 @@ mod tests {
     use super::*;
     use crate::{RandomAccess, TableBuilder, TableOptions};
 
-    /// A table of the keys a, c, e, whose one data block ends with d, under a checksum that holds.
+    /// A table of the keys a, c, e whose only data block ends with d, under a valid checksum.
     fn lying_table() -> Table {
         let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().without_filter()).unwrap();
         for key in [b"a", b"c", b"e"] {
@@ -315,7 +324,7 @@ mod tests {
         assert!(walk.next().is_none() && walk.next().is_none());
     }
 
-    /// A table in memory whose next read panics when it is told so.
+    /// A table in memory whose next read panics if `panics` is set.
     #[derive(Debug)]
     struct Panicking {
         bytes: Bytes,
@@ -328,7 +337,7 @@ mod tests {
         }
 
         fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-            assert!(!self.panics.swap(false, Ordering::Relaxed), "the caller's code panics, as it was told to");
+            assert!(!self.panics.swap(false, Ordering::Relaxed), "the caller's code panics, as planned");
             self.bytes.read_exact_at(buf, offset)
         }
     }

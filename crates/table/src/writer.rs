@@ -1,4 +1,4 @@
-//! Writing a table file: all of it, or nothing that looks like one.
+//! Writes table files atomically.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,19 +7,20 @@ use std::sync::Arc;
 use super::io::io_error;
 use super::{FileSystem, TableBuilder, TableError, TableOptions, TableSummary, WritableFile};
 
-/// Blocks are collected into writes of this many bytes: with 4 KiB blocks, 64 times fewer system calls.
+/// Blocks are collected into writes of this size: with 4 KiB blocks, 64 times fewer system calls.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes a table file: `(add | delete)* finish`, keys strictly ascending.
 ///
-/// The bytes go to a temporary file beside the table, named `.sstfilter-*.tmp`. [`finish`](Self::finish)
-/// syncs it, renames it to the table's name, and syncs the directory, so that after a crash there is
-/// either the whole table or none. A writer that is dropped unfinished, or fails, removes its temporary
-/// file; only a crash can leave one, and it never has a table's name.
+/// The bytes go to a temporary file `.sstfilter-*.tmp` in the table's directory. [`finish`](Self::finish) syncs it,
+/// renames it to the table's name, and syncs the directory, so that after a crash there is either the whole table or
+/// none. A writer that fails or is dropped unfinished removes its temporary file. Only a crash can leave one, and it
+/// never has a table's name.
 ///
-/// [`TableBuilder`] says what refuses an entry and what poisons the writer.
+/// For refused entries and poisoned writers, see [`TableBuilder`].
 ///
-/// A sidecar of a table that is replaced stays. It is no longer used, because it names the table that it was made for.
+/// The sidecar of a replaced table remains, but is no longer used, because it identifies the table that it was made
+/// for.
 ///
 /// ```
 /// use sstfilter_table::{Lookup, Table, TableOptions, TableWriter};
@@ -44,15 +45,15 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins the table that will be at `path`. A file that is there already stays until
-    /// [`finish`](Self::finish) replaces it.
+    /// Begins the table that will be at `path`. An existing file remains until [`finish`](Self::finish) replaces it.
     ///
     /// # Errors
     ///
-    /// [`TableError::Io`] when no file can be made in the directory of `path`, and those of
+    /// [`TableError::Io`] if no file can be created in the directory of `path`, and the errors of
     /// [`TableBuilder::new`].
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
+        // First, so that a path where no file can be created fails before any work.
         let (path, file) = create_beside(files.as_ref(), path)?;
         let mut builder = TableBuilder::new(Buffered { file, buffer: Vec::new() }, options)?;
         builder.sink.path = Some(path.clone());
@@ -63,7 +64,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::add`].
+    /// The errors of [`TableBuilder::add`].
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
         self.builder.add(key, value)
     }
@@ -72,30 +73,30 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::add`].
+    /// The errors of [`TableBuilder::add`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
         self.builder.delete(key)
     }
 
-    /// Entries added so far.
+    /// Returns the number of entries added so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.builder.entries()
     }
 
-    /// About how many bytes the file would have if it were finished now, the filter included.
+    /// Returns the approximate bytes of the file if it were finished now, including filters.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         self.builder.estimated_bytes()
     }
 
-    /// Completes the table and gives it its name.
+    /// Completes the table and renames it to its path.
     ///
     /// # Errors
     ///
-    /// Those of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. There is
-    /// then no new table, with one exception: when syncing the directory fails, the table is there but
-    /// may not survive a crash.
+    /// The errors of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. After an error
+    /// there is no new table, except if syncing the directory fails: the table then exists, but may not survive a
+    /// crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
         let (flushed, summary) = builder.finish()?;
@@ -104,8 +105,8 @@ impl TableWriter {
     }
 }
 
-/// Collects small writes. Unlike std's `BufWriter` it writes nothing when it is dropped: what is left of an unfinished
-/// table is of no use, and the caller's code may be panicking.
+/// Collects small writes. Unlike std's `BufWriter`, it writes nothing when dropped: an unfinished table is useless, and
+/// the caller's code may be panicking.
 #[derive(Debug)]
 struct Buffered {
     file: Box<dyn WritableFile>,
@@ -118,6 +119,7 @@ impl Write for Buffered {
             self.flush()?;
         }
         if bytes.len() > WRITE_BUFFER_BYTES {
+            // A copy of a large block into the buffer would save no call.
             return self.file.write(bytes);
         }
         self.buffer.extend_from_slice(bytes);
@@ -126,33 +128,35 @@ impl Write for Buffered {
 
     fn flush(&mut self) -> io::Result<()> {
         let written = self.file.write_all(&self.buffer);
+        // Also after an error: the builder is then poisoned, and nothing may be written twice.
         self.buffer.clear();
         written.and_then(|()| self.file.flush())
     }
 }
 
-/// A file that is to be at `path`, under a temporary name beside it; and the path, absolute, so that the process may
-/// change its directory before the file is published.
+/// Creates a temporary file in the directory of `path`. Also returns the path, absolute, so that the process may change
+/// its directory before the file is published.
 pub(crate) fn create_beside(
     files: &dyn FileSystem,
     path: &Path,
 ) -> Result<(PathBuf, Box<dyn WritableFile>), TableError> {
-    let path = files.absolute(path).map_err(io_error("finding the place of", Some(path)))?;
+    let path = files.absolute(path).map_err(io_error("finding the absolute path of", Some(path)))?;
     let file = files.create(directory_of(&path));
     let file = file.map_err(io_error("creating a temporary file for", Some(&path)))?;
     Ok((path, file))
 }
 
-/// Gives a file that is written to the end its name.
+/// Syncs a completely written file, and renames it to `path`.
 pub(crate) fn publish(files: &dyn FileSystem, mut file: Box<dyn WritableFile>, path: &Path) -> Result<(), TableError> {
-    // The bytes, then the name, then the directory that holds the name: each step relies on the one before it
-    // having outlasted a crash. See `FileSystem`.
+    // The bytes, then the name, then the directory with the name: each step relies on the durability of the one before.
+    // See `FileSystem`.
     file.sync().map_err(io_error("syncing", Some(path)))?;
     file.persist(path).map_err(io_error("renaming a temporary file to", Some(path)))?;
     files.sync_directory(directory_of(path)).map_err(io_error("syncing the directory of", Some(path)))
 }
 
 fn directory_of(path: &Path) -> &Path {
+    // The parent of a bare file name is empty, and means the current directory.
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -162,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// The lengths of writes.
+    /// Records the lengths of writes.
     #[derive(Clone, Debug, Default)]
     struct Log(Arc<Mutex<Vec<usize>>>);
 
@@ -194,6 +198,7 @@ mod tests {
         for bytes in [100_000, 162_144, 1, 262_145, 50] {
             file.write_all(&vec![7; bytes]).unwrap();
         }
+        // The first two fill the buffer exactly, and a larger write bypasses it.
         assert_eq!(*log.0.lock(), [262_144, 1, 262_145]);
         drop(file);
         assert_eq!(log.0.lock().len(), 3);

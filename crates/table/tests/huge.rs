@@ -1,8 +1,8 @@
 //! Real filters of more than 4 GiB: more than 2^32 bytes, and bits beyond 2^35. The failure guarded against: an offset
-//! truncated to 32 bits somewhere between a key and its bit, which folds the filter onto its first 4 GiB. As long as
-//! builder and reader fold alike there are no false negatives; only the rate and the empty part reveal it.
+//! is truncated to 32 bits between a key and its bit, which folds the filter onto its first 4 GiB. If builder and
+//! reader fold alike, there are no false negatives, and only the rate and the empty part reveal it.
 //!
-//! A program of its own, because its tests run one by one. Needs up to 11 GB of memory, 6 GB of disk, and minutes:
+//! A separate program, because its tests run one by one. Needs up to 11 GB of memory, 6 GB of disk, and minutes:
 //!
 //! `SSTFILTER_HUGE=1 cargo test --release --test huge -- --nocapture --test-threads 1`
 
@@ -23,7 +23,7 @@ use sstfilter_table::{Lookup, Table, TableOptions, TableWriter};
 
 const FOUR_GIB: u64 = 1 << 32;
 
-/// Whether the test is to run. Says so past the test harness, which hides what tests print.
+/// Whether the test should run. Prints the answer past the test harness, which hides the output of tests.
 fn is_wanted(test: &str) -> bool {
     let is_wanted = std::env::var_os("SSTFILTER_HUGE").is_some_and(|value| value == "1");
     if !is_wanted {
@@ -34,15 +34,15 @@ fn is_wanted(test: &str) -> bool {
     is_wanted
 }
 
-/// Hashes by number, in chunks: present ones and absent ones have none in common.
+/// Returns hashes by number, in chunks. Different sets, for present and absent keys, are disjoint.
 fn chunks(set: u64, count: u64) -> impl Iterator<Item = Vec<KeyHash>> {
     let chunk = 1 << 16;
     let hash = move |number| KeyHash::mix(set << 40 | number);
     (0..count.div_ceil(chunk)).map(move |at| (at * chunk..count.min((at + 1) * chunk)).map(hash).collect())
 }
 
-/// Asserts that no key is denied, in batches and, of every thousandth, alone; and that of a million absent keys as many
-/// are let through as `expected`, within five standard deviations.
+/// Asserts that there is no false negative, in batches and, for every thousandth key, in single probes, and that the
+/// false positives among a million absent keys match `expected` within five standard deviations.
 fn assert_answers(name: &str, keys: u64, expected: f64, mut ask: impl FnMut(&[KeyHash]) -> (u64, u64)) {
     let started = Instant::now();
     for hashes in chunks(1, keys) {
@@ -54,7 +54,7 @@ fn assert_answers(name: &str, keys: u64, expected: f64, mut ask: impl FnMut(&[Ke
     let matches: u64 = chunks(2, asked).map(|hashes| ask(&hashes).0).sum();
     let mean = expected * asked as f64;
     println!(
-        "{name}: {matches} of {asked} absent keys let through, {mean:.1} expected; asked in {:?}",
+        "{name}: {matches} of {asked} absent keys were false positives, {mean:.1} expected; probed in {:?}",
         started.elapsed()
     );
     assert!((matches as f64 - mean).abs() <= 5.0 * mean.sqrt() + 1.0, "{name}: {matches} matches, {mean} expected");
@@ -66,8 +66,8 @@ fn ask_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, matches: &mut MatchBitmap, 
     (matches.count(), alone.count() as u64)
 }
 
-/// Asserts that the sixteenths of a payload, of which the last are beyond 4 GiB, are filled alike: within six standard
-/// deviations of keys that set 16 bits each.
+/// Asserts that the sixteenths of a payload, the last of which are beyond 4 GiB, are filled equally, within six
+/// standard deviations of keys that set 16 bits each.
 fn assert_filled_evenly(name: &str, payload: &[u8]) {
     assert!(payload.len() as u64 > FOUR_GIB + FOUR_GIB / 16, "{name}");
     let samples: Vec<u64> = payload
@@ -85,7 +85,7 @@ fn report_memory(name: &str, started: Instant) {
     println!("{name}: {:?}, {peak}", started.elapsed());
 }
 
-/// A filter planned for `planned` keys, which then gets `keys`.
+/// Checks a filter that is planned for `planned` keys and gets `keys`.
 fn assert_policy_is_right(name: &str, policy: &dyn FilterPolicy, planned: u64, keys: u64) {
     let started = Instant::now();
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(planned);
@@ -110,7 +110,7 @@ fn blocked_bloom_is_right_beyond_four_gib() {
     if !is_wanted("blocked Bloom of more than 4 GiB") {
         return;
     }
-    // One probe, so that the rate can be measured with so few keys; and sixteen.
+    // One probe, so that the rate is measurable with few keys, and sixteen probes.
     let one_probe = FixedPolicy::bloom(BitsPerKey::MIN).unwrap();
     assert_policy_is_right("blocked bloom, 1 probe", &one_probe, 40_000_000_000, 40_000_000);
     let sixteen_probes = FixedPolicy::bloom(BitsPerKey::MAX).unwrap();
@@ -176,7 +176,7 @@ fn cuckoo_is_right_beyond_four_gib() {
     if !is_wanted("cuckoo of more than 4 GiB") {
         return;
     }
-    // The narrowest tags, so that the rate can be measured, and the widest.
+    // The narrowest tags, so that the rate is measurable, and the widest.
     for (tag_bits, planned) in [(4, 9_000_000_000), (32, 1_100_000_000)] {
         let (name, started, keys) = (format!("cuckoo, tags of {tag_bits} bits"), Instant::now(), 20_000_000);
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
@@ -196,7 +196,7 @@ fn cuckoo_is_right_beyond_four_gib() {
     }
 }
 
-/// The filter's section, its place in the file and the properties that tell of it, in a real file.
+/// Tests the filter's section, its offset, and the properties that describe it, in a real file.
 // promise: no-false-negatives
 #[test]
 fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
@@ -220,7 +220,7 @@ fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
         assert!(matches!(table.get(&common::cases::key(number)).unwrap(), Lookup::Found(_)));
     }
     for number in 0..keys {
-        // Within the range of the keys, so that the filter is asked.
+        // Within the key bounds, so that the filter is probed.
         assert_eq!(table.get(format!("key-{number:08}x").as_bytes()).unwrap(), Lookup::Absent);
     }
     let stats = table.stats();

@@ -1,10 +1,11 @@
-//! A store that is read while its tables are replaced, for as long as one likes. The failures guarded against: an
-//! answer of another version than the one that is read, a reader that is disturbed when files are removed under it,
-//! counts that miss a lookup, and memory or descriptors that a replacement does not give back.
+//! A store that is read while its tables are replaced, for any length of time. The failures guarded against: an answer
+//! from another version than the one being read, a reader that fails when its files are removed, counts that miss a
+//! lookup, and memory or descriptors that a replacement does not release.
 //!
 //! `cargo test --release --test soak -- --nocapture` takes two seconds, and longer where the disk or the machine is
-//! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it had
-//! a core, so that four of them take one. A program of its own: it counts the memory and the open files of its process.
+//! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it used
+//! a core, so that four threads take one core. This is a separate program, because it counts the memory and the open
+//! files of its process.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
@@ -27,34 +28,34 @@ use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableSna
 
 const KEYS: usize = 4_000;
 const READERS: u64 = 3;
-/// The most replaced versions that readers hold: each the one that it reads, and for a moment the one that it compares
-/// that with.
+/// Maximum number of replaced versions that readers hold: each holds the one that it reads, and for a moment the one
+/// that it compares it with.
 const HELD: u64 = 2 * READERS;
 /// At this many tables, the next replacement is a compaction.
 const MAX_TABLES: usize = 10;
-/// A replacement takes at least this long: files are synced, and the disk may have other users.
+/// Minimum time of a replacement: files are synced, and the disk may have other users.
 const PACE: Duration = Duration::from_millis(20);
 
 fn key(number: usize) -> Vec<u8> {
     format!("account/{:02}/{number:05}", number % 7).into_bytes()
 }
 
-/// The value that write `stamp` gave to the key: 12 to 139 bytes that no other write gives to any.
+/// Returns the value that write `stamp` gave to the key: 12 to 139 bytes, which no other write uses.
 fn value(number: usize, stamp: u32) -> Vec<u8> {
     let mut value = [(number as u64).to_le_bytes().as_slice(), &stamp.to_le_bytes()].concat();
     value.resize(12 + (number * 31 + stamp as usize * 17) % 128, b'.');
     value
 }
 
-/// The write that each key's value is from; `None` where it has none.
+/// The number of each key, and the write that its value is from; `None` if it has no value.
 type Model = BTreeMap<Vec<u8>, (usize, Option<u32>)>;
 
-/// A state of the store, as its readers see it until the last of them is done with it.
+/// A state of the store, which lives until its last reader is done.
 struct Version {
     number: u64,
     set: Arc<TableSnapshot>,
     model: Arc<Model>,
-    /// Lookups made.
+    /// Number of lookups made.
     asked: AtomicU64,
 }
 
@@ -87,7 +88,7 @@ impl Version {
         refs.len() as u64
     }
 
-    /// Walks all tables over the same range, and lets the newest entry of each key win.
+    /// Walks all tables over the same range, and keeps the newest entry of each key.
     fn walk(&self, random: &mut Random) {
         let (from, to) = (any_key(random), any_key(random));
         let (from, to) = if from <= to { (from, to) } else { (to, from) };
@@ -97,7 +98,7 @@ impl Version {
                 newest.entry(entry.key).or_insert(entry.value);
             }
         }
-        // A table that was not walked to the end may hold newer entries behind its 200th.
+        // A table that was not walked to the end may contain newer entries after its 200th.
         let sure = self.set.tables(0).filter_map(|table| table.range(&from[..]..).nth(200));
         let end = sure.map(|entry| entry.unwrap().key.to_vec()).chain([to]).min().unwrap();
         let walked = newest.iter().filter(|(key, value)| key.as_ref() < end.as_slice() && value.is_some());
@@ -107,7 +108,7 @@ impl Version {
         assert_eq!(walked, expected.collect::<Vec<_>>(), "version {}", self.number);
     }
 
-    /// Whoever holds a key is among its candidates, of which batches give the same.
+    /// Checks that tables with a key are among its candidates, and that batches return the same ones.
     fn candidates(&self, random: &mut Random) -> u64 {
         let keys: Vec<Vec<u8>> = (0..16).map(|_| any_key(random)).collect();
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -130,7 +131,7 @@ impl Version {
         2 * refs.len() as u64
     }
 
-    /// What other readers count at the same time may be counted in part.
+    /// Checks the counts, which may include only a part of concurrent lookups.
     fn stats(&self, random: &mut Random) {
         let count = || (self.set.view().lookups(), self.set.stats().filters.filter);
         let (lookups, before) = count();
@@ -140,7 +141,7 @@ impl Version {
         assert!(after.unusable == 0 && after.negatives >= before.negatives);
     }
 
-    /// Once nobody reads it any more, everything has been counted, once.
+    /// Asserts that everything was counted exactly once. Call it when the version has no more readers.
     fn assert_counted(&self) {
         let stats = self.set.stats();
         assert_eq!(self.set.view().lookups(), self.asked.load(Ordering::Relaxed), "version {}", self.number);
@@ -154,16 +155,17 @@ impl Version {
     }
 }
 
-/// Any key of the store, or one that it never holds.
+/// Returns a random key of the store, or one that it never contains.
 fn any_key(random: &mut Random) -> Vec<u8> {
     let mut key = key(random.below(KEYS));
     if random.one_in(4) {
+        // No written key ends so, but it sorts between two that are written.
         key.push(b'!');
     }
     key
 }
 
-/// A stretch of work of one thread.
+/// A period of work of one thread.
 struct Work {
     begun: Instant,
     cpu_ns: Option<u64>,
@@ -174,16 +176,18 @@ impl Work {
         Self { begun: Instant::now(), cpu_ns: cpu_ns() }
     }
 
-    /// Sleeps for three times the time that the work had a core (where the system does not say, for three times the
-    /// time that it took), and for `pace` at least.
+    /// Sleeps for three times the CPU time of the work (or three times its duration, if the system does not report CPU
+    /// time), and at least for `pace`.
     fn rest(&self, pace: Duration) {
+        // CPU time, not elapsed time: a waiting thread would otherwise rest for too long.
         let had = self.cpu_ns.zip(cpu_ns()).map(|(before, after)| Duration::from_nanos(after - before));
         thread::sleep((had.unwrap_or(self.begun.elapsed()) * 3).max(pace));
     }
 }
 
-/// The time that this thread had a core so far.
+/// Returns the CPU time of this thread so far.
 fn cpu_ns() -> Option<u64> {
+    // Only on Linux; the first field is the time on a CPU in nanoseconds.
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
@@ -191,7 +195,7 @@ struct Store {
     current: RwLock<Arc<Version>>,
     is_over: AtomicBool,
     lookups: AtomicU64,
-    /// Lookups in versions that had been replaced by then.
+    /// Number of lookups in versions that had already been replaced.
     outdated: AtomicU64,
     replacements: AtomicU64,
 }
@@ -215,7 +219,7 @@ impl Store {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Lookups, those in replaced versions, and replacements.
+    /// Returns the number of lookups, of lookups in replaced versions, and of replacements.
     fn counts(&self) -> [u64; 3] {
         [&self.lookups, &self.outdated, &self.replacements].map(|count| count.load(Ordering::Relaxed))
     }
@@ -224,12 +228,13 @@ impl Store {
         self.counts().iter().all(|&count| count >= 12)
     }
 
-    /// Reads until the end, each version through several bursts: by the last, it has often been replaced.
+    /// Reads until the end, each version in several bursts: by the last one, it has often been replaced.
     fn read(&self, mut random: Random) {
         while !self.is_over() {
             let version = self.current();
             for _ in 0..=random.below(4) {
                 let work = Work::begin();
+                // Checked before the burst, so that all of its lookups are in a replaced version.
                 let is_outdated = self.current().number != version.number;
                 let lookups = burst(&version, &mut random);
                 self.lookups.fetch_add(lookups, Ordering::Relaxed);
@@ -240,11 +245,12 @@ impl Store {
     }
 }
 
-/// Some milliseconds of reading; gives the number of lookups.
+/// Reads for some milliseconds, and returns the number of lookups.
 fn burst(version: &Version, random: &mut Random) -> u64 {
     let mut lookups = 0;
     for _ in 0..200 {
         match random.below(100) {
+            // Mostly lookups, as in a store; walks and statistics take much longer.
             0..60 => lookups += version.get(random),
             60..90 => lookups += version.multi_get(random),
             90..96 => lookups += version.candidates(random),
@@ -259,21 +265,21 @@ fn burst(version: &Version, random: &mut Random) -> u64 {
     lookups
 }
 
-/// The one who writes: what is to come, and what is to be cleaned up.
+/// The writer: its next numbers, and the versions and files to clean up.
 struct Writer {
     directory: PathBuf,
     random: Random,
     policies: Vec<Option<Arc<dyn FilterPolicy>>>,
     model: Model,
-    /// Numbers of the files in use, the newest first.
+    /// Numbers of the files in use, newest first.
     files: Vec<u64>,
     written: u64,
     published: u64,
-    /// Replaced, and perhaps still read.
+    /// Replaced versions that may still be read.
     retired: Vec<Arc<Version>>,
 }
 
-/// Entries of a table to be: the value, or `None` for a tombstone.
+/// Entries of a new table: the value, or `None` for a tombstone.
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl Writer {
@@ -295,12 +301,14 @@ impl Writer {
         self.directory.join(format!("{file:08}.sst"))
     }
 
-    /// Writes a table with the next policy; gives its number.
+    /// Writes a table with the next policy, and returns its number.
     fn write(&mut self, entries: &Entries) -> u64 {
         self.written += 1;
         let mut id = [0; 16];
+        // Ids never repeat, as the options require.
         id[..8].copy_from_slice(&self.written.to_le_bytes());
         let options = TableOptions::default().with_table_id(id).with_block_bytes(1_024).unwrap();
+        // By turns, so that every run uses every policy.
         let turn = usize::try_from(self.written).unwrap() % self.policies.len();
         let options = match &self.policies[turn] {
             Some(policy) => options.with_policy(policy.clone()),
@@ -323,6 +331,7 @@ impl Writer {
         let numbers: BTreeSet<usize> = (0..count).map(|_| self.random.below(KEYS)).collect();
         let mut entries = Entries::new();
         for number in numbers {
+            // A fifth are tombstones.
             let stamp = (!self.random.one_in(5)).then_some(stamp);
             self.model.insert(key(number), (number, stamp));
             entries.insert(key(number), stamp.map(|stamp| value(number, stamp)));
@@ -331,7 +340,7 @@ impl Writer {
         self.files.insert(0, file);
     }
 
-    /// Merges some neighbouring tables of `version` into one. Gives the files that it takes the place of.
+    /// Merges some neighbouring tables of `version` into one. Returns the files that it replaces.
     fn compact(&mut self, version: &Version) -> Vec<u64> {
         let tables: Vec<&Arc<Table>> = version.set.tables(0).collect();
         let first = self.random.below(tables.len() - 1);
@@ -347,7 +356,7 @@ impl Writer {
         self.files.splice(first..end, [file]).collect()
     }
 
-    /// Opens the tables in use; every other version keeps its blocks.
+    /// Opens the tables in use; every other version caches blocks.
     fn open(&mut self) -> Version {
         self.published += 1;
         let options = TableOptions::default().with_hasher(KeyHasher::default());
@@ -400,7 +409,7 @@ impl Writer {
     }
 }
 
-/// Bytes of memory and open descriptors of this process; `None` where the system does not say.
+/// Returns the bytes of memory and the open descriptors of this process; `None` if the system does not report them.
 fn resources() -> Option<(u64, u64)> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -408,8 +417,8 @@ fn resources() -> Option<(u64, u64)> {
     Some((kibibytes << 10, fs::read_dir("/proc/self/fd").ok()?.count() as u64))
 }
 
-/// The most that was used in two spans of time, the second of which may not have used more. `None` where nobody looked:
-/// a machine with much else to do may not come to it.
+/// Maximum use in two periods, the second of which must not use more. `None` if nothing was measured, as may happen on
+/// a busy machine.
 #[derive(Default)]
 struct Usage {
     early: Option<(u64, u64)>,
@@ -424,7 +433,7 @@ impl Usage {
             let allowed = early_bytes + early_bytes / 10 + (4 << 20);
             assert!(late_bytes <= allowed, "memory: {late_bytes} bytes where {early_bytes} were enough");
         }
-        // What readers hold, the current version, and the one that is being opened or was just replaced.
+        // The versions that readers hold, the current one, and one that is being opened or was just replaced.
         let allowed = (HELD + 2) * MAX_TABLES as u64 + 16;
         assert!(late_open <= allowed, "{late_open} descriptors, expected at most {allowed}");
     }
@@ -434,7 +443,7 @@ impl Usage {
 #[derive(Clone, Copy)]
 struct Length {
     least: Duration,
-    /// The end, even if too little has happened.
+    /// Maximum time, even if too little has happened.
     most: Duration,
 }
 
@@ -452,7 +461,7 @@ impl Length {
     }
 }
 
-/// Watches a run from its begin to its end.
+/// Monitors a run from beginning to end.
 fn watch(store: &Store, run: Length) -> Usage {
     let length = run.least;
     let warm = (length / 4).min(Duration::from_secs(60));
@@ -482,7 +491,7 @@ fn progress(store: &Store) -> String {
     format!("{lookups} lookups, {outdated} of them in replaced versions, {replacements} replacements")
 }
 
-/// Ends the run when a thread ends, by a panic as well: the others would go on for hours.
+/// Ends the run when a thread ends, also by a panic: the others would continue for hours.
 struct EndsTheRun<'a>(&'a Store);
 
 impl Drop for EndsTheRun<'_> {

@@ -1,4 +1,4 @@
-//! Collecting the keys of a file, and building hashed codes of them.
+//! Collects the keys of a file, and builds hashed codes from them.
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use crate::lines::LineWriter;
 use crate::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
 use crate::plan::HashedPlan;
 
-/// The keys of one file, each as its chunk's hash and its place in the chunk: the codes depend on how many there are.
+/// The keys of one file, each as its chunk's hash and its position in the chunk. The codes depend on the number of
+/// keys, so they are computed at the end.
 #[derive(Debug)]
 pub(crate) struct HashedBuilder {
     plan: HashedPlan,
     hasher: KeyHasher,
     watch: PrefixWatch,
-    /// The last prefix with its hash.
+    /// The last prefix, and below its hash.
     prefix: Vec<u8>,
     prefix_hash: KeyHash,
     /// The last chunk's number and hash, inside the last prefix.
     chunk: Option<(u64, u64)>,
     keys: Vec<HashedKey>,
     keys_outside: u64,
-    /// An extracted part was no prefix of its key, or is no part of itself.
+    /// An extracted part was not a prefix of its key, or its own part is another one.
     has_foreign_part: bool,
 }
 
@@ -61,12 +62,13 @@ impl HashedBuilder {
         };
         self.chunk = Some((chunk, chunk_hash));
         let added = HashedKey { chunk_hash, place: units & ((1 << self.plan.chunk_bits) - 1) };
+        // Keys of one unit are neighbours, and share a code.
         if self.keys.last() != Some(&added) {
             self.keys.push(added);
         }
     }
 
-    /// What follows the key's prefix, whose hash is then at hand. `None` for a key outside the extractor's domain.
+    /// Returns the key after its prefix, and sets `prefix_hash`. `None` for a key outside the extractor's domain.
     fn rest_of<'key>(&mut self, key: &'key [u8]) -> Option<&'key [u8]> {
         let Some(extractor) = &self.plan.units.extractor else { return Some(key) };
         self.watch.look_at(extractor.as_ref(), key);
@@ -79,7 +81,7 @@ impl HashedBuilder {
             return None;
         };
         if self.prefix != *part || self.chunk.is_none() {
-            // If this part is not its own part, queries cannot exclude any range inside the prefix.
+            // Unless the part of this part is itself, queries cannot exclude any range inside the prefix.
             self.has_foreign_part |= extractor.extract_prefix(&part).as_ref() != Some(&part);
             self.prefix_hash = self.hasher.hash(&part);
             self.prefix.clear();
@@ -93,7 +95,7 @@ impl HashedBuilder {
         self.watch.is_unstable() || self.has_foreign_part
     }
 
-    /// Lines for these many keys; `None` when they have more codes than a filter can.
+    /// Returns the number of lines for `keys` keys; `None` if they exceed the limits of a filter.
     fn lines(&self, keys: u64) -> Option<u32> {
         let lines = keys.div_ceil(self.plan.line_codes.into());
         let space = u128::from(lines) << (QUOTIENT_BITS + self.plan.low_bits);
@@ -101,18 +103,18 @@ impl HashedBuilder {
         u32::try_from(lines).ok()
     }
 
-    /// Bytes of the payload, about.
+    /// Returns the approximate bytes of the payload.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let keys = self.keys.len() as u64;
         keys.div_ceil(self.plan.line_codes.into()) * 64 + keys * u64::from(self.plan.low_bits) / 8
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory in use.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         (self.keys.capacity() * size_of::<HashedKey>()) as u64
     }
 
-    /// The payload's parts. `distinct_keys` and `key_bytes` are of all keys that were added.
+    /// Returns the payload's parts. `distinct_keys` and `key_bytes` describe all keys that were added.
     pub(crate) fn finish(
         self,
         distinct_keys: u64,
@@ -123,7 +125,7 @@ impl HashedBuilder {
         let Self { plan, keys, keys_outside, .. } = self;
         let cell_bits = QUOTIENT_BITS + plan.low_bits;
         let space = u64::from(lines) << cell_bits;
-        // Shifted to the top, codes are spread like hashes, and are sorted like them.
+        // Shifted to the top bits, codes are distributed like hashes, so the sort for hashes applies.
         let unused = space.leading_zeros();
         let code = |key: &HashedKey| {
             let code = chunk_start(key.chunk_hash, space) + key.place;
@@ -132,9 +134,11 @@ impl HashedBuilder {
         let mut codes: Vec<KeyHash> = Vec::new();
         codes.try_reserve_exact(keys.len()).map_err(|_| FallbackReason::MemoryBudget)?;
         codes.extend(keys.iter().map(|key| KeyHash::from_well_mixed(code(key) << unused)));
+        // Frees 16 bytes per key before the sort allocates its copy.
         drop(keys);
         sort_hashes(&mut codes, 1, memory_budget.unwrap_or(u64::MAX));
 
+        // Allocations that grow with the keys are fallible: without memory, the file gets no filter.
         let mut writer = LineWriter::uniform(plan.low_bits);
         writer.reserve(lines.into(), codes.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
         for code in codes {
@@ -148,6 +152,7 @@ impl HashedBuilder {
             chunk_bits: plan.chunk_bits,
             extractor_checksum: plan.units.extractor.map(checksum_of),
             overflow_words: u32::try_from(written.overflow.len() / 4).map_err(|_| FallbackReason::TooManyKeys)?,
+            // Saturates: a reader takes the highest value as "at least that many".
             keys_outside: u32::try_from(keys_outside).unwrap_or(u32::MAX),
         };
         let (map, low_bits, codes) = (CodeMap::Hashed(map), plan.low_bits, written.codes);

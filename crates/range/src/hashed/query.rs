@@ -1,4 +1,4 @@
-//! Whether a range may hold a key, by hashed codes.
+//! Answers whether a range may contain a key, from hashed codes.
 
 use core::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::lines::{Code, Lines, Select};
 use crate::params::{HashedMap, RangeShape};
 use crate::window::Cells;
 
-/// The units of keys in a range, which have one prefix.
+/// The units of the keys in a range with one prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitRange {
     prefix: KeyHash,
@@ -24,7 +24,7 @@ pub(crate) struct UnitRange {
 pub(crate) struct Hashing {
     hasher: KeyHasher,
     extractor: Option<Arc<dyn KeyExtractor>>,
-    /// The hash of no prefix.
+    /// The hash of the empty prefix.
     empty_prefix: KeyHash,
 }
 
@@ -34,13 +34,13 @@ impl Hashing {
         Self { hasher, extractor, empty_prefix }
     }
 
-    /// Whether the key is in the extractor's domain; every key is without one.
+    /// Whether the key is in the extractor's domain. Without an extractor, every key is.
     pub(crate) fn has_prefix(&self, key: &[u8]) -> bool {
         self.extractor.as_ref().is_none_or(|extractor| extractor.extract(key).is_some())
     }
 
-    /// The range's ends after its prefix, and the prefix's length and hash. `None` when keys in the range may have
-    /// several prefixes, or none.
+    /// Returns the prefix's length and hash, and the range's ends after the prefix. `None` if keys in the range may
+    /// have several prefixes, or none.
     #[inline(always)]
     fn within<'a>(&self, range: KeyRange<'a>) -> Option<(usize, KeyHash, KeyRange<'a>)> {
         match &self.extractor {
@@ -57,7 +57,8 @@ impl Hashing {
         let (Bound::Included(lower) | Bound::Excluded(lower)) = range.lower else { return None };
         let part = extractor.extract(lower)?;
         let lower_rest = lower.strip_prefix(part.as_ref())?;
-        // Then all keys that begin with the part have it, and those are all keys between two such ends.
+        // If the part of the part is itself, all keys that begin with it have this part. Two ends with the part have
+        // only such keys between them.
         if extractor.extract_prefix(&part).as_ref() != Some(&part) {
             return None;
         }
@@ -73,7 +74,7 @@ impl Hashing {
         Some((part.len(), self.hasher.hash(&part), KeyRange { lower, upper }))
     }
 
-    /// The units of keys in a range; the answer where it follows without the filter.
+    /// Returns the units of the keys in a range, or the answer if it follows without the codes.
     #[inline(always)]
     pub(crate) fn units(&self, shape: &RangeShape, map: &HashedMap, range: KeyRange<'_>) -> Result<UnitRange, bool> {
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
@@ -81,7 +82,7 @@ impl Hashing {
             return Err(true);
         };
         let rest_bytes = match key_bytes {
-            // A prefix longer than every key: no key has it.
+            // The prefix is longer than every key, so no key has it.
             Some(bytes) if bytes < prefix_bytes => return Err(false),
             bytes => bytes.map(|bytes| bytes - prefix_bytes),
         };
@@ -96,7 +97,8 @@ impl Hashing {
             None => Some(last.into()),
         };
         match (from, to) {
-            // Without codes, all keys of the file are outside the extractor's domain, and those in the range are not.
+            // Without codes, all keys of the file are outside the extractor's domain, and keys in the range would be
+            // inside.
             _ if shape.lines == 0 => Err(false),
             (Some(from), Some(to)) if from <= to => Ok(UnitRange { prefix, from: from as u64, to: to as u64 }),
             _ => Err(false),
@@ -105,8 +107,8 @@ impl Hashing {
 }
 
 impl UnitRange {
-    /// The first and the last code, if they are of one interval: the range stays in its chunk, and the chunk does not
-    /// wrap around.
+    /// Returns the first and the last code if they form one interval: the range stays in its chunk and does not wrap
+    /// around.
     #[inline(always)]
     pub(crate) fn interval(&self, shape: &RangeShape, map: &HashedMap) -> Option<(Code, Code)> {
         let chunk = self.from >> map.chunk_bits;
@@ -117,8 +119,8 @@ impl UnitRange {
         is_one.then(|| (code(shape, start + (self.from & mask)), code(shape, to)))
     }
 
-    /// Whether a key may be in a range that crosses into the next chunk, or wraps around: up to four intervals. Longer
-    /// ranges are not told.
+    /// Whether a key may be in a range that crosses into the next chunk or wraps around: up to four intervals. Longer
+    /// ranges are always positive.
     #[cold]
     #[inline(never)]
     pub(crate) fn any_in_chunks<S: Select>(&self, shape: &RangeShape, map: &HashedMap, lines: &Lines<'_>) -> bool {
@@ -128,6 +130,7 @@ impl UnitRange {
         match last - first {
             0 => any(first, self.from & mask, self.to & mask),
             1 => any(first, self.from & mask, mask) || any(last, 0, self.to & mask),
+            // Three chunks or more: the range contains a whole chunk, so it is longer than the policy declared.
             _ => true,
         }
     }
@@ -140,6 +143,7 @@ impl UnitRange {
         (from, to): (u64, u64),
     ) -> bool {
         let space = shape.code_space();
+        // Such a range covers the whole space.
         if to - from >= space {
             return true;
         }
@@ -153,7 +157,7 @@ impl UnitRange {
     }
 }
 
-/// The code of a number.
+/// Returns the code of a number.
 #[inline(always)]
 fn code(shape: &RangeShape, number: u64) -> Code {
     let bits = shape.cell_bits();

@@ -1,7 +1,7 @@
-//! Sorted codes in lines of 64 bytes, and whether any of them is in an interval.
+//! Stores sorted codes in lines of 64 bytes, and answers whether any code is in an interval.
 //!
-//! A line holds the codes of one interval of 256 quotients. A code's quotient is told by its line's bits, and its low
-//! bits are stored outside, packed:
+//! A line holds the codes of 256 consecutive quotients. Its bits encode the quotients of its codes. The codes' low bits
+//! are packed outside the lines:
 //!
 //! ```text
 //! line, 64 bytes
@@ -11,13 +11,14 @@
 //!          ordered: the byte among the low bits at which those of the line begin (low 31 bits)
 //! ```
 //!
-//! The codes with one quotient are a *run*. Its first and last code follow from the run ends: the line answers most
-//! queries alone, and the others with one or two low bits (a quotient filter's line, Bender et al. 2012, over the
-//! upper-bits split of Elias and Fano).
+//! The codes with one quotient are a *run*. Its first and last code follow from the run ends: the line alone answers
+//! most queries, and the others read the low bits of one or two codes (a quotient filter's line, Bender et al. 2012,
+//! over the upper-bits split of Elias and Fano).
 //!
-//! The run ends have bits for 224 codes. A hashed line with more is *overfull*: the 28 bytes then hold the offset of
-//! its run ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together
-//! make such lines. Rejected: another salt until no line is overfull, which close keys would make fail for every salt.
+//! The run ends have bits for 224 codes. A hashed line with more codes is *overfull*: its 28 bytes then hold the offset
+//! of its run ends in the overflow area (one u32 per run), and the number of its codes. Keys that lie close together
+//! cause overfull lines. Rejected alternative: retry with another salt until no line is overfull. With close keys,
+//! every salt would fail.
 
 mod select;
 mod write;
@@ -29,13 +30,13 @@ use select::select;
 pub(super) use select::{Portable, Select};
 pub(super) use write::LineWriter;
 
-/// Codes that the run ends of a line have bits for.
+/// Maximum number of codes for which a line has run-end bits: 28 bytes.
 pub(super) const LINE_CODES: u32 = 224;
 
 /// The high bit of the rank.
 const OVERFULL: u64 = 1 << 63;
 
-/// Runs up to this length are searched code by code.
+/// Runs up to this length are searched linearly.
 const SHORT_RUN: u64 = 8;
 
 /// A code: its line, its quotient there, and its low bits.
@@ -44,44 +45,44 @@ pub(super) struct Code {
     pub(super) line: u64,
     pub(super) quotient: u8,
     pub(super) low: u64,
-    /// How many low bits the codes of its line have. 0 for the start and the end of a line, which need none.
+    /// Number of low bits of the codes in its line. 0 for the start and the end of a line, which need none.
     pub(super) low_bits: u32,
 }
 
 impl Code {
-    /// The code of a number below 2^(8 + `low_bits`) in a line.
+    /// Returns the code of a number below 2^(8 + `low_bits`) in a line.
     #[inline(always)]
     pub(super) fn new(line: u64, cell: u64, low_bits: u32) -> Self {
         Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1), low_bits }
     }
 
-    /// Not above any code of a line, however many low bits its codes have.
+    /// Returns a code not above any code of a line, for any number of low bits.
     pub(super) const fn start_of(line: u64) -> Self {
         Self { line, quotient: 0, low: 0, low_bits: 0 }
     }
 
-    /// Not below any code of a line.
+    /// Returns a code not below any code of a line.
     pub(super) const fn end_of(line: u64) -> Self {
         Self { line, quotient: u8::MAX, low: u64::MAX, low_bits: 0 }
     }
 
-    /// Where it is among codes: they ascend by this.
+    /// Returns the sort key of codes.
     #[inline(always)]
     pub(super) const fn position(self) -> (u64, u8, u64) {
         (self.line, self.quotient, self.low)
     }
 }
 
-/// Where the low bits of codes are.
+/// How the low bits of codes are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lows {
-    /// All codes have low bits of one length, one after the other: a line's rank tells where its own begin.
+    /// All codes have the same number of low bits, contiguously. The low bits of a line begin at its rank.
     Uniform { codes: u64 },
-    /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
+    /// Each line has its own number of low bits, and stores the byte at which they begin. No line is empty.
     PerLine,
 }
 
-/// The codes of a filter, in the bytes of its payload. Damaged bytes give wrong answers; they never panic.
+/// The codes of a filter, in the bytes of its payload. Damaged bytes cause wrong answers, but never a panic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a> {
     pub(super) all: &'a [[u8; 64]],
@@ -91,15 +92,15 @@ pub(super) struct Lines<'a> {
     pub(super) lows: Lows,
 }
 
-/// Positions of the first and the last code of a run, in its line.
+/// Positions of the first and the last code of a run within its line.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
     last: u64,
 }
 
-/// A line's bytes, and its words, which are only counted: where an index is not known before, it is one into the bytes.
-/// An index into words that are in registers takes them to the stack first, and LLVM 22.1 for s390x reads them there
+/// A line as bytes and as words. Variable indices go into the bytes; words are accessed only at fixed positions. To
+/// index words in registers, the compiler first stores them to the stack, and LLVM 22.1 for s390x reads them there
 /// before they are written.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
@@ -119,7 +120,7 @@ impl<'a> Line<'a> {
         Self { bytes, words, low_bits }
     }
 
-    /// The run ends; meaningless in an overfull line.
+    /// Returns the run ends; meaningless in an overfull line.
     #[inline(always)]
     fn run_ends(&self) -> [u64; 4] {
         let [.., a, b, c, d] = self.words;
@@ -141,7 +142,7 @@ impl<'a> Line<'a> {
         self.bytes[usize::from(quotient >> 3)] >> (quotient & 7) & 1 == 1
     }
 
-    /// How many quotients below `quotient` are occupied.
+    /// Returns the number of occupied quotients below `quotient`.
     #[inline(always)]
     fn runs_below(&self, quotient: u8) -> u32 {
         let [a, b, c, d, ..] = self.words;
@@ -152,14 +153,14 @@ impl<'a> Line<'a> {
             + (d & low_mask(bits.saturating_sub(192))).count_ones()
     }
 
-    /// How many quotients are occupied.
+    /// Returns the number of occupied quotients.
     #[inline(always)]
     fn runs(&self) -> u32 {
         let [a, b, c, d, ..] = self.words;
         a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()
     }
 
-    /// The lowest occupied quotient from `quotient` on.
+    /// Returns the lowest occupied quotient at or above `quotient`.
     fn next(&self, quotient: u32) -> Option<u8> {
         let [a, b, c, d, ..] = self.words;
         let words = [(0, a), (64, b), (128, c), (192, d)];
@@ -168,28 +169,30 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The lowest `bits` bits, or all 64.
+/// Returns a mask of the lowest `bits` bits, at most 64.
 #[inline(always)]
 fn low_mask(bits: u32) -> u64 {
     if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }
 
 impl<'a> Lines<'a> {
-    /// The bytes of a line, for prefetching.
+    /// Returns the bytes of a line, for prefetching.
     pub(super) fn line_bytes(&self, line: u64) -> Option<&'a [u8; 64]> {
         self.all.get(usize::try_from(line).ok()?)
     }
 
-    /// A line whose codes have `low_bits` low bits; 0 where none is read.
+    /// Returns a line whose codes have `low_bits` low bits; pass 0 if none will be read.
     #[inline(always)]
     fn line(&self, line: u64, low_bits: u32) -> Option<Line<'a>> {
         Some(Line::new(self.line_bytes(line)?, low_bits))
     }
 
-    /// The low bits of code `index` of the line.
+    /// Returns the low bits of code `index` of the line.
     #[inline(always)]
     fn low(&self, line: &Line<'_>, index: u64) -> u64 {
+        // The field that is a rank in uniform lines is a byte offset in lines with their own low bits.
         let unit = if matches!(self.lows, Lows::PerLine) { 8 } else { line.low_bits };
+        // Damaged bytes can yield any index: nothing below may overflow or go out of bounds.
         let first_bit = line.rank() * u64::from(unit);
         let bit = first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
         let word = usize::try_from(bit / 8).ok().and_then(|byte| self.low_bytes.get(byte..)?.first_chunk());
@@ -197,7 +200,7 @@ impl<'a> Lines<'a> {
         word.map_or(0, |&word| u64::from_le_bytes(word) >> (bit % 8) & mask)
     }
 
-    /// The run of an occupied quotient.
+    /// Returns the run of an occupied quotient.
     #[inline(always)]
     fn run<S: Select>(&self, line: &Line<'_>, quotient: u8) -> Run {
         let runs_before = line.runs_below(quotient);
@@ -210,6 +213,7 @@ impl<'a> Lines<'a> {
         Run { first: first.into(), last: last.into() }
     }
 
+    // With the fullest plan, about one line in a hundred is overfull.
     #[cold]
     fn overflow_run(&self, line: &Line<'_>, runs_before: u32) -> Run {
         let start = line.words[4] & u64::from(u32::MAX);
@@ -222,10 +226,10 @@ impl<'a> Lines<'a> {
         Run { first, last: end(runs_before.into()) }
     }
 
-    /// Whether a code is in `from..=to`, where `from` is not above `to`. Codes beyond the last line are in no filter.
+    /// Whether a code is in `from..=to`; `from` must not be above `to`. No filter has codes beyond the last line.
     #[inline(always)]
     pub(super) fn any_in<S: Select>(&self, from: Code, to: Code) -> bool {
-        // The start or the end of a line has no low bits to go by.
+        // A code for the start or the end of a line has 0 low bits, so take those of the other code.
         let low_bits = if from.line == to.line { from.low_bits.max(to.low_bits) } else { from.low_bits };
         match self.line(from.line, low_bits) {
             Some(line) if from.line == to.line => self.any_in_line::<S>(&line, from, to),
@@ -240,6 +244,7 @@ impl<'a> Lines<'a> {
             return line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
         }
         let is_from_occupied = line.has(from.quotient);
+        // A run strictly between the two quotients decides without low bits. Only the end quotients need theirs.
         if line.runs_below(to.quotient) > line.runs_below(from.quotient) + u32::from(is_from_occupied) {
             return true;
         }
@@ -248,6 +253,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(never)]
+    // Not inlined: few ranges span lines, and the path of one line stays small.
     fn any_in_lines<S: Select>(&self, first: &Line<'_>, from: Code, to: Code) -> bool {
         let above = first.runs() - first.runs_below(from.quotient);
         let is_occupied = first.has(from.quotient);
@@ -262,7 +268,7 @@ impl<'a> Lines<'a> {
         last.runs_below(to.quotient) > 0 || (is_occupied && self.first_low::<S>(&last, to.quotient) <= to.low)
     }
 
-    /// Whether the lines from `line` on have codes.
+    /// Whether `line` or any later line has codes.
     fn has_codes_from(&self, line: u64) -> bool {
         match (self.line(line, 0), self.lows) {
             (Some(line), Lows::Uniform { codes }) => line.rank() < codes,
@@ -270,10 +276,11 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the lines between two, of which `last` is the second, have codes.
+    /// Whether any line strictly between `from` and `to` has codes; `last` is line `to`.
     #[inline(always)]
     fn has_codes_between(&self, from: u64, to: u64, last: &Line<'_>) -> bool {
         match self.lows {
+            // A rank counts all codes before its line, so it grows where lines between have codes.
             Lows::Uniform { .. } => self.line(from + 1, 0).is_some_and(|second| last.rank() > second.rank()),
             Lows::PerLine => to > from + 1,
         }
@@ -289,14 +296,14 @@ impl<'a> Lines<'a> {
         self.low(line, self.run::<S>(line, quotient).last)
     }
 
-    /// Whether a code with the quotient of `from` has low bits from its own to `to`.
+    /// Whether a code with the quotient of `from` has low bits in `from.low..=to`.
     #[inline(always)]
     fn any_in_run<S: Select>(&self, line: &Line<'_>, from: Code, to: u64) -> bool {
         let run = self.run::<S>(line, from.quotient);
         self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
     }
 
-    /// The lowest low bits of the run that are `from` or more.
+    /// Returns the lowest low bits in the run that are at least `from`.
     #[inline(always)]
     fn first_low_from(&self, line: &Line<'_>, run: Run, from: u64) -> Option<u64> {
         let (mut first, mut end) = (run.first, run.last + 1);
@@ -318,8 +325,8 @@ impl<'a> Lines<'a> {
         None
     }
 
-    /// The lowest code from `from` on, in lines that all have codes. `None` when there is none. `low_bits_of` tells how
-    /// many low bits the codes of a line have.
+    /// Returns the lowest code at or above `from`, for lines that all have codes; `None` if there is none.
+    /// `low_bits_of` returns the number of low bits of the codes in a line.
     pub(super) fn first_from<S: Select>(&self, from: Code, low_bits_of: impl Fn(u64) -> u32) -> Option<Code> {
         let open = |number: u64| self.line(number, low_bits_of(number));
         let line = open(from.line)?;
@@ -331,6 +338,7 @@ impl<'a> Lines<'a> {
         let (number, line, quotient) = if let Some(quotient) = line.next(u32::from(from.quotient) + 1) {
             (from.line, line, quotient)
         } else {
+            // The next line has a code, because no line is empty.
             let next = open(from.line + 1)?;
             (from.line + 1, next, next.next(0)?)
         };

@@ -1,11 +1,11 @@
-//! The position of the n-th set bit among 256.
+//! Selects the n-th set bit among 256.
 
 use core::hint::select_unpredictable;
 
-/// How set bits are found: with an instruction, where there is one.
+/// Finds set bits, by an instruction where the CPU has one.
 pub(crate) trait Select {
-    /// The position of the set bit of `word` that has `rank` set bits below it. Some number below 64 when there is
-    /// none, which only damaged bytes bring about.
+    /// Returns the position of the set bit of `word` that has `rank` set bits below it. If there is none, which only
+    /// damaged bytes cause, returns some number below 64.
     fn select_in_word(word: u64, rank: u32) -> u32;
 }
 
@@ -20,9 +20,9 @@ impl Select for Portable {
     }
 }
 
-/// The position of the set bit of four words that has `rank` set bits below it; below 256 in any case.
+/// Returns the position of the set bit of four words that has `rank` set bits below it; always below 256.
 ///
-/// Without branches: which word the bit is in is as good as random.
+/// Branchless, because the word with the bit is unpredictable.
 #[inline(always)]
 pub(crate) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     let [first, second, third, fourth] = *words;
@@ -39,11 +39,11 @@ pub(crate) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     start + S::select_in_word(word, rank - before)
 }
 
-/// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none. `rank` is below 256,
-/// as is the number of runs of a line before one of them.
+/// Returns the position of the set bit of `word` that has `rank` set bits below it; 63 if there is none. `rank` is
+/// below 256, as is the number of runs of a line before one of them.
 ///
-/// Counts of bytes by the usual steps of a population count, summed to prefix sums by a multiplication, find the byte
-/// (Vigna 2008, "Broadword implementation of rank/select queries"). In the byte, bits are cleared one by one.
+/// The byte is found from prefix sums of byte counts: the usual steps of a population count, then a multiplication
+/// (Vigna 2008, "Broadword implementation of rank/select queries"). Within the byte, set bits are cleared one by one.
 fn select_in_word(word: u64, rank: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x80 * ONES;

@@ -1,4 +1,4 @@
-//! Writing lines from codes that ascend.
+//! Writes lines from ascending codes.
 
 use bytes::BufMut;
 
@@ -10,22 +10,22 @@ const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
 /// Writes ascending codes as lines, low bits and overflow.
 #[derive(Debug, Default)]
 pub(crate) struct LineWriter {
-    /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own
-    /// number of low bits.
+    /// The byte at which the current line's low bits begin. Written instead of the rank if each line has its own number
+    /// of low bits.
     low_byte: Option<u64>,
     lines: Vec<u8>,
     low_bits: u32,
     packed: BitWriter,
     overflow: Vec<u8>,
-    /// Codes in the lines that are written.
+    /// Number of codes in the lines written so far.
     rank: u64,
-    /// The number of the line that is being filled.
+    /// Number of the current line.
     number: u64,
-    /// Its codes so far.
+    /// Number of codes in the current line.
     codes: u32,
-    /// The last one of them.
+    /// Last code of the current line.
     last: Option<u64>,
-    /// The quotient of each of its runs and the position of the run's last code.
+    /// For each run of the current line, its quotient and the position of its last code.
     runs: Vec<(u8, u32)>,
 }
 
@@ -39,20 +39,22 @@ pub(crate) struct WrittenLines {
 }
 
 impl LineWriter {
-    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform). The default is
-    /// one of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
+    /// Returns a writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform). The
+    /// default writer is for [`Lows::PerLine`](super::Lows::PerLine): call [`begin_line`](Self::begin_line) for each
+    /// line.
     pub(crate) fn uniform(low_bits: u32) -> Self {
         Self { low_bits, ..Self::default() }
     }
 
-    /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
+    /// Reserves memory for `lines` lines with `codes` codes. `None` if allocation fails.
     pub(crate) fn reserve(&mut self, lines: u64, codes: u64) -> Option<()> {
         self.lines.try_reserve_exact(usize::try_from(lines.checked_mul(64)?).ok()?).ok()?;
+        // 16: a word that is filled in part, and the padding.
         let low_bytes = codes.checked_mul(self.low_bits.into())? / 8 + 16;
         self.packed.bytes.try_reserve_exact(usize::try_from(low_bytes).ok()?).ok()
     }
 
-    /// Begins the line after the current one, or the first; its codes have `low_bits` low bits.
+    /// Begins the next line, whose codes have `low_bits` low bits.
     pub(crate) fn begin_line(&mut self, low_bits: u32) {
         if self.codes > 0 {
             self.finish_lines(self.number + 1);
@@ -61,13 +63,13 @@ impl LineWriter {
         self.low_byte = Some(self.packed.next_byte());
     }
 
-    /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added
-    /// again.
+    /// Adds a number to a line. Both must not be below the previous ones. Skips a number that the line already has.
     #[inline]
     pub(crate) fn push(&mut self, line: u64, cell: u64) {
         if line != self.number {
             self.finish_lines(line);
         }
+        // Keys in one cell share a code.
         if self.last == Some(cell) {
             return;
         }
@@ -81,17 +83,17 @@ impl LineWriter {
         self.packed.push(cell & ((1 << self.low_bits) - 1), self.low_bits);
     }
 
-    /// Bytes of the low bits so far.
+    /// Returns the bytes of the low bits so far.
     pub(crate) fn low_bytes(&self) -> u64 {
         self.packed.bytes.len() as u64 + u64::from(self.packed.filled.div_ceil(8))
     }
 
-    /// Bytes written so far.
+    /// Returns the bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         (self.lines.len() + self.packed.bytes.len() + self.overflow.len()) as u64
     }
 
-    /// Writes the lines before `next`, from the current one on.
+    /// Writes the lines from the current one to before `next`.
     fn finish_lines(&mut self, next: u64) {
         self.write_current();
         for _ in self.number + 1..next {
@@ -106,6 +108,7 @@ impl LineWriter {
         let mut ends = [0_u64; 4];
         let is_overfull = self.codes > LINE_CODES;
         if is_overfull {
+            // An offset in words of 4 bytes, as it has 32 bits.
             ends[0] = (self.overflow.len() / 4) as u64 | u64::from(self.codes) << 32;
             self.runs.iter().for_each(|&(_, end)| self.overflow.put_u32_le(end));
         } else {
@@ -123,11 +126,11 @@ impl LineWriter {
         occupied.into_iter().chain([a, b, c, last]).for_each(|word| self.lines.put_u64_le(word));
     }
 
-    /// Completes `lines` lines. `None` when there are more codes than ranks can count.
+    /// Completes `lines` lines. `None` if there are more codes than ranks can count.
     pub(crate) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
         let codes =
             u32::try_from(self.rank + u64::from(self.codes)).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
-        // As the ranks, such places have 31 bits, and this is the last one.
+        // The offsets of low bits have 31 bits, like the ranks, and this one is the highest.
         (self.low_byte.unwrap_or(0) <= MAX_CODES).then_some(())?;
         if lines > 0 {
             self.finish_lines(lines);
@@ -138,7 +141,7 @@ impl LineWriter {
     }
 }
 
-/// Packs numbers of a fixed number of bits, the low bits first.
+/// Packs bit fields, low bits first.
 #[derive(Debug, Default)]
 struct BitWriter {
     bytes: Vec<u8>,
@@ -154,12 +157,12 @@ impl BitWriter {
         if self.filled >= 64 {
             self.bytes.put_u64_le(self.word);
             self.filled -= 64;
-            // A shift by all bits of the value would be one by 64 only if the word had been empty.
+            // `bits - filled` is at most 63 here: it could be 64 only for an empty word.
             self.word = if self.filled == 0 { 0 } else { value >> (bits - self.filled) };
         }
     }
 
-    /// Fills the current byte with zeros, and returns the number of the next one.
+    /// Pads the current byte with zeros, and returns the index of the next one.
     fn next_byte(&mut self) -> u64 {
         self.filled = self.filled.next_multiple_of(8);
         if self.filled == 64 {
@@ -169,7 +172,7 @@ impl BitWriter {
         self.bytes.len() as u64 + u64::from(self.filled / 8)
     }
 
-    /// The words, and one more to read beyond.
+    /// Returns the words, and one word of padding for reads beyond the last field.
     fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
             self.bytes.put_u64_le(self.word);

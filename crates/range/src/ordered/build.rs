@@ -1,4 +1,4 @@
-//! Building ordered codes from keys as they come.
+//! Builds ordered codes while keys arrive.
 
 use bytes::BufMut;
 use sstfilter::FallbackReason;
@@ -11,26 +11,26 @@ use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};
 use crate::key_head::{common_prefix, head, partition_point};
 
-/// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than
-/// these bytes, so that the keys before the cut would all fall into a few.
+/// A segment is cut where its keys stop sharing this many bytes more than the whole segment shares. Cells resolve fewer
+/// bits than these bytes have, so without the cut, the keys before it would all fall into a few cells.
 const SHARP_DROP_BYTES: usize = 2;
 
-/// A segment that is cut early has at least this many keys, a quarter of a line's.
+/// A segment that is cut early has at least this many keys: a quarter of a line.
 const MIN_KEYS: usize = LINE_CODES as usize / 4;
 
-/// Builds segment by segment. Only the keys of the current one are kept, and the separators of the others.
+/// Builds segment by segment. Keeps only the keys of the current segment and the separators of the others.
 #[derive(Debug, Default)]
 pub(crate) struct OrderedBuilder {
     plan: OrderedPlan,
     current: Keys,
-    /// The last key of the segment before.
+    /// The last key of the previous segment.
     before: Option<Vec<u8>>,
     separators: Keys,
     records: Vec<Record>,
     lines: LineWriter,
-    /// The windows of the segment that is written.
+    /// The windows of the segment that is being written.
     windows: Vec<u128>,
-    /// Bytes that all keys so far have in common.
+    /// Length of the prefix that all keys so far share.
     common_bytes: usize,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct OrderedBuilder {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     shared_bytes: usize,
-    /// Bits of a window that are left out.
+    /// Bits of a window that cells drop.
     shift: u32,
     /// Low bits of a code.
     low_bits: u32,
 }
 
-/// Byte strings one after the other.
+/// Byte strings in one buffer.
 #[derive(Debug, Default)]
 struct Keys {
     bytes: Vec<u8>,
@@ -88,7 +88,7 @@ impl OrderedBuilder {
         Self { plan, ..Self::default() }
     }
 
-    /// Adds a key above all before.
+    /// Adds a key, which must be above all previous ones.
     pub(crate) fn add(&mut self, key: &[u8]) {
         if self.current.len() >= self.plan.segment_keys as usize {
             self.close_segment(self.cut());
@@ -96,7 +96,7 @@ impl OrderedBuilder {
         self.current.push(key);
     }
 
-    /// How many of the current keys make a segment.
+    /// Returns how many of the current keys form a segment.
     fn cut(&self) -> usize {
         let keys = self.current.len();
         let first = self.current.get(0);
@@ -105,7 +105,7 @@ impl OrderedBuilder {
         if keys <= MIN_KEYS || shared(MIN_KEYS) < sharp {
             return keys;
         }
-        // The more keys are taken, the less they share. This finds the most that still share enough.
+        // More keys share fewer bytes. Finds the largest count whose keys still share enough.
         partition_point(MIN_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
     }
 
@@ -118,7 +118,7 @@ impl OrderedBuilder {
         self.windows.extend(self.current.iter().take(count).map(window_of));
         let (low_bits, shift) = finest_cells(&self.windows, self.plan.low_bits);
 
-        // The separator's window must have the first key's cell.
+        // The separator must be long enough that its window is in the first key's cell.
         let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
         let above_before = self.before.as_deref().map_or(0, |before| common_prefix(before, first) + 1);
         let separator = first.get(..told_bytes.max(above_before)).unwrap_or(first);
@@ -127,6 +127,7 @@ impl OrderedBuilder {
         self.lines.begin_line(low_bits);
         let start = self.windows.first().map_or(0, |first| first >> shift);
         self.windows.iter().for_each(|window| self.lines.push(line, ((window >> shift) - start) as u64));
+        // Keys ascend, so the first and the last key share what all keys share.
         self.common_bytes = match &self.before {
             None => shared_bytes,
             Some(_) => common_prefix(self.separators.get(0), last).min(self.common_bytes),
@@ -134,13 +135,14 @@ impl OrderedBuilder {
         self.separators.push(separator);
         self.records.push(Record { shared_bytes, shift, low_bits });
         self.before = Some(last.to_vec());
+        // An early cut leaves keys, which begin the next segment.
         self.current.remove_first(count);
     }
 
-    /// Bytes of the payload if it were finished now, about.
+    /// Returns the approximate bytes of the payload if it were finished now.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let (segments, keys) = (self.records.len(), self.current.len() as u64);
-        // Of a separator, the tails have what follows the common bytes and the eight in its segment.
+        // The tails hold each separator's bytes after the common ones and the eight in its segment.
         let outside = segments * (self.common_bytes + 8);
         let tails = self.common_bytes + self.separators.bytes.len().saturating_sub(outside);
         let low_bytes = (keys * u64::from(self.plan.low_bits)).div_ceil(8) + 8;
@@ -148,13 +150,13 @@ impl OrderedBuilder {
         segments * (LINE_BYTES + SEGMENT_BYTES) + self.lines.low_bytes() + low_bytes + tails as u64
     }
 
-    /// Bytes held, what is written included.
+    /// Returns the bytes of memory in use, including the output so far.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         let records = self.records.capacity() * size_of::<Record>();
         self.lines.bytes() + self.current.capacity_bytes() + self.separators.capacity_bytes() + records as u64
     }
 
-    /// The payload's parts. `keys` and `key_bytes` are of all keys.
+    /// Returns the payload's parts. `keys` and `key_bytes` describe all keys.
     pub(crate) fn finish(
         mut self,
         keys: u64,
@@ -178,7 +180,7 @@ impl OrderedBuilder {
         let field = |number: usize| u32::try_from(number).map_err(|_| FallbackReason::TooManyKeys);
         let line_count = field(lines)?;
         let written = self.lines.finish(line_count.into()).ok_or(FallbackReason::TooManyKeys)?;
-        // The last word of the low bits is there to be read beyond.
+        // The last word of the low bits is padding.
         let low_words = field(written.lows.len() / 8 - 1)?;
         let map = OrderedMap { common_bytes: field(common.len())?, tails_bytes: field(tails.len())?, low_words };
         tails.resize(tails.len().next_multiple_of(8), 0);
@@ -188,11 +190,12 @@ impl OrderedBuilder {
     }
 }
 
-/// The low bits of a code, and the bits of a window that are left out, of the finest cells whose codes take no more low
-/// bits, in all, than `low_bits` for each key: where keys share cells, there are bits left for finer ones.
+/// Returns the number of low bits and the shift of the finest cells whose codes take no more than `low_bits` per key in
+/// total. Where keys share cells, the saved bits pay for finer cells.
 fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
     let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return (low_bits, 0) };
-    // Neighbours share a cell unless they differ in a bit that is kept. `differing[bit]`: how many differ first there.
+    // Neighbours share a cell unless they differ in a bit that cells keep. `differing[bit]` counts the neighbours whose
+    // first different bit this is.
     let mut differing = [0_u32; WINDOW_BITS as usize + 1];
     for (one, other) in windows.iter().zip(windows.iter().skip(1)) {
         differing[(one ^ other).leading_zeros() as usize] += 1;
@@ -216,7 +219,7 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
     best
 }
 
-/// The least shift by which two windows are fewer than 2^`cell_bits` cells apart.
+/// Returns the smallest shift at which two windows are fewer than 2^`cell_bits` cells apart.
 fn min_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
     let distance = last - first;
     let mut shift = (WINDOW_BITS - distance.leading_zeros()).saturating_sub(cell_bits);

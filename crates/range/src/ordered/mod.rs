@@ -1,22 +1,23 @@
 //! The map of ordered codes: any byte strings, ranges of any length, and a lower bound of the next key.
 //!
-//! Up to 224 consecutive keys make a *segment*, which has a line of its own. Its *separator* is the first key, cut to
-//! the bytes that tell it from the key before. The bytes that all keys of a segment share are skipped, and the next 128
+//! Up to 224 consecutive keys form a *segment*, which has its own line. Its *separator* is the first key, cut to the
+//! bytes that distinguish it from the previous key. A segment skips the bytes that all its keys share. The next 128
 //! bits of a key, its window, are divided into cells of equal size, so that the segment's keys span at most 2^w cells
-//! and, where the window has enough bits, more than half as many:
+//! and, if the window has enough bits, more than half as many:
 //!
 //! ```text
 //! cell = (window(key) >> shift) - (window(separator) >> shift)        w = 8 + low bits of the segment
 //! ```
 //!
-//! Keys in one cell share a code, as text does in coarse cells. The bits that this saves are spent on finer ones: each
-//! segment has as many low bits as its keys have bytes for at the policy's number of bits per key.
+//! Keys in one cell share a code; with text and coarse cells, many do. The saved bits pay for finer cells: each segment
+//! uses as many low bits per code as the policy's bits per key allow for its keys.
 //!
-//! A query finds the segments of its two ends by binary search, and then whether any cell between them is in use.
-//! A segment of keys of one length whose cells have one key each is *exact*: it has no false positives.
+//! A query finds the segments of its two ends by binary search, and then checks whether any cell between them is in
+//! use. A segment is *exact*, without false positives, if its keys have one length and no two possible keys share a
+//! cell.
 //!
-//! Sampled separators with a window are the idea of Diva (Eslami et al., VLDB 2025), here without updates; that cells
-//! are laid out by the keys of the file makes it adapt to them, and is why a rate cannot be promised beside them.
+//! Sampled separators with a window are an idea from Diva (Eslami et al., VLDB 2025), here without updates. Because the
+//! file's keys determine the cells, the filter adapts to the keys, but cannot promise a rate near them.
 
 pub(super) mod build;
 mod query;

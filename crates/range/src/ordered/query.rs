@@ -1,4 +1,4 @@
-//! Whether a range may hold a key, by ordered codes, and a lower bound of the next key.
+//! Answers from ordered codes whether a range may contain a key, and computes seek hints.
 
 use core::ops::Bound;
 
@@ -9,17 +9,17 @@ use crate::lines::{Code, Lines, Select};
 use crate::params::QUOTIENT_BITS;
 
 impl Segment<'_> {
-    /// The code of a cell, which is not below the segment's first one; `None` when it is above every cell.
+    /// Returns the code of a cell, which must not be below the segment's first one; `None` if it is above every cell.
     #[inline(always)]
     fn code(&self, line: u64, cell: u128) -> Option<Code> {
-        // Damaged bytes may place the first cell higher.
+        // Saturating, because damaged bytes may place the first cell higher.
         let cell = cell.saturating_sub(self.window() >> self.shift);
         (cell >> (QUOTIENT_BITS + self.low_bits) == 0).then_some(Code::new(line, cell as u64, self.low_bits))
     }
 }
 
 impl Segments<'_> {
-    /// The first code of keys that are above a bound in this segment.
+    /// Returns the first code of keys above a bound in this segment.
     #[inline(always)]
     fn lower_code(&self, number: u64, rest: &[u8], is_exclusive: bool) -> Code {
         let above = Code::start_of(number + 1);
@@ -31,7 +31,8 @@ impl Segments<'_> {
         }
     }
 
-    /// The last code of keys that are below a bound in this segment, or in the one before; `None` when there is none.
+    /// Returns the last code of keys below a bound in this segment, or the end of the previous segment; `None` if there
+    /// is none.
     #[inline(always)]
     fn upper_code(&self, number: u64, rest: &[u8], is_exclusive: bool) -> Option<Code> {
         let whole = Some(Code::end_of(number));
@@ -43,7 +44,7 @@ impl Segments<'_> {
         }
     }
 
-    /// The first and the last code of keys in a range; `None` when no key of the file can be in it.
+    /// Returns the first and the last code of keys in a range; `None` if no key of the file can be in it.
     #[inline(always)]
     pub(crate) fn interval(&self, range: KeyRange<'_>) -> Option<(Code, Code)> {
         let range = range.of_keys_with_length(self.key_bytes);
@@ -52,7 +53,7 @@ impl Segments<'_> {
         (from.position() <= to.position()).then_some((from, to))
     }
 
-    /// The first code of keys in a range with this end; `None` when the end is above every key.
+    /// Returns the first code of keys in a range with this lower end; `None` if the end is above every key.
     #[inline(always)]
     fn lower(&self, lower: Bound<&[u8]>) -> Option<Code> {
         let Some((bound, is_exclusive)) = end(lower) else { return Some(Code::start_of(0)) };
@@ -67,7 +68,7 @@ impl Segments<'_> {
         }
     }
 
-    /// The last code of keys in a range with this end. `near` is the segment of its other end.
+    /// Returns the last code of keys in a range with this upper end. `near` is the segment of the lower end.
     #[inline(always)]
     fn upper(&self, upper: Bound<&[u8]>, near: u64) -> Option<Code> {
         let last = Code::end_of(self.count().checked_sub(1)?);
@@ -78,7 +79,7 @@ impl Segments<'_> {
             Err(Beyond::Below) => return None,
         };
         let head = head(rest);
-        // Most ranges end in the segment that they begin in.
+        // Most ranges end in the segment in which they begin, which saves the search.
         let place = match usize::try_from(near) {
             Ok(near_index) if self.is_last_up_to(near, head) => self.settle(rest, head, near_index),
             _ => self.place(rest),
@@ -86,15 +87,16 @@ impl Segments<'_> {
         self.upper_code(place?, rest, is_exclusive)
     }
 
-    /// A lower bound of the first key from `lower` on; `None` when there is no such key.
+    /// Returns a lower bound of the first key at or above `lower`; `None` if there is no such key.
     pub(crate) fn seek_hint<S: Select>(&self, lines: &Lines<'_>, lower: &[u8]) -> Option<Vec<u8>> {
         let from = self.lower(KeyRange::from(lower..).of_keys_with_length(self.key_bytes).lower)?;
         let least = self.min_key(lines.first_from::<S>(from, |line| self.low_bits(line))?);
+        // The smallest byte string of the cell of `lower` itself may be below `lower`.
         Some(if least.as_slice() < lower { lower.to_vec() } else { least })
     }
 
-    /// The smallest byte string whose code this can be: the bytes that its segment shares, and the first bytes of its
-    /// cell. Zeros at the end are left out, because they may be padding.
+    /// Returns the smallest byte string that can have this code: the bytes that its segment shares, and the first bytes
+    /// of its cell. Omits trailing zeros, because they may be padding.
     fn min_key(&self, code: Code) -> Vec<u8> {
         let Some(segment) = self.segment(code.line) else { return Vec::new() };
         let mut key = self.common.to_vec();

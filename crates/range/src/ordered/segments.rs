@@ -1,4 +1,4 @@
-//! The segments of a filter: where each begins, and how its keys become cells.
+//! The segments of a filter: their separators, and the division of their keys into cells.
 
 use core::cmp::Ordering;
 use core::hint::select_unpredictable;
@@ -7,11 +7,11 @@ use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
 use super::super::window::{Cells, window};
 use crate::key_head::{head, partition_point};
 
-/// The segments in the bytes of a payload. Damaged bytes give wrong answers; they never panic.
+/// The segments in the bytes of a payload. Damaged bytes cause wrong answers, but never a panic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segments<'a> {
     records: &'a [[u8; SEGMENT_BYTES as usize]],
-    /// The bytes that all keys have in common, and then the separators' bytes after their heads.
+    /// The bytes that all keys share, followed by the separators' bytes after their heads.
     tails: &'a [u8],
     pub(super) common: &'a [u8],
     pub(super) key_bytes: Option<usize>,
@@ -23,9 +23,9 @@ pub(crate) struct Segments<'a> {
 pub(crate) struct Segment<'a> {
     /// The separator's first eight bytes after the common ones, as a big-endian number padded with zeros.
     head: u64,
-    /// How many of them it has.
+    /// Length of the head without the padding.
     head_bytes: usize,
-    /// Its bytes after those.
+    /// The separator's bytes after its head.
     tail: &'a [u8],
     /// Bytes after the common ones that the separator and all keys of the segment share.
     shared: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Segment<'a> {
     pub(super) low_bits: u32,
 }
 
-/// Where a bound is that does not begin with the bytes that all keys have in common.
+/// The position of a bound that does not begin with the bytes that all keys share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beyond {
     /// Below every key.
@@ -62,7 +62,7 @@ impl<'a> Segments<'a> {
         self.records.len() as u64
     }
 
-    /// What follows the common bytes in a bound, if it begins with them.
+    /// Returns the bytes of a bound after the common ones, if it begins with them.
     #[inline(always)]
     pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Beyond> {
         if self.common.is_empty() {
@@ -70,7 +70,7 @@ impl<'a> Segments<'a> {
         }
         match bound.split_at_checked(self.common.len()) {
             Some((common, rest)) if common == self.common => Ok(rest),
-            // A bound that the common bytes begin with is below every key, as if compared with all of them.
+            // A bound that is a proper prefix of the common bytes is below every key, and compares so here.
             _ if bound < self.common => Err(Beyond::Below),
             _ => Err(Beyond::Above),
         }
@@ -92,7 +92,7 @@ impl<'a> Segments<'a> {
         let (shift, low_bits, head_bytes) = ((fields >> 48) as u32 & 127, (fields >> 55) as u32 & 31, fields >> 60);
         let shared_bytes = usize::from(u16::from_le_bytes([shared_low, shared_high]));
         let shared = shared_bytes.saturating_sub(self.common.len());
-        // Most separators fit their heads; where a tail ends is in the next record.
+        // Most separators fit their heads, and need no look at the next record, which says where the tail ends.
         let tail = if head_bytes < 8 { &[] } else { self.tail(number, fields as u32) };
         Some(Segment { head, head_bytes: head_bytes.min(8) as usize, tail, shared, shift, low_bits })
     }
@@ -104,27 +104,27 @@ impl<'a> Segments<'a> {
         self.tails.get(start as usize..end.unwrap_or(self.tails.len())).unwrap_or_default()
     }
 
-    /// How keys of a segment become cells.
+    /// Returns the division of a segment's windows into cells.
     #[inline(always)]
     pub(super) fn cells(&self, segment: &Segment<'_>) -> Cells {
         let skipped = self.common.len() + segment.shared;
-        // Shorter than what all keys share, keys cannot be: only damage says so.
+        // Saturating: only damaged bytes can say that keys are shorter than the bytes they share.
         let rest_bytes = self.key_bytes.map(|bytes| bytes.saturating_sub(skipped));
         Cells { shift: segment.shift, rest_bytes }
     }
 
-    /// Low bits of a segment's codes.
+    /// Returns the number of low bits of a segment's codes.
     pub(super) fn low_bits(&self, number: u64) -> u32 {
         self.segment(number).map_or(0, |segment| segment.low_bits)
     }
 
-    /// The last of the segments whose head is at most `head`, or the first one.
+    /// Returns the last segment whose head is at most `head`, or the first one.
     ///
-    /// Heads that are spread evenly, as those of hashes and random numbers, are found where they should be: two heads
-    /// are read instead of one for each halving, and they are neighbours.
+    /// Evenly spread heads, such as those of hashes and random numbers, are close to their expected position. Reading
+    /// two neighbouring heads then saves most steps of the binary search.
     #[inline(always)]
     pub(super) fn last_head_up_to(&self, head: u64) -> usize {
-        // Beyond the last head, the guess may be anything.
+        // For a bound beyond the last head, the guess may be any number.
         let guess = self.spread.place(head).min(self.records.len().saturating_sub(1));
         let (first, end) = (guess.saturating_sub(NEAR), guess.saturating_add(NEAR).min(self.records.len()));
         let is_above_first = first == 0 || self.head(first) <= head;
@@ -134,28 +134,28 @@ impl<'a> Segments<'a> {
         self.last_head_among(0, self.records.len(), head)
     }
 
-    /// The same among the segments from `first` to before `end`.
+    /// Does the same among the segments in `first..end`.
     #[inline(always)]
     fn last_head_among(&self, mut first: usize, end: usize, head: u64) -> usize {
         let mut length = end.saturating_sub(first);
         while length > 1 {
             let half = length / 2;
-            // Without a branch: which half is as good as random.
+            // Branchless, because the half is unpredictable.
             first = select_unpredictable(self.head(first + half) <= head, first + half, first);
             length -= half;
         }
         first
     }
 
-    /// The last segment whose separator is not above a bound, by the bound's bytes after the common ones; `None` when
-    /// it is below every key.
+    /// Returns the last segment whose separator is not above a bound, given the bound's bytes after the common ones;
+    /// `None` if the bound is below every key.
     #[inline(always)]
     pub(super) fn place(&self, rest: &[u8]) -> Option<u64> {
         let head = head(rest);
         self.settle(rest, head, self.last_head_up_to(head))
     }
 
-    /// The same, given the last segment whose head is at most the bound's.
+    /// Does the same, given the last segment whose head is at most the bound's.
     #[inline(always)]
     pub(super) fn settle(&self, rest: &[u8], head: u64, candidate: usize) -> Option<u64> {
         match self.head(candidate).cmp(&head) {
@@ -165,34 +165,35 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// The same among segments that have the bound's head: their separators are compared whole.
+    /// Does the same among segments with the bound's head, by comparing whole separators.
     fn settle_tie(&self, rest: &[u8], head: u64, last: usize) -> Option<u64> {
         let is_up_to = |segment: usize| {
             self.segment(segment as u64).is_some_and(|segment| segment.cmp_separator(rest) != Ordering::Greater)
         };
-        // Heads ascend, so those that tie are neighbours.
+        // Heads ascend, so equal heads are neighbours.
         let first = partition_point(0..last, |segment| self.head(segment) < head);
         let above = partition_point(first..last + 1, is_up_to);
         above.checked_sub(1).map(|segment| segment as u64)
     }
 
-    /// Whether the bound is certainly in this segment or before it: the next one's head is above the bound's.
+    /// Whether the next segment's head is above the bound's, so that the bound is in this segment or before it.
     #[inline(always)]
     pub(super) fn is_last_up_to(&self, segment: u64, head: u64) -> bool {
         usize::try_from(segment + 1).is_ok_and(|next| next >= self.records.len() || self.head(next) > head)
     }
 }
 
-/// How far a head may be from where it should be, in segments: among a million random keys it is mostly within five.
+/// Distance in segments within which a head is searched around its expected position. Among a million random keys, most
+/// heads are within five.
 const NEAR: usize = 8;
 
-/// Where heads are, if they are spread evenly from the first to the last.
+/// Interpolates the positions of heads, as if they were spread evenly from the first to the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     first: u64,
-    /// Shifted left by this, the distance of the last from the first fills 64 bits.
+    /// Left shift with which the distance from the first to the last head fills 64 bits.
     shift: u32,
-    /// Segments for each 2^64 of shifted distance.
+    /// Number of segments per 2^64 of shifted distance.
     segments: u64,
 }
 
@@ -204,14 +205,15 @@ impl Spread {
         let distance = last.saturating_sub(first).max(1);
         let shift = distance.leading_zeros();
         let segments = (u128::from(records.len() as u64 - 1) << 64) / u128::from(distance << shift);
-        // At most twice as many as there are segments.
+        // Fits: at most twice the number of segments.
         Self { first, shift, segments: segments as u64 }
     }
 
     #[inline(always)]
     fn place(self, head: u64) -> usize {
         let distance = u128::from(head.saturating_sub(self.first)) << self.shift;
-        // Beyond the last one: more than 64 bits, or nearly; any place does.
+        // A head beyond the last one may exceed 64 bits here. Any position is right for it, because the result is
+        // checked.
         ((u128::from(distance as u64) * u128::from(self.segments)) >> 64) as usize
     }
 }
@@ -226,11 +228,11 @@ fn first_word(bytes: &[u8]) -> u64 {
 
 impl Segment<'_> {
     fn head_bytes(&self) -> [u8; 8] {
-        // The stored head is the number; its bytes are those of the separator.
+        // The head is stored as a number; big-endian, its bytes are the separator's.
         self.head.swap_bytes().to_le_bytes()
     }
 
-    /// The separator, compared with a bound; both after the common bytes.
+    /// Compares the separator with a bound, both after the common bytes.
     fn cmp_separator(&self, rest: &[u8]) -> Ordering {
         let bytes = self.head_bytes();
         let own = bytes.get(..self.head_bytes).unwrap_or(&bytes);
@@ -240,8 +242,8 @@ impl Segment<'_> {
         }
     }
 
-    /// What follows the shared bytes in a bound that is not below the separator; `None` when it does not have them, and
-    /// so is above every key of the segment.
+    /// Returns the bytes of a bound after the shared ones; the bound must not be below the separator. `None` if it does
+    /// not begin with the shared bytes, and so is above every key of the segment.
     #[inline(always)]
     pub(super) fn rest_of<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
         let (shared, after) = rest.split_at_checked(self.shared)?;
@@ -255,7 +257,7 @@ impl Segment<'_> {
         has_shared.then_some(after)
     }
 
-    /// The window of the separator.
+    /// Returns the window of the separator.
     #[inline(always)]
     pub(super) fn window(&self) -> u128 {
         let Some(skipped) = self.shared.checked_sub(8) else {
@@ -266,7 +268,7 @@ impl Segment<'_> {
         window(self.tail.get(skipped..).unwrap_or_default())
     }
 
-    /// Appends the bytes that all keys of the segment share after the common ones.
+    /// Appends the bytes after the common ones that all keys of the segment share.
     pub(super) fn append_shared(&self, out: &mut Vec<u8>) {
         let bytes = self.head_bytes();
         out.extend_from_slice(bytes.get(..self.shared.min(self.head_bytes)).unwrap_or(&bytes));

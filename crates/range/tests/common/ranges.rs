@@ -1,4 +1,4 @@
-//! The range filters of `fixtures/v1`: their keys, how each is made, and the ends of the ranges that it is probed for.
+//! The range filters of `fixtures/v1`: their keys, how each is built, and the ends of the ranges to probe.
 
 use core::ops::Bound;
 use std::collections::BTreeSet;
@@ -14,10 +14,10 @@ use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUni
 
 use crate::common::cases::{self, Hash};
 
-/// A string of bytes.
+/// A byte string.
 pub(crate) type Key = Vec<u8>;
 
-/// How a range filter is made of its keys.
+/// How a range filter is built from its keys.
 #[derive(Clone, Copy)]
 pub(crate) enum RangeRecipe {
     Ordered { rate: f64 },
@@ -59,7 +59,7 @@ impl RangeRecipe {
         }
     }
 
-    /// As members of a JSON object.
+    /// Formats the fields as members of a JSON object.
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Ordered { rate } => format!(r#""map": "ordered", "rate": {rate}"#),
@@ -88,7 +88,7 @@ const fn ordered(name: &'static str, rate: f64, keys: fn() -> Vec<Key>) -> Range
     RangeCase { name, recipe: RangeRecipe::Ordered { rate }, hash: Hash::Default, keys, file_number: None }
 }
 
-/// Of integers of `integer_bytes` bytes.
+/// Returns a filter over integers of `integer_bytes` bytes.
 const fn hashed(
     name: &'static str,
     (rate, longest): (f64, u64),
@@ -109,14 +109,17 @@ const fn within(extractor: Extractor, case: RangeCase) -> RangeCase {
     RangeCase { recipe, ..case }
 }
 
-/// All the range filters.
+/// Returns all the range filters.
 pub(crate) const RANGES: &[RangeCase] = &[
+    // The smallest filters: no key, only the empty key, three keys.
     ordered("range-ordered-no-keys", 0.01, Vec::new),
     ordered("range-ordered-empty-key", 0.01, || vec![Vec::new()]),
     ordered("range-ordered-fruit", 0.01, fruit),
     ordered("range-ordered-u64", 0.01, || spread_integers(600)),
+    // High rates, so that cells are coarse and keys share codes.
     ordered("range-ordered-strings", 0.4, || strings(&[0, b'a', 0xff], 5, 200)),
     ordered("range-ordered-zeros", 0.9, || strings(&[0, 1], 8, 220)),
+    // Integers dense enough for a cell each, and a rate that takes many low bits.
     ordered("range-ordered-exact", 0.01, || dense_integers(700, 3)),
     ordered("range-ordered-low-rate", 1e-9, || spread_integers(230)),
     ordered("range-ordered-hosts", 0.01, hosts),
@@ -125,9 +128,12 @@ pub(crate) const RANGES: &[RangeCase] = &[
     ordered("range-ordered-zeros-beyond-a-window", 0.01, zeros_beyond_a_window),
     RangeCase { file_number: Some(7), ..ordered("range-ordered-bound-to-file-7", 0.01, || spread_integers(40)) },
     hashed("range-hashed-no-keys", (0.01, 32), (8, 0), Vec::new),
+    // Text in units of 2^40: only its first three bytes count.
     hashed("range-hashed-fruit", (0.01, 4), (8, 40), fruit),
     hashed("range-hashed-u64", (0.01, 32), (8, 0), || spread_integers(500)),
+    // Consecutive integers put more than 224 codes into a line.
     hashed("range-hashed-overfull-line", (0.01, 64), (8, 0), || dense_integers(600, 0)),
+    // A rate of 0.9 needs no low bits.
     hashed("range-hashed-no-low-bits", (0.9, 1), (1, 0), || {
         strings(&[0, 7, 8, 0x0f, 0x10, 0x11, 0x80, 0xf0, 0xff], 2, 256)
     }),
@@ -138,6 +144,7 @@ pub(crate) const RANGES: &[RangeCase] = &[
     within(Extractor::Fixed(2), hashed("range-hashed-successor-of-a-prefix", (0.02, 16), (2, 0), successor)),
     within(Extractor::Fixed(2), hashed("range-hashed-fixed-prefix", (0.02, 16), (2, 0), prefixed)),
     within(Extractor::Delimited(b':'), hashed("range-hashed-delimited", (0.02, 100), (4, 8), delimited)),
+    // No key contains this delimiter.
     within(Extractor::Delimited(b'#'), hashed("range-hashed-all-outside", (0.02, 16), (8, 0), fruit)),
     RangeCase {
         hash: Hash::Secret(0x5ec2_e75e_ed5e_c2e7),
@@ -154,7 +161,7 @@ fn mixed(number: u64) -> u64 {
     KeyHash::mix(number).get()
 }
 
-/// Integers of eight bytes, half of them in a few neighbourhoods.
+/// Returns integers of eight bytes, half of them in a few clusters.
 fn spread_integers(count: u64) -> Vec<Key> {
     let integer = |number: u64| match number % 4 {
         0 | 1 => mixed(number),
@@ -164,7 +171,7 @@ fn spread_integers(count: u64) -> Vec<Key> {
     (0..count).map(integer).map(bytes).collect()
 }
 
-/// Integers of eight bytes, of which `gap` are left out between two of them, more or less.
+/// Returns integers of eight bytes with gaps of about `gap`.
 fn dense_integers(count: u64, gap: u64) -> Vec<Key> {
     (0..count).map(|number| 0x0102_0304_0000_fff0 + number * (gap + 1) + mixed(number) % (gap + 1)).map(bytes).collect()
 }
@@ -175,7 +182,7 @@ fn bytes(number: u64) -> Key {
     bytes.to_vec()
 }
 
-/// About `share` of 256 of the strings of up to `most` letters.
+/// Returns about `share` / 256 of the strings of up to `most` letters.
 fn strings(letters: &[u8], most: u32, share: u64) -> Vec<Key> {
     let of_length = |length: u32| {
         let string = move |number: usize| -> Key {
@@ -187,20 +194,20 @@ fn strings(letters: &[u8], most: u32, share: u64) -> Vec<Key> {
     all.filter(|&(_, number)| mixed(number) & 255 < share).map(|(string, _)| string).collect()
 }
 
-/// Few hosts with many pages: segments are cut where hosts change.
+/// Returns a few hosts with many pages: segments are cut where the host changes.
 fn hosts() -> Vec<Key> {
     let page = |number: u64| format!("https://host-{}.example/page-{:03}", number / 130, number % 130 * 7);
     (0..400).map(|number| page(number).into_bytes()).collect()
 }
 
-/// Strings behind 40 bytes that all have in common; separators with tails.
+/// Returns strings with a common prefix of 40 bytes, whose separators have tails.
 fn long_prefixes() -> Vec<Key> {
     let common = [b'p'; 40];
     let rest = |number: u64| format!("{:09}/{}", mixed(number / 60) >> 40, mixed(number) >> 50);
     (0..240).map(|number| [&common[..], rest(number).as_bytes()].concat()).collect()
 }
 
-/// Strings that differ after their sixteenth byte, and in zeros at their ends.
+/// Returns strings that differ after the sixteenth byte, and in trailing zeros.
 fn longer_than_a_window() -> Vec<Key> {
     let rest = |number: u64| -> Key {
         let zeros = vec![0; (number % 5) as usize];
@@ -209,23 +216,24 @@ fn longer_than_a_window() -> Vec<Key> {
     (0..400).map(|number| [&b"x"[..(number % 2) as usize], &rest(number)].concat()).collect()
 }
 
-/// Strings whose windows end in zeros, and which have more of them behind: a string above one of these has its window,
-/// although the window's low bits are 0.
+/// Returns strings whose windows end in zeros, with more zeros after them: a string above one of these has the same
+/// window, although the window's low bits are 0.
 fn zeros_beyond_a_window() -> Vec<Key> {
     [17, 19, 1].into_iter().zip(1..).map(|(length, first)| [&[first][..], &vec![0; length - 1]].concat()).collect()
 }
 
-/// Integers whose codes wrap around: their chunks of 2^24 units, numbers 5 and 71, start near the end of the space.
+/// Returns integers whose codes wrap around: their chunks of 2^24 units, numbers 5 and 71, start near the end of the
+/// space.
 fn wrapped() -> Vec<Key> {
     [0x05ff_ffff, 0x47c0_0000].map(bytes).into()
 }
 
-/// A key with a prefix, near the last that can have it, and the least string without it.
+/// Returns a key close to the last one that can have its prefix, and the smallest string above those with the prefix.
 fn successor() -> Vec<Key> {
     vec![b"ab\xff\xf0".to_vec(), b"ac".to_vec()]
 }
 
-/// Prefixes of two bytes with few keys each; keys of one byte are outside the domain.
+/// Returns prefixes of two bytes with few keys each; keys of one byte are outside the domain.
 fn prefixed() -> Vec<Key> {
     let rests = strings(&[0, 1, 2, 0xff], 3, 90);
     let prefixes = [[0, 0], [0, 0xff], [b'a', b'b'], [0xff, 0xff]];
@@ -233,7 +241,7 @@ fn prefixed() -> Vec<Key> {
     inside.chain([vec![], vec![0], vec![b'a'], vec![0xff]]).collect()
 }
 
-/// Tenants with times in milliseconds; some keys have no delimiter.
+/// Returns tenants with times in milliseconds; some keys have no delimiter.
 fn delimited() -> Vec<Key> {
     let key = |number: u64| {
         let time = bytes(1_000_000_000 + (number % 9) * 900 + mixed(number) % 200);
@@ -271,7 +279,7 @@ impl RangeCase {
         self.file_number.map(|number| FileId::new(&number.to_le_bytes()).unwrap())
     }
 
-    /// Calls `load` with what the filter is loaded for.
+    /// Calls `load` with the filter's context.
     pub(crate) fn for_reader<T>(&self, load: impl FnOnce(RangeContext<'_>) -> T) -> T {
         let (hasher, extractor) = (self.hash.hasher(), self.recipe.extractor());
         let context = LoadContext::new(&hasher);
@@ -283,7 +291,7 @@ impl RangeCase {
         self.for_reader(|context| RangeFilter::load(data, context))
     }
 
-    /// Ends of ranges: some keys, what is beside them, and strings that no key is near to.
+    /// Returns ends of ranges: some keys, their neighbours, and strings far from all keys.
     pub(crate) fn ends(&self) -> Vec<Key> {
         let keys: Vec<Key> = self.keys().into_iter().collect();
         let some = keys.iter().step_by(keys.len() / 3 + 1).chain(keys.last());
@@ -307,13 +315,13 @@ impl RangeCase {
     }
 }
 
-/// All bounds with these ends: none, and then for each end the inclusive one and the exclusive one.
+/// Returns all bounds with these ends: unbounded, and then for each end the inclusive and the exclusive bound.
 pub(crate) fn bounds(ends: &[Key]) -> Vec<Bound<&[u8]>> {
     let both = ends.iter().flat_map(|end| [Bound::Included(&end[..]), Bound::Excluded(&end[..])]);
     [Bound::Unbounded].into_iter().chain(both).collect()
 }
 
-/// The answers for all ranges with these ends: for each lower bound a 1 or 0 for each upper bound.
+/// Returns the answers for all ranges with these ends: for each lower bound, a 1 or 0 for each upper bound.
 pub(crate) fn answers<D: AsRef<[u8]>>(filter: &RangeFilter<D>, ends: &[Key]) -> Vec<String> {
     let bounds = bounds(ends);
     let of_lower = |&lower: &Bound<&[u8]>| {

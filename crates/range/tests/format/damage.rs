@@ -1,6 +1,6 @@
-//! Range filters of damaged and of forged bytes. The failures guarded against: one flipped bit makes a scan skip a file
-//! that holds its keys; and a block under valid checksums whose parameters, lines or segments contradict each other
-//! makes a query panic, loop, or take memory that the block does not have.
+//! Range filters with damaged and forged bytes. The failures guarded against: one flipped bit makes a scan skip a file
+//! with its keys; a block with valid checksums but contradictory parameters, lines or segments makes a query panic,
+//! loop, or allocate more than the block's size.
 
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is needed")]
 
@@ -14,7 +14,7 @@ use crate::common::cases::BLOCKS;
 use crate::common::effort;
 use crate::ranges::{self, RANGES, RangeCase};
 
-/// Nothing loads the bytes, and no probe of their reader is negative.
+/// Asserts that the bytes do not load, and that no probe of their reader is negative.
 fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
     assert!(case.load(damaged).is_err(), "{}: {what} passes for sound", case.name);
     let opened = case.for_reader(|context| RangeFilter::open_unverified(damaged, context));
@@ -76,13 +76,13 @@ fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
         let other = RangeContext::new(&hasher, Some(&extractor));
         let refused = RangeFilter::load(case.read(), other).err();
         assert!(matches!(refused, Some(BlockError::HashMismatch { .. })), "{}", case.name);
-        // A reader without its hash function cannot probe hashed codes.
+        // A reader without the hash function cannot probe hashed codes.
         let refused = RangeFilter::load(case.read(), case.hash.hasher().identity()).err();
         assert!(matches!(refused, Some(BlockError::Unreadable { .. })), "{}: {refused:?}", case.name);
     }
 }
 
-/// A block taken apart, to be changed and sealed under checksums that hold.
+/// A decoded block, which can be changed and sealed again with valid checksums.
 struct Forged {
     payload: Vec<u8>,
     params: Vec<u32>,
@@ -90,7 +90,7 @@ struct Forged {
 }
 
 impl Forged {
-    /// Of a block that is bound to no file.
+    /// Decodes a block that is not bound to a file.
     fn of(block: &[u8]) -> Self {
         let (rest, trailer) = block.split_last_chunk().unwrap();
         let (payload, params) = rest.split_at(rest.len() - usize::from(trailer[24] >> 4) * 4);
@@ -115,28 +115,31 @@ impl Forged {
         self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
     }
 
-    /// Makes the payload as long as its parameters ask for, if that is not too much.
+    /// Resizes the payload to the length in its parameters, unless that is too long.
     fn fit_payload(&mut self) {
         let field = |number: usize| u64::from(self.params.get(number).copied().unwrap_or(0));
         let [map, low_bits, ..] = self.params.first().copied().unwrap_or(0).to_le_bytes();
         let (lines, codes) = (field(2), field(3));
         let bytes = if map == 3 {
+            // A line and its segment (64 + 16 bytes), the low bits with their padding, and the tails.
             lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
         } else {
             lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
         };
+        // Longer payloads are refused for their length, which needs no memory.
         if bytes <= 1 << 16 {
             self.payload.resize(usize::try_from(bytes).unwrap(), 0xa5);
         }
     }
 }
 
-/// Runs every query of a filter, if the bytes open; returns whether they do.
+/// Runs every query of a filter, if the bytes open. Returns whether they do.
 fn query_all(case: &RangeCase, block: &[u8]) -> bool {
     let _ = RangeInfo::of_block(block).map(|info| (info.expected_fpr(7), info.bits_per_key()));
     let Ok(filter) = case.load(block) else { return false };
     let ends = case.ends();
     let bounds = ranges::bounds(&ends);
+    // A third of the lower bounds: all kinds of bounds still occur, and the forged blocks are many.
     let pairs = bounds.iter().step_by(3).flat_map(|&lower| bounds.iter().map(move |&upper| KeyRange { lower, upper }));
     let pairs: Vec<KeyRange<'_>> = pairs.collect();
     let mut matches = MatchBitmap::default();
@@ -145,7 +148,7 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
         assert_eq!(filter.may_contain_range(*range), matches.may_contain(index), "{}: {range:?}", case.name);
     }
     for end in &ends {
-        // Nothing of what a segment claims beyond its bytes gets into an answer: memory is bounded by the block's.
+        // An answer never exceeds the bytes of the block, whatever lengths a segment claims.
         if let Some(bound) = filter.seek_hint(end) {
             assert!(
                 bound >= *end && bound.len() <= end.len() + block.len() + 16,
@@ -164,12 +167,13 @@ fn random(number: u64) -> u64 {
     KeyHash::mix(number).get()
 }
 
-/// A number that is small, at an edge, or any.
+/// Returns a small number, an edge case, or any number.
 fn edgy(number: u64) -> u32 {
     let any = (random(number) >> 32) as u32;
     match random(number) % 5 {
         0 => any % 4,
         1 => any % 300,
+        // Around the codes of a line, the quotients of a line, and the widths of fields.
         2 => [0, 1, 223, 224, 225, 255, 256, u32::MAX, u32::MAX - 1, 1 << 31, (1 << 31) - 1, 0x00ff_ffff]
             [any as usize % 12],
         3 => 1 << (any % 32),
@@ -177,7 +181,7 @@ fn edgy(number: u64) -> u32 {
     }
 }
 
-/// A quarter of the forged blocks, and all of them in the long form.
+/// Tries a quarter of the forged blocks, and all of them in the long form.
 // promise: range-filters
 #[test]
 fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
@@ -194,6 +198,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
             query_all(case, &forged.seal())
         });
         assert!(opened.iter().all(|&is_open| is_open), "{}: opening does not look at the payload", case.name);
+        // Empty lines, full ones, and lines in which counts and bits contradict each other.
         for byte in [0, 0xff, 0x80, 0x55] {
             let mut forged = Forged::of(&sound);
             forged.payload.fill(byte);
@@ -202,7 +207,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     }
 }
 
-/// A quarter of the forged blocks, and all of them in the long form.
+/// Tries a quarter of the forged blocks, and all of them in the long form.
 #[test]
 fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
     let mut opened = 0;
@@ -214,6 +219,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
             if turn % 5 == 0 {
                 forged.set_keys(u64::from(edgy(seed ^ 9)) << (turn % 9));
             } else {
+                // The maximum number of keys, so that the number of codes is not refused.
                 forged.set_keys((1 << 40) - 1);
             }
             for change in 0..=(turn as u64) % 3 {
@@ -226,6 +232,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
                     forged.params[number] = edgy(seed);
                 }
             }
+            // Otherwise, most blocks would be refused for the length of their payload.
             if turn % 3 != 0 {
                 forged.fit_payload();
             }

@@ -1,5 +1,5 @@
-//! Range filters among the fixtures. A filter that loses a key does so for some ranges only, so `ranges.json` has the
-//! answers for all ranges between some ends, of all kinds of bounds, and the lower bounds of next keys.
+//! Range filters among the fixtures. A filter that loses a key does so only for some ranges, so `ranges.json` contains
+//! the answers for all ranges between some ends, with all kinds of bounds, and the seek hints.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -102,9 +102,9 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
     }
 }
 
-/// Three readings of docs/format/ranges.md that are easy to have: codes beyond the end of the space are not looked for
-/// at its start, an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end
-/// of more than 16 bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
+/// Three likely misreadings of docs/format/ranges.md: codes beyond the end of the space are not searched at its start; an inclusive
+/// end that is the successor of the prefix is taken for an exclusive one; an exclusive end of more than 16 bytes
+/// excludes the slot that it shares with keys below it. Each loses the only key of these ranges.
 // promise: range-filters
 #[test]
 fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {

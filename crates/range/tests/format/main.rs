@@ -1,5 +1,5 @@
-//! Range filters from the outside: those of `fixtures`, the documented ones, damaged ones, and how often they are wrong.
-//! This is the package's program for other platforms.
+//! Range filters from the outside: those of `fixtures`, the documented ones, damaged ones, and false positive rates.
+//! This is the package's test program for other platforms.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

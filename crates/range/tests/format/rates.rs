@@ -1,8 +1,8 @@
-//! False positive rates and sizes of range filters. The failure guarded against: a filter that loses no key but reports
-//! more empty ranges than its formula says, because ranges that start beside a key are treated otherwise than those far
-//! from one, or because a map crowds its codes. It goes unnoticed, and scans read files in vain.
+//! False positive rates and sizes of range filters. The failure guarded against: a filter loses no key, but has more
+//! false positives than its formula says, because ranges that start next to a key are treated differently, or because a
+//! map clusters its codes. Nobody notices, and scans read files in vain.
 //!
-//! The measured rates: `cargo test --release -p sstfilter-range --test format rates:: -- --nocapture`.
+//! To print the measured rates: `cargo test --release -p sstfilter-range --test format rates:: -- --nocapture`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::common::random::Random;
 const ONE_PERCENT: FalsePositiveRate = FalsePositiveRate::ONE_PERCENT;
 const KEYS: usize = 200_000;
 
-/// Ranges of each kind that are asked for.
+/// Number of ranges of each kind to probe.
 fn ranges() -> usize {
     if is_long() { 200_000 } else { 50_000 }
 }
 
-/// Distinct numbers, sorted.
+/// Returns distinct sorted numbers.
 fn numbers(seed: u64, count: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut numbers: Vec<u64> = (0..count).map(|_| random.next()).collect();
@@ -45,26 +45,28 @@ fn build<K: AsRef<[u8]>>(policy: &RangePolicy, keys: &[K]) -> RangeFilter<bytes:
     RangeFilter::load(builder.finish().block.unwrap(), context).unwrap()
 }
 
-/// The share of ranges that the filter reports.
+/// Returns the share of positive ranges.
 fn rate<K: AsRef<[u8]>>(filter: &RangeFilter<bytes::Bytes>, ranges: &[Range<K>]) -> f64 {
     let positives =
         ranges.iter().filter(|range| filter.may_contain_range(range.start.as_ref()..range.end.as_ref())).count();
     positives as f64 / ranges.len() as f64
 }
 
-/// Whether none of the sorted keys is in the range.
+/// Whether the range contains none of the sorted keys.
 fn is_empty<K: Ord>(keys: &[K], range: &Range<K>) -> bool {
     keys.get(keys.partition_point(|key| *key < range.start)).is_none_or(|key| *key >= range.end)
 }
 
 fn assert_close(measured: f64, expected: f64, what: &str) {
+    // Seeds are fixed, so four standard deviations hold in every run or in none.
     let sigma = (expected * (1.0 - expected) / ranges() as f64).sqrt();
     println!("{what}: {:.4} %, by the formula {:.4} %", measured * 100.0, expected * 100.0);
     assert!((measured - expected).abs() <= 4.0 * sigma, "{what}: {measured}, expected {expected}, sigma {sigma}");
 }
 
-/// Empty ranges of `units`, that start anywhere, or right after a key.
+/// Returns empty ranges of `units` that start anywhere, or right after a key.
 fn empty_ranges(keys: &[u64], units: u64, starts_beside_key: Option<u64>, count: usize) -> Vec<Range<u64>> {
+    // Other ranges for each length, but the same in every run.
     let mut random = Random::new(units ^ 0x5eed);
     let starts = std::iter::repeat_with(|| match starts_beside_key {
         Some(gap) => random.pick(keys).checked_add(gap),
@@ -83,11 +85,11 @@ fn hashed_codes_of_integers_have_the_rate_of_the_formula_wherever_ranges_start()
         let units = 1 << length_log2;
         let policy = RangePolicy::hashed(RangeUnits::integer(8).unwrap(), units, ONE_PERCENT).unwrap();
         let filter = build(&policy, &keys_bytes);
-        // Also ranges eight times as long as declared, which are reported in proportion.
+        // Ranges eight times as long as declared have proportionally more false positives.
         for (units, place) in [(units, None), (units, Some(1)), (units, Some(1_000)), (units * 8, None)] {
             let ranges: Vec<_> = empty_ranges(&keys, units, place, ranges());
             let ranges: Vec<_> = ranges.into_iter().map(|range| bytes(range.start)..bytes(range.end)).collect();
-            let what = format!("hashed, 2^{length_log2} declared, {units} units, beside a key: {place:?}");
+            let what = format!("hashed, 2^{length_log2} declared, {units} units, next to a key: {place:?}");
             assert_close(rate(&filter, &ranges), filter.info().expected_fpr(units), &what);
         }
     }
@@ -96,7 +98,7 @@ fn hashed_codes_of_integers_have_the_rate_of_the_formula_wherever_ranges_start()
 // promise: range-filters
 #[test]
 fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
-    // A sensor's number, then a time: some twenty rows each, read from just after one of its rows.
+    // A sensor's number, then a time: about twenty rows each, read from right after one of the rows.
     let mut random = Random::new(2);
     let row = |sensor: u64, time: u64| [bytes(sensor), bytes(time)].concat();
     let mut keys: Vec<(u64, u64)> = (0..KEYS).map(|_| (random.next() % 10_000, random.next() >> 16)).collect();
@@ -116,7 +118,7 @@ fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
             let ranges = ranges.filter(|range| is_empty(&keys, range)).take(self::ranges());
             let ranges: Vec<_> =
                 ranges.map(|range| row(range.start.0, range.start.1)..row(range.end.0, range.end.1)).collect();
-            let what = format!("hashed in prefixes, {units} units, beside a key: {is_beside_key}");
+            let what = format!("hashed in prefixes, {units} units, next to a key: {is_beside_key}");
             assert_close(rate(&filter, &ranges), filter.info().expected_fpr(units), &what);
         }
     }
@@ -125,7 +127,7 @@ fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
 #[test]
 fn hashed_codes_of_keys_that_lie_close_have_at_most_the_rate_of_the_formula() {
     type Spread = fn(u64) -> u64;
-    // Dense keys overfill lines, and keys in small groups crowd them.
+    // Dense keys overfill lines, and keys in small groups cluster in them.
     let spreads: [(&str, Spread); 3] = [
         ("dense", |number| 1 << 40 | number),
         ("in tens", |number| ((number / 10) << 30) | ((number % 10) << 3)),
@@ -163,11 +165,11 @@ fn ordered_codes_have_at_most_the_rate_of_the_bound_for_evenly_spread_ends() {
                 let ranges: Vec<_> = empty_ranges(&keys, 1 << length_log2, place, count);
                 rate(&filter, &ranges.into_iter().map(|range| bytes(range.start)..bytes(range.end)).collect::<Vec<_>>())
             };
-            // The bounds leave little room for chance. Rates beside a key have no bound, and are only printed.
+            // The bounds leave little room for chance. Rates next to a key have no bound, and are only printed.
             let (anywhere, beside) =
                 (of_place(None, 200_000), of_place(Some(1), if is_long() { 200_000 } else { 5_000 }));
             println!(
-                "ordered at {rate_wanted}, 2^{length_log2} units: {:.4} %, bound {:.4} %; beside a key {:.2} %",
+                "ordered at {rate_wanted}, 2^{length_log2} units: {:.4} %, bound {:.4} %; next to a key {:.2} %",
                 anywhere * 100.0,
                 bound * 100.0,
                 beside * 100.0
@@ -180,7 +182,7 @@ fn ordered_codes_have_at_most_the_rate_of_the_bound_for_evenly_spread_ends() {
 
 #[test]
 fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
-    // Every second of four bytes' numbers in a million, and a third of four bytes after a common prefix.
+    // Every second four-byte number below a million, and a third of the four-byte numbers after a common prefix.
     for prefix in [&b""[..], b"a table's name/"] {
         let mut random = Random::new(4);
         let key = |number: u64| [prefix, &bytes(number)[4..]].concat();

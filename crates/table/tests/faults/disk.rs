@@ -1,9 +1,9 @@
-//! A disk in memory that forgets like a real one, and fails when told to.
+//! A disk in memory that loses data like a real one, and fails as planned.
 //!
-//! What was written is in a cache until it is synced, and names are in a journal until their directory is.
-//! After a power cut the cache is gone, or there in part, and so many entries of the journal, in order,
-//! have taken place: above all a rename may have taken place before the data of the file reached the disk.
-//! A sync that fails drops what it could not write, and the next one succeeds, as on Linux.
+//! Written bytes are in a cache until they are synced, and names are in a journal until their directory is synced.
+//! After a power cut, the cache is lost in whole or in part, and only the first entries of the journal have taken
+//! effect. In particular, a rename may have taken effect before the file's data reached the disk. A failed sync drops
+//! the bytes that it could not write, and the next one succeeds, as on Linux.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,26 +26,26 @@ pub(crate) enum Op {
     Read,
 }
 
-/// What befalls an operation.
+/// A fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It fails with this error of the system; those after it do not.
+    /// It fails with this system error; later operations succeed.
     Once(i32),
-    /// It and all after it, the removal of files included, fail with this error.
+    /// It and all later operations, including the removal of files, fail with this error.
     Lasting(i32),
-    /// Writes: half is written, and then the disk is full.
+    /// Writes: half of the bytes are written, and then the disk is full.
     ShortWrite,
-    /// Writes: nothing is, and no error is given.
+    /// Writes: nothing is written, and no error returned.
     WriteZero,
-    /// Writes: a signal comes in between, once.
+    /// Writes: a signal interrupts once.
     Interrupted,
-    /// The power fails right before it.
+    /// The power fails directly before it.
     PowerCut,
     /// Reads: the file is shorter than it was.
     EndOfFile,
-    /// Reads: other bytes come than were written.
+    /// Reads: other bytes are returned than were written.
     WrongBytes,
-    /// The length is off by so much.
+    /// The length is wrong by this difference.
     WrongLength(i64),
 }
 
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// What is left after a power cut of data that was not synced.
+/// What remains of unsynced data after a power cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unsynced {
     Nothing,
@@ -89,11 +89,11 @@ const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    /// As reads see it.
+    /// The bytes as reads see them.
     cached: Vec<u8>,
-    /// As it is on the platter.
+    /// The bytes on the platter.
     durable: Vec<u8>,
-    /// From here on, a sync has something to write.
+    /// Offset of the first unsynced byte.
     unsynced_from: usize,
 }
 
@@ -114,7 +114,7 @@ struct State {
     journal: Vec<Change>,
     trace: Vec<Op>,
     fault: Option<(usize, Fault)>,
-    /// The operation that the fault befell.
+    /// The operation that met with the fault.
     befallen: Option<Op>,
 }
 
@@ -123,7 +123,7 @@ struct State {
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
-    /// A disk with files that have been there for long.
+    /// Returns a disk with durable files.
     pub(crate) fn with_files(files: &[(&str, &[u8])]) -> Self {
         let disk = Self::default();
         for (path, bytes) in files {
@@ -136,26 +136,26 @@ impl Disk {
         disk
     }
 
-    /// From now on, operation `at` counted from now meets with `fault`.
+    /// Plans `fault` for operation number `at`, counted from now.
     pub(crate) fn plan(&self, at: usize, fault: Fault) {
         let mut state = self.state();
         state.trace.clear();
         (state.fault, state.befallen) = (Some((at, fault)), None);
     }
 
-    /// Nothing fails from now on; operations are counted from 0 again.
+    /// Cancels all faults, and counts operations from 0 again.
     pub(crate) fn heal(&self) {
         let mut state = self.state();
         state.trace.clear();
         (state.fault, state.befallen) = (None, None);
     }
 
-    /// The operation that met with the fault planned.
+    /// Returns the operation that met with the planned fault.
     pub(crate) fn befallen(&self) -> Option<Op> {
         self.state().befallen
     }
 
-    /// What was asked for after so many operations.
+    /// Returns the operations after the first `operations`.
     pub(crate) fn asked_after(&self, operations: usize) -> Vec<Op> {
         self.state().trace.get(operations..).unwrap_or_default().to_vec()
     }
@@ -168,12 +168,12 @@ impl Disk {
         self.state().names.keys().cloned().collect()
     }
 
-    /// How many changes of names a power cut may undo.
+    /// Returns how many changes of names a power cut may undo.
     pub(crate) fn pending_names(&self) -> usize {
         self.state().journal.len()
     }
 
-    /// The disk as it comes up after a power cut, when the first `changes` of the journal have taken place.
+    /// Returns the disk after a power cut, with the first `changes` of the journal in effect.
     pub(crate) fn after_power_cut(&self, changes: usize, unsynced: Unsynced) -> Self {
         let state = self.state();
         let mut names = state.durable_names.clone();
@@ -192,7 +192,7 @@ fn apply(names: &mut Names, change: &Change) {
         Change::Add(path, inode) => drop(names.insert(path.clone(), *inode)),
         Change::Remove(path) => drop(names.remove(path)),
         Change::Rename(from, to) => {
-            // The entry may have been lost with an earlier directory block.
+            // The name may have been lost with an earlier directory entry.
             if let Some(inode) = names.remove(from) {
                 names.insert(to.clone(), inode);
             }
@@ -236,7 +236,7 @@ fn splitmix(seed: u64) -> u64 {
 }
 
 impl State {
-    /// Counts an operation; gives the fault that it meets with.
+    /// Counts an operation, and returns its fault.
     fn begin(&mut self, op: Op) -> io::Result<Option<Fault>> {
         let number = self.trace.len();
         self.trace.push(op);
@@ -265,7 +265,7 @@ impl State {
         }
     }
 
-    /// A failed sync marks all as written that it could not write.
+    /// Drops unsynced data: a failed sync marks it as written.
     fn drop_unsynced(&mut self, op: Op) {
         if op == Op::Sync {
             for inode in &mut self.inodes {
@@ -311,7 +311,7 @@ impl FileSystem for Disk {
     }
 }
 
-/// A file under its temporary name, which removes itself while it has one.
+/// A file with a temporary name, which is removed unless it is persisted.
 #[derive(Debug)]
 struct Pending {
     disk: Disk,
@@ -342,6 +342,7 @@ impl WritableFile for Pending {
         state.begin(Op::Sync)?;
         let inode = &mut state.inodes[self.inode];
         let from = inode.unsynced_from;
+        // Bytes that an earlier failed sync dropped read as zeros.
         inode.durable.resize(from, 0);
         inode.durable.extend_from_slice(&inode.cached[from..]);
         inode.unsynced_from = inode.cached.len();
@@ -352,6 +353,7 @@ impl WritableFile for Pending {
         let disk = self.disk.clone();
         disk.state().begin(Op::Persist)?;
         if let Some(from) = self.path.take() {
+            // Only in the journal until the directory is synced.
             disk.state().change(Change::Rename(from, path.to_owned()));
         }
         Ok(())
@@ -362,6 +364,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let Some(path) = self.path.take() else { return };
         let mut state = self.disk.state();
+        // A removal that fails leaves the file, as on a real disk.
         if state.begin(Op::Remove).is_ok() {
             state.change(Change::Remove(path));
         }

@@ -1,7 +1,7 @@
-//! What real file systems do: files that change while they are open, things that are no files, full and
-//! read-only disks, and a process that may open no more files.
+//! Behaviour of real file systems: files that change while they are open, things that are not files, full and read-only
+//! disks, and a process that may open no more files.
 //!
-//! What needs a limit or a mount of its own runs in a child process, which is this test once more.
+//! A test that needs its own limit or mount runs again in a child process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -50,7 +50,7 @@ fn open(path: &Path) -> Result<Table, TableError> {
     Table::open(path, &TableOptions::default())
 }
 
-/// Every key is found with its value, or the read of it fails.
+/// Checks that every key is found with its value, or that its read fails.
 fn check_no_wrong_answer(table: &Table, entries: &Entries) -> usize {
     let lookup = |value: &Option<Vec<u8>>| {
         value.as_ref().map_or(Lookup::Deleted, |value| Lookup::Found(Bytes::copy_from_slice(value)))
@@ -109,7 +109,7 @@ fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     assert_eq!(check_no_wrong_answer(&kept, &place.entries), 0);
     let table = place.open();
     table.get(&place.entries[0].0).unwrap();
-    // The file of another table with the same keys, whose blocks lie at the same places.
+    // The file of another table with the same keys and the same offsets of blocks.
     let other: Entries = place.entries.iter().map(|(key, value)| (key.clone(), value.clone().map(flipped))).collect();
     let mut writer = TableWriter::create(place.join("other"), &options()).unwrap();
     other.iter().for_each(|(key, value)| match value {
@@ -157,7 +157,7 @@ fn a_file_that_is_empty_or_vast_and_hollow_is_refused_and_takes_no_memory() {
         let error = open(&path).unwrap_err();
         assert!(error.to_string().contains("hollow"), "{error}");
     }
-    // A table behind a hole: its footer does not know of the hole.
+    // A table after a hole, which its footer does not account for.
     let mut file = OpenOptions::new().write(true).open(&path).unwrap();
     file.write_at(&bytes_of(&place.entries), 1 << 40).unwrap();
     file.flush().unwrap();
@@ -190,11 +190,11 @@ fn a_place_that_cannot_hold_a_table_is_refused_by_name() {
 
 const CHILD: &str = "SSTFILTER_FAULTS_CHILD";
 
-/// What the shell says when the limit or mount that a test needs is there.
+/// Output of the shell when the limit or mount for a test is set up.
 const SET_UP: &str = "set up";
 
-/// Whether this is the child. Otherwise runs the test `name` in one that `set_up` prepares in the shell,
-/// with `$D` naming a directory.
+/// Whether this is the child process. Otherwise runs the test `name` in one that the shell prepares with `set_up`,
+/// where `$D` is a directory.
 fn is_child(name: &str, set_up: &str, directory: &Path) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -210,7 +210,7 @@ fn is_child(name: &str, set_up: &str, directory: &Path) -> bool {
     let run = match run {
         Ok(run) if run.stdout.starts_with(SET_UP.as_bytes()) => run,
         other => {
-            // Past the test harness, which hides what tests print.
+            // Bypasses the test harness, which hides the output of tests.
             let line = format!("\n#### skipped: {name}: `{set_up}` is not allowed here: {other:?}\n");
             std::io::stderr().write_all(line.as_bytes()).unwrap();
             return false;
@@ -226,7 +226,7 @@ fn directory_of_child() -> PathBuf {
     std::env::var_os("D").unwrap().into()
 }
 
-/// Tries to write over the table of [`Place`]; expects the old one to stay, and no other file.
+/// Tries to overwrite the table of [`Place`]. Expects the old one to remain, and no other file.
 fn expect_no_table(path: &Path, entries: &Entries, code: i32) {
     let error = write(&options(), path, &super::tables::entries(1, 300, 2_000)).unwrap_err();
     expect_io(&error, path, code);

@@ -1,11 +1,11 @@
-//! The file system fails at any operation, or the power does: the failures guarded against are an engine
-//! that finds half a table after a crash and believes it, one that publishes a table whose sync failed, and
-//! one whose readers give another answer, or keep failing, after a read that failed once.
+//! The file system or the power fails at any operation. The failures guarded against: an engine finds half a table
+//! after a crash and uses it; it publishes a table whose sync failed; its readers return another answer, or keep
+//! failing, after one failed read.
 //!
-//! As `SQLite`'s tests do, each scenario is run again and again, with the first operation failing, then the
-//! second, and so on, until a run ends before the fault comes. How many points were tried is printed:
-//! `cargo test --release -p sstfilter-table-tests --test faults -- --nocapture`. A program of its own: some of its
-//! tests run it again, with a full disk, few open files, or small files only.
+//! As in `SQLite`'s tests, each scenario is repeated with the first operation failing, then the second, and so on,
+//! until a run ends before the fault. To print the number of points tried: `cargo test --release -p
+//! sstfilter-table-tests --test faults -- --nocapture`. It is a separate program, because some tests run it again with
+//! a full disk, few open files, or only small files.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

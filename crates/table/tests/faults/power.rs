@@ -9,17 +9,17 @@ use super::disk::{Disk, EIO, Fault, UNSYNCED};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, found, read_options, write, write_options};
 use super::writing::{disk_with, scenarios};
 
-/// All states that the disk may come up in.
+/// Returns all states of the disk after a power cut.
 fn remounted(disk: &Disk) -> Vec<Disk> {
     let changes = 0..=disk.pending_names();
     changes.flat_map(|changes| UNSYNCED.map(|unsynced| disk.after_power_cut(changes, unsynced))).collect()
 }
 
-/// Expects the table found to be one of `allowed`, and beside it at most the file of one writer, which
-/// has no table's name.
+/// Checks that the table found is one of `allowed`, and that at most one writer's file remains, without a table's name.
 fn check(disk: &Disk, allowed: &[Option<&Entries>], story: &str) {
     let found = found(disk);
     assert!(allowed.contains(&found.as_ref()), "{story}: {} keys", found.map_or(0, |found| found.len()));
+    // After a power cut, nobody removes the temporary file.
     let others: Vec<_> = disk.names().into_iter().filter(|name| name != Path::new(PATH)).collect();
     assert!(others.len() <= 1, "{story}: {others:?}");
     assert!(others.iter().all(|name| name.extension().is_some_and(|extension| extension == "tmp")), "{others:?}");
@@ -37,7 +37,7 @@ fn after_a_power_cut_at_any_operation_there_is_the_whole_old_table_or_the_whole_
             let is_cut = disk.befallen().is_some();
             disk.heal();
             for disk in remounted(&disk) {
-                // What `finish` has promised is there; what it has not is whole or not there.
+                // A table whose `finish` succeeded is there. Otherwise, it is whole or absent.
                 let allowed = if written.is_ok() { vec![Some(&new)] } else { vec![old.as_ref(), Some(&new)] };
                 check(&disk, &allowed, &format!("cut at {at}"));
                 states += 1;
@@ -94,7 +94,7 @@ fn a_table_written_after_a_power_cut_replaces_what_the_cut_left() {
     }
 }
 
-/// How writers get it wrong.
+/// Mistakes of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     NoSync,
@@ -102,11 +102,12 @@ enum Mistake {
     NoDirectorySync,
 }
 
-/// Writes a table as nobody should.
+/// Writes a table with a mistake.
 fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
     let mut file = disk.create(Path::new("/db")).unwrap();
     file.write_all(bytes).unwrap();
     if mistake == Mistake::SyncTriedAgain {
+        // The failed sync drops the data, and the second one succeeds without writing it.
         disk.plan(0, Fault::Once(EIO));
         file.sync().unwrap_err();
         file.sync().unwrap();
@@ -121,7 +122,7 @@ fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
     }
 }
 
-/// The disk must be able to show what it is to guard against.
+/// The model of the disk must reveal these mistakes.
 #[test]
 fn the_disk_finds_writers_out_that_forget_a_sync_or_try_a_failed_one_again() {
     let new = entries(1, 30, 10);
@@ -132,6 +133,7 @@ fn the_disk_finds_writers_out_that_forget_a_sync_or_try_a_failed_one_again() {
             let table = Table::open(PATH, &read_options(disk)).and_then(|table| contents(&table));
             table.is_ok_and(|found| found == new)
         };
+        // Reads come from the cache, so no test without power cuts can find these mistakes.
         assert!(is_whole(&disk), "{mistake:?} is seen only after a power cut");
         let lost = remounted(&disk).iter().filter(|disk| !is_whole(disk)).count();
         assert!(lost > 0, "{mistake:?} is not found out");

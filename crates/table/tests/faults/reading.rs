@@ -12,7 +12,7 @@ use super::tables::{Entries, PATH, bytes_of, contents, entries, lookup_of, parti
 
 const FAULTS: [Fault; 4] = [Fault::Once(EIO), Fault::Once(24), Fault::EndOfFile, Fault::WrongBytes];
 
-/// The error names the file; that of the system keeps its code.
+/// Checks that the error names the file, and keeps the system's code.
 fn check_error(error: &TableError, path: &str, fault: Fault) {
     let text = error.to_string();
     assert!(text.contains(path), "names no file: {text}");
@@ -26,7 +26,7 @@ fn check_error(error: &TableError, path: &str, fault: Fault) {
     }
 }
 
-/// Runs `step` until it succeeds: at once, or at the second time when the fault came at the first.
+/// Runs `step` until it succeeds: at the first attempt, or at the second if the first met with the fault.
 fn at_most_one_error<T>(path: &str, fault: Fault, mut step: impl FnMut() -> Result<T, TableError>) -> T {
     step().unwrap_or_else(|error| {
         check_error(&error, path, fault);
@@ -34,17 +34,18 @@ fn at_most_one_error<T>(path: &str, fault: Fault, mut step: impl FnMut() -> Resu
     })
 }
 
-/// Keys that are there, that are deleted, that are not there, and that are out of range.
+/// Returns present, deleted, absent, and out-of-range keys.
 fn asked(entries: &Entries) -> Vec<Vec<u8>> {
     let present = entries.iter().step_by(5).map(|(key, _)| key.clone());
     let absent = (0..8_u32).map(|key| format!("{:06}", key * 16 + 3).into_bytes());
     present.chain(absent).chain([b"".to_vec(), b"zzz".to_vec()]).collect()
 }
 
-/// Opens a table and reads it in all ways.
+/// Opens a table, and reads it in all ways.
 fn read_all(options: &TableOptions, expected: &Entries, fault: Fault) {
     let table = at_most_one_error(PATH, fault, || Table::open(PATH, options));
     let keys = asked(expected);
+    // The second round shows that a failed read leaves no wrong state behind.
     for round in 0..2 {
         for key in &keys {
             let lookup = at_most_one_error(PATH, fault, || table.get(key));
@@ -59,7 +60,7 @@ fn read_all(options: &TableOptions, expected: &Entries, fault: Fault) {
     check_counts(&table);
 }
 
-/// A filter that could not be read is not asked, says so, and is counted; one that could is as ever.
+/// Checks that a filter that could not be read is not probed, but reported and counted, and that any other one is used.
 fn check_counts(table: &Table) {
     let stats = table.stats().filters.filter;
     match table.filter_problem() {
@@ -67,7 +68,7 @@ fn check_counts(table: &Table) {
             assert!(problem.to_string().contains(PATH), "{problem}");
             assert!(stats.unusable > 0 && stats.negatives + stats.positives == 0, "{stats:?}");
         }
-        // One that comes into memory when it is probed may have failed, and been read later.
+        // A filter that is loaded when probed may have failed at first, and been read later.
         None => assert!(stats.unusable == 0 || table.filters().block().is_none(), "{stats:?}"),
     }
     assert!(stats.true_positives + stats.false_positives <= stats.positives, "{stats:?}");
@@ -120,6 +121,7 @@ fn a_filter_whose_read_fails_when_it_is_probed_is_done_without_counted_and_tried
             let reason = table.filters().residency().reason;
             let ResidencyReason::LoadFailed(problem) = reason else { panic!("{reason:?}") };
             println!("{fault:?}: {problem}");
+            // Enough lookups for the rare retries of the load to come.
             for key in absent.clone().cycle().take(300) {
                 assert_eq!(table.get(&key).unwrap(), Lookup::Absent);
             }
@@ -133,8 +135,10 @@ fn a_filter_whose_read_fails_when_it_is_probed_is_done_without_counted_and_tried
 fn a_length_that_is_not_the_files_own_is_refused_when_the_table_is_opened() {
     let bytes = bytes_of(&entries(0, 60, 20));
     let length = i64::try_from(bytes.len()).unwrap();
+    // Empty, shorter than a footer, off by a footer, by a byte and by a sector, and absurd.
     for by in [-length, 1 - length, 63 - length, -64, -1, 1, 512, 1 << 40, i64::MAX] {
         let disk = Disk::with_files(&[(PATH, &bytes)]);
+        // Operation 0 opens the file, and operation 1 reads its length.
         disk.plan(1, Fault::WrongLength(by));
         let error = Table::open(PATH, &read_options(&disk)).unwrap_err();
         assert!(error.to_string().contains(PATH), "{by}: {error}");
@@ -156,6 +160,7 @@ fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
         if disk.befallen().is_none() {
             break;
         }
+        // The fault met another read of opening.
         let Ok(table) = opened else { continue };
         unread += 1;
         let problem = table.filter_problem().unwrap();
@@ -172,7 +177,7 @@ fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
     assert_eq!(unread, 1, "the filter is one read of opening a table");
 }
 
-/// Three tables whose ranges overlap, the newest first.
+/// Three tables with overlapping ranges, newest first.
 struct Store {
     paths: [&'static str; 3],
     tables: [Entries; 3],
@@ -181,7 +186,7 @@ struct Store {
 impl Store {
     fn new() -> Self {
         let mut tables = [entries(2, 40, 20), entries(1, 50, 20), entries(0, 60, 20)];
-        // Keys that all three have: the newest counts.
+        // All three tables contain these keys: the newest counts.
         for (generation, table) in tables.iter_mut().enumerate() {
             let shared = |key: &str| (key.as_bytes().to_vec(), Some(vec![b'0' + u8::try_from(generation).unwrap()]));
             table.extend(["000007", "000051", "000099"].map(shared));
@@ -208,7 +213,7 @@ impl Store {
     }
 }
 
-/// One of the files must be named.
+/// Like `at_most_one_error`, but the error may name any of the files.
 fn at_most_one_error_of<T>(store: &Store, fault: Fault, mut step: impl FnMut() -> Result<T, TableError>) -> T {
     step().unwrap_or_else(|error| {
         let text = error.to_string();
@@ -218,7 +223,7 @@ fn at_most_one_error_of<T>(store: &Store, fault: Fault, mut step: impl FnMut() -
     })
 }
 
-/// Asks a set for all keys, one by one and many at once.
+/// Queries a set for all keys, one by one and in batches.
 fn ask_set(store: &Store, options: &TableOptions, fault: Fault) {
     let keys = store.keys();
     let set = at_most_one_error_of(store, fault, || TableSet::open(store.paths.map(Path::new), options));

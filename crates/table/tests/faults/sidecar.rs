@@ -1,5 +1,5 @@
-//! A rebuild that fails or loses its power at any operation leaves the old sidecar, the new one or none: half a sidecar
-//! would be refused when its table is opened, but the old one would be gone.
+//! A rebuild that fails, or loses power, at any operation leaves the old sidecar, the new one or none. The failure
+//! guarded against: half a sidecar would be refused when its table is opened, but the old one would be lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::tables::{Entries, PATH, bytes_of, entries, lookup_of, read_options, w
 
 const SIDECAR: &str = "/db/000001.sst.filter";
 
-/// What a sidecar's filter is told by.
+/// Bits per key, which identify a sidecar's filter.
 const OLD_BITS: f64 = 6.0;
 const NEW_BITS: f64 = 12.0;
 
@@ -35,7 +35,7 @@ fn stored() -> Entries {
     entries(0, 400, 20)
 }
 
-/// A disk with the table, and with a sidecar if there was one before.
+/// Returns a disk with the table, and with an old sidecar if `has_old`.
 fn disk(has_old: bool) -> Disk {
     let disk = Disk::with_files(&[(PATH, &bytes_of(&stored()))]);
     if has_old {
@@ -44,7 +44,8 @@ fn disk(has_old: bool) -> Disk {
     disk
 }
 
-/// The bytes of the sidecar that a reader of the table uses; nothing is lost and nothing half there.
+/// Returns the bytes of the sidecar that a reader of the table uses. Checks that no key is lost, and that the sidecar
+/// is complete.
 fn found(disk: &Disk, stored: &Entries, story: &str) -> Option<u64> {
     let table = Table::open(PATH, &read_options(disk)).unwrap();
     assert!(table.sidecar_problem().is_none(), "{story}: {}", table.sidecar_problem().unwrap());
@@ -134,7 +135,7 @@ fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_probl
             let table = Table::open(PATH, &read_options(&disk));
             let operations = disk.operations();
             disk.heal();
-            // The table's own parts are the matter of other tests.
+            // Other tests cover the table's own parts.
             let Ok(table) = table else { continue };
             if at >= operations {
                 assert!(table.uses_sidecar());

@@ -1,4 +1,4 @@
-//! The tables that are written and read while things fail, and what is found of them.
+//! The tables that are written and read with faults, and checks of what remains.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) const PATH: &str = "/db/000001.sst";
 /// Keys and values; `None` is a tombstone.
 pub(crate) type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What a table of this generation holds. Large ones are written in several pieces.
+/// Returns the contents of a table of this generation. Large tables are written in several pieces.
 pub(crate) fn entries(generation: u8, keys: u32, value_bytes: usize) -> Entries {
     let value = |key: u32| {
         let tag = format!("{generation}:{key}:");
@@ -43,12 +43,12 @@ pub(crate) fn fill(
     entries.iter().try_for_each(|(key, value)| add(key, value.as_deref()))
 }
 
-/// The table's bytes, written nowhere.
+/// Returns the table's bytes, without writing a file.
 pub(crate) fn bytes_of(entries: &Entries) -> Vec<u8> {
     bytes_with(&options(), entries)
 }
 
-/// The same with a filter in partitions.
+/// Like [`bytes_of`], with a filter in partitions.
 pub(crate) fn partitioned_bytes_of(entries: &Entries) -> Vec<u8> {
     bytes_with(&options().with_partitioned_filter(PartitionOptions::default()), entries)
 }
@@ -64,7 +64,7 @@ fn bytes_with(options: &TableOptions, entries: &Entries) -> Vec<u8> {
     builder.finish().unwrap().0
 }
 
-/// Writes a table at [`PATH`], from its first step to its last.
+/// Writes a whole table.
 pub(crate) fn write(options: &TableOptions, path: &Path, entries: &Entries) -> Result<TableSummary, TableError> {
     let mut writer = TableWriter::create(path, options)?;
     fill(entries, |key, value| match value {
@@ -74,7 +74,7 @@ pub(crate) fn write(options: &TableOptions, path: &Path, entries: &Entries) -> R
     writer.finish()
 }
 
-/// All that a table holds, every byte of it checked.
+/// Returns the contents of a table, after verifying it.
 pub(crate) fn contents(table: &Table) -> Result<Entries, TableError> {
     let report = table.verify()?;
     let entries: Entries = table
@@ -85,14 +85,14 @@ pub(crate) fn contents(table: &Table) -> Result<Entries, TableError> {
     Ok(entries)
 }
 
-/// What is found at [`PATH`]: a whole table, or no file. Anything else is a failed test.
+/// Returns the contents of the table at [`PATH`]; `None` if there is no file. Fails on anything else.
 pub(crate) fn found(disk: &Disk) -> Option<Entries> {
     let is_there = disk.names().iter().any(|name| name == Path::new(PATH));
     let table = is_there.then(|| Table::open(PATH, &read_options(disk)));
     table.map(|table| table.and_then(|table| contents(&table)).unwrap_or_else(|error| panic!("half a table: {error}")))
 }
 
-/// Expects an error that names the file and has the system's code; gives its text.
+/// Expects an error with the file's name and the system's code, and returns its text.
 pub(crate) fn expect_io(error: &TableError, path: &Path, code: i32) -> String {
     let text = error.to_string();
     let TableError::Io { source, .. } = error else { panic!("not an error of the system: {text}") };
@@ -101,7 +101,7 @@ pub(crate) fn expect_io(error: &TableError, path: &Path, code: i32) -> String {
     text
 }
 
-/// What a table of these entries says of a key.
+/// Returns the expected lookup of a key in a table of these entries.
 pub(crate) fn lookup_of(entries: &Entries, key: &[u8]) -> Lookup {
     match entries.iter().find(|(name, _)| name == key) {
         None => Lookup::Absent,

@@ -7,11 +7,11 @@ use sstfilter_table::TableError;
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op};
 use super::tables::{Entries, PATH, bytes_of, entries, expect_io, found, write, write_options};
 
-/// `EMFILE`, of opening and making files; `EDQUOT`.
+/// `EMFILE`: too many open files.
 const EMFILE: i32 = 24;
 const EDQUOT: i32 = 122;
 
-/// A disk without a table and one with an older one; a small table and one of several writes.
+/// Returns a disk without a table and one with an older table; a small table and one that takes several writes.
 pub(crate) fn scenarios() -> Vec<(Option<Entries>, Entries)> {
     let old = entries(0, 50, 20);
     let new = [entries(1, 30, 10), entries(1, 40, 20_000)];
@@ -34,7 +34,7 @@ fn step_named(op: Op) -> &'static str {
     }
 }
 
-/// The error says which step failed, on which file, and why.
+/// Checks that the error says which step failed, on which file, and why.
 fn check_error(error: &TableError, op: Op, fault: Fault) {
     let code = match fault {
         Fault::Once(code) | Fault::Lasting(code) => code,
@@ -51,7 +51,7 @@ fn check_error(error: &TableError, op: Op, fault: Fault) {
     assert!(is_step, "{op:?}: {text}");
 }
 
-/// Tries every operation; gives the number of points tried.
+/// Fails every operation in turn, and returns the number of points tried.
 fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> usize {
     let mut points = 0;
     for at in 0.. {
@@ -61,16 +61,19 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
         let (befallen, operations) = (disk.befallen(), disk.operations());
         disk.heal();
         let is_published = match (befallen, &written) {
+            // The run ended before the fault: all operations were tried.
             (None, Ok(_)) if at >= operations => break,
             (None | Some(Op::Remove), Ok(_)) => true,
             (Some(Op::Write), Ok(_)) if fault == Fault::Interrupted => true,
             (Some(op), Err(error)) => {
                 check_error(error, op, fault);
+                // By then the rename is done, so the new table is there in spite of the error.
                 op == Op::SyncDirectory
             }
             (befallen, written) => panic!("{fault:?} at {at}, {befallen:?}: {written:?}"),
         };
         if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
+            // In particular, no failed sync is retried, and no incomplete file renamed.
             let after = disk.asked_after(at + 1);
             assert!(after.iter().all(|op| *op == Op::Remove), "{fault:?} at {at}: then {after:?}");
         }
@@ -78,6 +81,7 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
         let expected = if is_published { Some(new) } else { old };
         assert_eq!(found(&disk).as_ref(), expected, "{fault:?} at {at}, {befallen:?}");
         let others = disk.names().len() - usize::from(expected.is_some());
+        // If every operation fails, so does the removal of the temporary file.
         let may_be_left = matches!(fault, Fault::Lasting(_)) && befallen != Some(Op::Create);
         assert!(others == 0 || (may_be_left && others == 1), "{fault:?} at {at}: {:?}", disk.names());
     }

@@ -1,4 +1,4 @@
-//! The tables of `fixtures/v1`, and how each is made.
+//! The tables of `fixtures/v1`, and how each is built.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sstfilter_table::{TableBuilder, TableOptions};
 
 use crate::common::cases::{Policy, TEN, directory, key, three_parts};
 
-/// A table: entry `number` is a tombstone when `number % 7 == 3` and there are tombstones.
+/// A table. If it has tombstones, entry `number` is one if `number % 7 == 3`.
 #[derive(Clone, Copy)]
 pub(crate) struct TableCase {
     pub(crate) name: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct TableCase {
     pub(crate) has_tombstones: bool,
     pub(crate) block_bytes: u32,
     pub(crate) parts: fn() -> KeyParts,
-    /// The target of the filter's partitions, which are cut by key range.
+    /// Target size of the filter's partitions, which are cut by key range.
     pub(crate) partition_bytes: Option<u32>,
     pub(crate) table_id: [u8; 16],
 }
@@ -85,7 +85,7 @@ impl TableCase {
         std::fs::read(directory().join(self.file())).unwrap()
     }
 
-    /// The value of entry `number`; `None` for a tombstone.
+    /// Returns the value of entry `number`; `None` for a tombstone.
     pub(crate) fn value(&self, number: u32) -> Option<Vec<u8>> {
         let is_tombstone = self.has_tombstones && number % 7 == 3;
         (!is_tombstone).then(|| format!("v{}", u64::from(number) * u64::from(number)).into_bytes())
@@ -95,7 +95,7 @@ impl TableCase {
         self.build_as(self.table_id, &|number| self.value(number))
     }
 
-    /// The same entries with other values, or under another id.
+    /// Builds a table of the same keys with other values or another id.
     pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
         let options = TableOptions::default().with_table_id(table_id);
         let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());

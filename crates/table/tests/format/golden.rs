@@ -1,5 +1,5 @@
-//! The tables and the sidecar of `fixtures`, rebuilt byte for byte and read back, on every instruction set that the CPU
-//! has; and the manifest of all golden files.
+//! The tables and the sidecar of `fixtures`, rebuilt byte for byte and read back on every instruction set of the CPU,
+//! and the manifest of all golden files.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::common::golden::{check_file, digest, hex, is_regenerating};
 use crate::common::{self, for_each_set};
 use crate::container_cases::{CONTAINERS, ContainerCase, identity_of};
 
-/// Absent keys asked of each filter.
+/// Number of absent keys probed in each filter.
 const ABSENT_KEYS: u32 = 10_000;
 
-/// A fixture sidecar: for the table `table`, of another kind than the table's own filter.
+/// A fixture sidecar for `table`, of another kind than the table's own filter.
 struct SidecarCase {
     name: &'static str,
     table: &'static TableCase,
@@ -111,7 +111,7 @@ fn sidecar_entry(bytes: &[u8]) -> String {
     )
 }
 
-/// The filter of the stored table's sidecar.
+/// Returns the filter of the stored table's sidecar.
 fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<Bytes> {
     let table = identity_of(&SIDECAR.table.build());
     let metadata = FilterMetadata::of_sidecar(bytes, bytes.len() as u64, &table).unwrap();

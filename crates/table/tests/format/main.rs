@@ -1,5 +1,5 @@
-//! Tables and sidecars that must be the same bytes on every machine. This is the package's program for other platforms;
-//! it selects instruction sets for the whole process.
+//! Tables and sidecars whose bytes must be the same on every machine. This is the package's test program for other
+//! platforms. It selects instruction sets for the whole process.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

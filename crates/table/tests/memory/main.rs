@@ -1,4 +1,4 @@
-//! How much memory tables take. A program of its own, as that of the filters, whose allocator it has.
+//! Memory use of tables. A separate program with its own allocator, like the one for filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

@@ -1,6 +1,5 @@
-//! The failure guarded against: a store grows to 100,000 tables, and what each of them keeps in memory while it is open
-//! (names, properties, an unread index, counters) takes more than the filters that were to fit a budget. Here the
-//! allocator itself counts.
+//! The failure guarded against: a store grows to 100,000 tables, and the memory of each open table (names, properties,
+//! an unread index, counters) takes more than the filters that should fit a budget. Here the allocator itself counts.
 
 use std::io;
 use std::path::Path;
@@ -13,12 +12,12 @@ use sstfilter_table::{FileSystem, Lookup, RandomAccess, Table, TableBuilder, Tab
 use crate::allocator::{alone, held, measure};
 use crate::common;
 
-/// A tenth of them where time is short: what each takes does not depend on their number.
+/// A tenth of the tables if time is short: the memory of each does not depend on their number.
 fn table_count() -> usize {
     100_000 / common::effort::sample(10)
 }
 
-/// Under names of tables the same few tables in turn, written with different settings: what they hold is counted once.
+/// Every name is one of the same few tables, written with different settings, so that their bytes count only once.
 #[derive(Debug)]
 struct EveryName(Vec<Bytes>);
 
@@ -44,16 +43,16 @@ fn key(number: u32) -> Vec<u8> {
     format!("customer {number:07}").into_bytes()
 }
 
-/// A table of the even numbers below 200.
+/// Returns a table of the even numbers below 200.
 fn table(options: &TableOptions) -> Bytes {
     let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
     (0..200).step_by(2).for_each(|number| builder.add(&key(number), b"value").unwrap());
     builder.finish().unwrap().0.into()
 }
 
-/// Opens all tables, looks up in each a key that it does not have, and returns what each of them keeps.
+/// Opens all tables, looks up an absent key in each, and returns the bytes that each keeps.
 fn bytes_each(write: &TableOptions, read: &TableOptions, absent: &[u8]) -> usize {
-    // Of several levels, and from before and after a change of options.
+    // As if from several levels, before and after a change of options.
     let tables = (12..16).map(|interval| table(&write.clone().with_restart_interval(interval).unwrap())).collect();
     let options = read.clone().with_file_system(Arc::new(EveryName(tables)));
     let open = |number| Table::open(format!("/var/lib/store/data/{number:06}.sst"), &options).unwrap();
@@ -87,7 +86,7 @@ fn a_hundred_thousand_open_tables_take_a_kibibyte_and_a_half_each_beyond_their_f
     assert!(bare <= 1_280 && budgeted <= 1_536, "{bare} and {budgeted} bytes each");
     // With a top index of one entry.
     assert!(in_partitions <= 1_600, "{in_partitions} bytes each");
-    // The block with its padding, and the filter as it is probed, with counters of two threads.
+    // The block with its padding, and the loaded filter with counters of two threads.
     assert!(filtered as u64 <= bare as u64 + block_bytes + 1_024, "{filtered} bytes each");
 }
 

@@ -1,6 +1,6 @@
-//! A table comes from a disk that lost most of it, or from a stranger who computed its checksums. The failures guarded
-//! against: a file of 4 KiB on disk that makes its reader take gigabytes because a header says so, and keys that share
-//! so much with each other that a small file takes hours to walk. Here the allocator itself counts.
+//! A table from a disk that lost most of it, or from an attacker who computed its checksums. The failures guarded
+//! against: a file of 4 KiB on disk makes its reader allocate gigabytes because a header says so; keys share so many
+//! bytes that a small file takes hours to walk. Here the allocator itself counts.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,15 +25,15 @@ fn varint(mut number: u64) -> Vec<u8> {
     out
 }
 
-/// Bytes that are ordered as numbers are.
+/// Encodes numbers as bytes of the same order.
 fn ascending(number: u32) -> [u8; 4] {
     let mut bytes = number.to_le_bytes();
     bytes.reverse();
     bytes
 }
 
-/// A block of entries: bytes shared with the key before, the rest of the key, the value. Those that share nothing may
-/// be restart points.
+/// A block of entries: bytes shared with the previous key, the rest of the key, the value. Entries that share nothing
+/// may be restart points.
 #[derive(Default)]
 struct Entries {
     contents: Vec<u8>,
@@ -61,7 +61,7 @@ impl Entries {
     }
 }
 
-/// A table put together by hand, block after block; holes cost nothing. Every checksum of what is written holds.
+/// A table assembled block by block. Holes cost nothing, and every checksum of a written block is valid.
 #[derive(Default)]
 struct Forged {
     pieces: Vec<(u64, Vec<u8>)>,
@@ -69,7 +69,7 @@ struct Forged {
 }
 
 impl Forged {
-    /// Writes a block, and gives its handle.
+    /// Writes a block, and returns its handle.
     fn block(&mut self, contents: &[u8]) -> Vec<u8> {
         let sum = crc32c::crc32c(&[contents, &ID, &self.end.to_le_bytes()].concat());
         let handle = [varint(self.end), varint(contents.len() as u64), sum.to_le_bytes().to_vec()].concat();
@@ -82,7 +82,7 @@ impl Forged {
         self.end += bytes.len() as u64;
     }
 
-    /// Leaves a hole, and gives the handle of a block of `sum` that fills it.
+    /// Leaves a hole, and returns the handle of a block with checksum `sum` that fills it.
     fn hole(&mut self, bytes: u64, sum: u32) -> Vec<u8> {
         let handle = [varint(self.end), varint(bytes - 4), sum.to_le_bytes().to_vec()].concat();
         self.end += bytes;
@@ -116,23 +116,25 @@ impl Forged {
         self.pieces.iter().flat_map(|(_, bytes)| bytes).copied().collect::<Vec<_>>().into()
     }
 
-    /// Writes the file, holes and all.
+    /// Writes the file, including holes.
     fn write(&self, directory: &Path) -> PathBuf {
         let path = directory.join("hollow.sst");
         let file = File::create(&path).unwrap();
+        // A sparse file: holes take no space on disk.
         file.set_len(self.end).unwrap();
         self.pieces.iter().for_each(|(at, bytes)| file.write_all_at(bytes, *at).unwrap());
         path
     }
 }
 
-/// The version that is written today.
+/// The current version.
 fn version() -> [u8; 4] {
     let table = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
+    // Read from a table, so that this file need not change with the version.
     *table[table.len() - 24..].first_chunk().unwrap()
 }
 
-/// A properties block: `entries` of `raw_key_bytes` from the first to the last key in `blocks` of `data_bytes`.
+/// A properties block, with `entries` of `raw_key_bytes` from the first to the last key, in `blocks` of `data_bytes`.
 #[derive(Default)]
 struct Properties {
     entries: u64,
@@ -140,7 +142,7 @@ struct Properties {
     blocks: u64,
     data_bytes: u64,
     bounds: Option<[Vec<u8>; 2]>,
-    /// Length and checksum of a filter behind the data.
+    /// Length and checksum of a filter after the data.
     filter: Option<(u64, u32)>,
 }
 
@@ -148,6 +150,7 @@ impl Properties {
     fn entries(&self) -> Entries {
         let mut out = Entries::default();
         let mut number = |name: &str, number: u64| out.restart(name.as_bytes(), &number.to_le_bytes());
+        // Names must ascend, so the description is between the numbers.
         number("block-bytes", 4096);
         number("data-blocks", self.blocks);
         number("data-bytes", self.data_bytes);
@@ -161,7 +164,7 @@ impl Properties {
         out
     }
 
-    /// The description of the filters, as docs/format/files.md has it.
+    /// Encodes the description of the filters as docs/format/files.md specifies.
     fn description(&self) -> Vec<u8> {
         let mut out = b"SFMD\x01".to_vec();
         out.extend([1 | if self.bounds.is_some() { 2 } else { 0 }, 44, 0]);
@@ -187,19 +190,20 @@ impl Properties {
 
 const VAST: u64 = 3 << 30;
 
-/// How long a hole is as a block of this checksum. That of zeros is read to its end before it is refused.
+/// Length of a hole that poses as a block with this checksum. One with the checksum of zeros is read to its end before
+/// it is refused.
 fn vast(sum: u32) -> u64 {
     if sum == 0 && !common::is_long() { 1 << 27 } else { VAST }
 }
 
-/// Memory that a reader may take beside what the file itself fills.
+/// Memory that a reader may use in addition to the file's own bytes.
 const FEW: usize = 4 << 20;
 
 fn open(path: &Path) -> Result<Table, TableError> {
     Table::open(path, &TableOptions::default())
 }
 
-/// The message of an error that came at little cost.
+/// Returns the message of an error, and asserts that it took little memory.
 fn refused_at_little_cost<T>(what: &str, step: impl FnOnce() -> Result<T, TableError>) -> String {
     let (result, peak) = measure(step);
     let message = result.err().unwrap_or_else(|| panic!("{what} was accepted")).to_string();
@@ -215,6 +219,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
     let directory = tempfile::tempdir().unwrap();
     for sum in [0, 7] {
         let mut forged = Forged::default();
+        // 0 is what a hole has for a stored checksum; 7 is refused after four bytes.
         forged.hole(VAST, sum);
         forged.footer(0, VAST - 4, sum);
         let path = forged.write(directory.path());
@@ -230,6 +235,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
         assert!(message.contains("damaged"), "{message}");
 
         let mut forged = Forged::default();
+        // Longer than any properties block: refused without a read.
         let properties = forged.hole(VAST * 2, sum);
         let index = forged.block(&Entries::default().seal());
         forged.finish(&index, &properties);
@@ -246,7 +252,7 @@ fn a_hollow_filter_of_three_gib_is_not_used_and_takes_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     for sum in [0, 7] {
         let mut forged = Forged::default();
-        // Read to its end, whatever its checksum should be.
+        // Read to its end, because its stored checksum matches.
         forged.hole(vast(0), 0);
         let claims = Properties { filter: Some((vast(0), sum)), ..Properties::default() };
         let properties = forged.block(&claims.entries().seal());
@@ -275,6 +281,7 @@ fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
     };
     for sum in [0, 7] {
         let mut forged = Forged::default();
+        // Never read, because the index comes first.
         let data_bytes = 64;
         forged.hole(data_bytes, sum);
         let properties = forged.block(&one(data_bytes).entries().seal());
@@ -345,8 +352,8 @@ fn table_of(properties: Entries) -> Bytes {
     forged.bytes()
 }
 
-/// A table of one data block: `restarts` keys of `key_bytes`, and after each `following` that repeat all but three
-/// bytes of it, between two keys of one byte. With the first and the last of the long ones.
+/// Returns a table of one data block, and the first and the last of its long keys. Between two keys of one byte, it has
+/// `restarts` keys of `key_bytes`, each followed by `following` keys that repeat all but three of its bytes.
 fn bomb(key_bytes: usize, restarts: u8, following: u32) -> (Bytes, [Vec<u8>; 2]) {
     let key = |restart: u8, number: u32| {
         let mut key = vec![restart; key_bytes];
@@ -379,7 +386,7 @@ fn bomb(key_bytes: usize, restarts: u8, following: u32) -> (Bytes, [Vec<u8>; 2])
     (forged.bytes(), [key(1, 0), key(restarts, following)])
 }
 
-/// Bytes of keys in a walk, and how it ended.
+/// Returns the bytes of keys in a walk, and how it ended.
 fn walk(table: &Table) -> (u64, Result<(), TableError>) {
     let mut key_bytes = 0;
     for entry in table {
@@ -455,7 +462,7 @@ fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_
     assert!(table.verify().is_err(), "one entry too many");
 }
 
-/// A policy without a filter, and with a long name.
+/// A policy with a long name and without a filter.
 #[derive(Debug)]
 struct LongName(String);
 
@@ -469,7 +476,7 @@ impl FilterPolicy for LongName {
     }
 }
 
-/// The longest name alone, and in the long form shorter ones as well.
+/// Tries the longest name, and in the long form also shorter ones.
 #[test]
 fn properties_of_long_keys_and_a_long_name_are_read_as_they_were_written() {
     let _alone = alone();

@@ -33,7 +33,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// The even numbers below 2,000, every tenth of them deleted.
+/// The even numbers below 2,000; every tenth is deleted.
 fn even_entries() -> Entries {
     (0..1_000).map(|number| (key(number * 2), (number % 10 != 9).then(|| format!("value {number}").into()))).collect()
 }
@@ -42,11 +42,11 @@ fn unfiltered() -> TableOptions {
     TableOptions::default().without_filter()
 }
 
-/// A source that counts its reads, and that can lie about one byte.
+/// A source that counts its reads, and can change one byte.
 struct Source {
     bytes: Bytes,
     reads: AtomicU64,
-    /// Where a byte is changed on its way; `u64::MAX` for nowhere.
+    /// Offset of the byte that reads change; `u64::MAX` for none.
     damaged_at: AtomicU64,
 }
 
@@ -162,12 +162,14 @@ fn damage_is_not_kept_and_is_an_error_of_every_read() {
             }
         }
     }
+    // Four bytes, two rounds, three keys: each lookup reads the damaged block again.
     assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (24, 0));
 
     source.damaged_at.store(u64::MAX, Ordering::Relaxed);
     for _ in 0..2 {
         assert_eq!(table.get(&key(0)).unwrap(), Lookup::Found("value 0".into()));
     }
+    // The sound block is read once more, and then cached.
     assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (25, 1));
 }
 
@@ -208,6 +210,7 @@ fn threads_keep_blocks_for_each_other() {
     (0..1_999).for_each(|number| drop(table.get(&key(number)).unwrap()));
     let after = table.stats();
     assert_eq!(after.data_block_reads, before.data_block_reads, "all are kept");
+    // Each of the four threads may read a block before another one has cached it.
     assert!(before.data_block_reads <= 4 * table.properties().data_blocks);
     assert_eq!(after.block_cache_hits + after.data_block_reads, 5 * 1_999);
 }
@@ -216,6 +219,7 @@ fn threads_keep_blocks_for_each_other() {
 fn sets_of_tables_that_keep_blocks_answer_like_others() {
     let tables: Vec<Bytes> = (0..70_u32)
         .map(|table| {
+            // Interleaved, so that all 70 tables overlap.
             let numbers = (table..4_000).step_by(70);
             let value = |number| (number % 3 != 0).then(|| format!("{table}: {number}").into_bytes());
             build(&numbers.map(|number| (key(number * 2), value(number))).collect(), &options(512, 4))
@@ -240,8 +244,8 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
     assert!(after.data_block_reads * 10 < before.data_block_reads && after.block_cache_hits > before.data_block_reads);
 }
 
-/// Two tables of one id, and in both, at one place, one block. It lies behind other keys, and a cached block is
-/// searched by what its neighbours leave to be compared.
+/// Two tables with one id contain the same block at the same offset, but after other keys. A cached block is searched
+/// without the prefix that its bounds in the index share.
 #[test]
 fn a_block_of_another_table_with_the_same_id_is_no_answer() {
     let table = |second: &[u8]| {

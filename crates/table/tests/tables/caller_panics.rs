@@ -1,7 +1,7 @@
-//! An engine runs compaction steps under `catch_unwind`, and code of its own (an extractor, a hash, a filter builder)
-//! panics once. The failure guarded against: the step is retried, and a table is finished that has a key in its data
-//! and not in its filter, so that the key is lost though every checksum holds. Or that code reports numbers that cannot
-//! be, and arithmetic with them ends the writer.
+//! An engine runs compaction steps under `catch_unwind`, and its own code (an extractor, a hash, a filter builder)
+//! panics once. The failure guarded against: the step is retried, and a finished table has a key in its data but not in
+//! its filter, so that the key is lost although every checksum matches. Or the engine's code reports impossible
+//! numbers, and arithmetic with them ends the writer.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, Tab
 
 const KEYS: u32 = 1_000;
 
-/// Panics in one call and in none after it.
+/// Panics in one call, and never again.
 #[derive(Clone, Debug)]
 struct Fuse(Arc<AtomicU32>);
 
@@ -32,7 +32,7 @@ impl Fuse {
     fn burn(&self) {
         let left = self.0.load(Relaxed);
         self.0.store(left.saturating_sub(1), Relaxed);
-        assert!(left != 1, "the caller's code panics, as it was told to");
+        assert!(left != 1, "the caller's code panics, as planned");
     }
 }
 
@@ -112,7 +112,7 @@ impl BlockBuilder for PanickingBuilder {
     }
 }
 
-/// Options under which `call` panics once, after `calls` of it that do not.
+/// Options with which `call` panics once, after `calls` successful calls.
 fn options(call: Call, calls: u32) -> TableOptions {
     let fuse = Fuse::after(calls);
     let options = TableOptions::default().with_block_bytes(256).unwrap();
@@ -137,8 +137,8 @@ fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(step)).ok()
 }
 
-/// Adds all keys, each again after a panic, as an engine would that goes on. The number of panics, and what the
-/// calls after the first one gave.
+/// Adds all keys, and retries each after a panic, as an engine might. Returns the number of panics, and the results of
+/// the calls after the first one.
 fn add_all(mut add: impl FnMut(&[u8]) -> Result<(), TableError>) -> (u32, Vec<Result<(), TableError>>) {
     let (mut panics, mut after) = (0, vec![]);
     for number in 0..KEYS {
@@ -250,10 +250,10 @@ fn a_builder_whose_sink_panicked_finishes_no_table() {
     assert_poisoned(&builder.finish().map(drop), "sink");
 }
 
-/// Where a report claims something.
+/// A field of a report.
 type Field = fn(&mut BuildReport) -> &mut u64;
 
-/// A policy of the engine's whose builders claim a number of bytes or keys, whatever they have built.
+/// A user-defined policy whose builders claim a number of bytes or keys, regardless of what they build.
 #[derive(Debug)]
 struct Boastful(Field, u64);
 
@@ -290,7 +290,8 @@ impl BlockBuilder for BoastfulBuilder {
     }
 }
 
-/// The table of 3,000 keys under such a policy: its report of the filter, if it has one, once every key was found.
+/// Builds a table of 3,000 keys with such a policy, and checks that every key is found. Returns the estimated bytes,
+/// the filter's report, and whether the table has a filter.
 fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64, BuildReport, bool) {
     let options = options.clone().with_policy(Arc::new(Boastful(field, claim)));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -308,7 +309,7 @@ fn a_builder_that_claims_all_bytes_and_keys_there_can_be_costs_no_table_and_no_k
     let [block_bytes, peak_bytes, keys]: [Field; 3] =
         [|report| &mut report.block_bytes, |report| &mut report.peak_build_bytes, |report| &mut report.distinct_keys];
     let whole = TableOptions::default();
-    // Two of the second claim are 0 in 64 bits.
+    // The sum of two of the second claim wraps around to 0.
     for claim in [u64::MAX, 1 << 63] {
         for field in [block_bytes, peak_bytes, keys] {
             let (estimate, mut report, has_filter) = report_of_boasting(&whole, field, claim);

@@ -1,6 +1,6 @@
-//! A damaged table may refuse to answer; it may not answer wrongly. The failures guarded against: a flipped bit
-//! in a filter that hides a key, a block of an old table in the place of a new one, a file cut short that
-//! reads as one with fewer keys, a length that makes the reader ask for more memory than there is.
+//! A damaged table may refuse to answer, but must not answer wrongly. The failures guarded against: a flipped bit in a
+//! filter that hides a key, a block of an old table in place of a new one, a truncated file that reads as one with
+//! fewer keys, and a length that makes the reader allocate more memory than there is.
 
 #![expect(clippy::cast_possible_truncation, reason = "tables of some hundred bytes")]
 
@@ -16,6 +16,7 @@ use sstfilter::{
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
 
+// Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;
 
 fn key(table: &str, number: u32) -> Vec<u8> {
@@ -26,12 +27,13 @@ fn value(table: &str, number: u32) -> Option<Vec<u8>> {
     (number % 4 != 3).then(|| format!("{table} value {number:04}").into_bytes())
 }
 
-/// A table of the even numbers. Tables of names of one length have the same shape.
+/// A table of the even numbers. Tables whose names have one length have the same shape.
 fn build(table: &str, id: u8) -> Vec<u8> {
     build_with(TableOptions::default(), table, id)
 }
 
 fn build_with(options: TableOptions, table: &str, id: u8) -> Vec<u8> {
+    // Small, so that the few entries fill several blocks and restart intervals.
     let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
     let options = options.with_table_id([id; 16]);
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -55,7 +57,7 @@ fn open(bytes: &[u8]) -> Result<Table, TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
-/// Every lookup and every walk is right or an error; `true` when there was no error.
+/// Checks that every lookup and walk is right or an error; `true` if there was no error.
 fn reads_are_right_or_errors(table: &Table, name: &str, what: &str) -> bool {
     let mut is_sound = true;
     for number in 0..ENTRIES * 2 + 2 {
@@ -75,7 +77,7 @@ fn reads_are_right_or_errors(table: &Table, name: &str, what: &str) -> bool {
     is_sound
 }
 
-/// Damage shows: opening fails, or verifying does, and no read is wrong.
+/// Asserts that opening or verifying fails, and that no read is wrong.
 fn assert_caught(bytes: &[u8], name: &str, what: &str) {
     if let Ok(table) = open(bytes) {
         reads_are_right_or_errors(&table, name, what);
@@ -83,7 +85,7 @@ fn assert_caught(bytes: &[u8], name: &str, what: &str) {
     }
 }
 
-/// The parts of a table by name, the data blocks of `build` as one.
+/// The parts of a table by name, with the data blocks of `build` as one part.
 fn regions(bytes: &[u8]) -> Vec<(&'static str, Range<usize>)> {
     let layout = open(bytes).unwrap().layout();
     layout.into_iter().map(|(part, region)| (part.name(), region.start as usize..region.end as usize)).collect()
@@ -155,6 +157,7 @@ fn every_zeroed_page_is_caught() {
         let mut damaged = bytes.clone();
         let end = (start + 32).min(bytes.len());
         damaged[start..end].fill(0);
+        // The range may be zeros in the sound table, too.
         if damaged != bytes {
             assert_caught(&damaged, "a", &format!("zeros from {start}"));
         }
@@ -168,11 +171,13 @@ fn a_block_of_another_table_is_damage_wherever_it_stands() {
     for (name, range) in regions(&one) {
         let mut mixed = one.clone();
         mixed[range.clone()].copy_from_slice(&other[range]);
+        // Zeros in both tables, so the copy changes nothing.
         if name != "padding" {
             assert_caught(&mixed, "a", name);
         }
         match name {
             "padding" => open(&mixed).unwrap().verify().map(|_| ()).unwrap(),
+            // Opening does not read data and index, and does without the filter.
             "filter" | "data" | "index" => drop(open(&mixed).unwrap()),
             _ => assert!(open(&mixed).is_err(), "{name}"),
         }
@@ -196,7 +201,7 @@ fn the_filter_of_another_table_hides_no_key() {
     let stats = table.stats().filters.filter;
     assert!(stats.unusable > 0 && stats.negatives == 0 && stats.positives == 0, "{stats:?}");
 
-    // The two filters do differ: the foreign one, believed, would have hidden keys.
+    // The two filters differ, so the foreign one would hide keys if it were used.
     let foreign = sstfilter::FilterBlock::open_unverified(&other[filter]).unwrap();
     let hasher = KeyHasher::default();
     assert!((0..ENTRIES).any(|number| !foreign.may_contain(hasher.hash(&key("a", number * 2)))));
@@ -212,6 +217,7 @@ fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_
         let mut mixed = now.clone();
         mixed[block.clone()].copy_from_slice(&earlier[block.clone()]);
         let sum = u32::from_le_bytes(mixed[block.end - 4..block.end].try_into().unwrap());
+        // The block's own checksum matches, so only the one in its handle reveals the damage.
         assert_eq!(sum, bound_checksum(&mixed[block.start..block.end - 4], block.start), "{name}");
         assert_caught(&mixed, "a", name);
     }
@@ -244,11 +250,12 @@ fn data_blocks_that_change_places_are_damage() {
     assert!(pairs > 0);
 }
 
-/// Where the data blocks lie: an end is where the bound checksum of what came before holds.
+/// Finds the data blocks: one ends where the bound checksum of the preceding bytes matches.
 fn data_blocks(bytes: &[u8]) -> Vec<Range<usize>> {
     let data = region(bytes, "data");
     let mut blocks = vec![];
     let mut start = 0;
+    // Even an empty block has a number of restart points and a checksum, 4 bytes each.
     for end in 8..=data.end {
         let stored = u32::from_le_bytes(bytes[end - 4..end].try_into().unwrap());
         if end >= start + 8 && stored == bound_checksum(&bytes[start..end - 4], start) {
@@ -266,8 +273,8 @@ fn bound_checksum(contents: &[u8], offset: usize) -> u32 {
     crc32c::crc32c(&input)
 }
 
-/// Writes the checksum of a block, and those of the handles that lead to it: up to `parents`, the blocks after it that
-/// name it, one after the other, and the footer.
+/// Writes the checksum of a block, and the checksums in the handles that lead to it: in `parents`, the later blocks
+/// that refer to it one after the other, and in the footer.
 fn reseal(bytes: &mut [u8], block: Range<usize>, parents: &[Range<usize>]) {
     let old = handle_at(bytes, &block);
     let sum = bound_checksum(&bytes[block.start..block.end - 4], block.start);
@@ -285,26 +292,27 @@ fn reseal(bytes: &mut [u8], block: Range<usize>, parents: &[Range<usize>]) {
     reseal(bytes, parent.clone(), parents);
 }
 
-/// The handle of the block that lies at `block` and is sealed.
+/// Returns the handle of the sealed block at `block`.
 fn handle_at(bytes: &[u8], block: &Range<usize>) -> Vec<u8> {
     let sum = u32::from_le_bytes(bytes[block.end - 4..block.end].try_into().unwrap());
     handle(block.start as u64, block.len() as u64 - 4, sum)
 }
 
-/// Where the description of the filters is.
+/// Returns the range of the description of the filters.
 fn description(bytes: &[u8]) -> Range<usize> {
     let properties = region(bytes, "properties");
     let start = bytes[properties.clone()].windows(4).position(|window| window == b"SFMD").unwrap() + properties.start;
-    // Up to the next property, of which three numbers come before its name.
+    // It ends before the three numbers that precede the next property's name.
     let name = b"raw-key-bytes";
     let next = bytes[start..properties.end].windows(name.len()).position(|window| window == name).unwrap();
     start..start + next - 3
 }
 
-/// The first byte of the first section in a description.
+/// Offset of the first section in a description.
 const SECTION: usize = 44;
 
-/// The table whose description has another offset, length and checksum of its filter, everything else in place.
+/// Returns the table with another offset, length and checksum of the filter in its description, and nothing else
+/// changed.
 fn with_section(bytes: &[u8], offset: u64, length: u64, sum: u32) -> Vec<u8> {
     let (at, mut lying) = (description(bytes), bytes.to_vec());
     let section = at.start + SECTION;
@@ -332,6 +340,7 @@ fn lies_in_filters_and_their_descriptions_neither_panic_nor_hang() {
     for bit in bits(&at).chain(bits(&filter)) {
         let mut lying = bytes.clone();
         lying[bit / 8] ^= 1 << (bit % 8);
+        // With the right checksum in the description, only the filter block's own checks are left.
         if filter.contains(&(bit / 8)) {
             let sum = crc32c::crc32c(&lying[filter.start..filter.end - 4]).to_le_bytes();
             lying[at.start + SECTION + 24..at.start + SECTION + 28].copy_from_slice(&sum);
@@ -368,8 +377,7 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     }
 }
 
-/// A description that names another extractor than the one whose parts the filter holds, as a faulty writer may write
-/// them.
+/// A faulty writer's description names another extractor than the one whose parts the filter holds.
 // promise: limited-memory
 #[test]
 fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
@@ -397,7 +405,7 @@ fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix(
     }
 }
 
-/// An entry block with a restart point at every entry.
+/// Encodes a block with a restart point at every entry.
 fn entry_block(entries: &[(&[u8], Vec<u8>)]) -> Vec<u8> {
     let (mut block, mut restarts) = (Vec::new(), Vec::new());
     for (key, value) in entries {
@@ -431,7 +439,7 @@ fn handle_of(bytes: &[u8], name: &str) -> Vec<u8> {
     handle_at(bytes, &region(bytes, name))
 }
 
-/// The table with another metaindex, everything else in place and every checksum right.
+/// Returns the table with another metaindex, valid checksums, and nothing else changed.
 fn with_metaindex(bytes: &[u8], entries: &[(&[u8], Vec<u8>)]) -> Vec<u8> {
     let mut out = bytes[..region(bytes, "metaindex").start].to_vec();
     let start = out.len();
@@ -456,7 +464,7 @@ fn footer(metaindex_offset: u64, metaindex_bytes: u64, file_bytes: u64, metainde
     footer
 }
 
-/// Panics when it is asked for more than it holds: a reader that got so far has already made room for it.
+/// Panics when a read exceeds its bytes: the reader must have allocated memory for it before.
 struct Modest(Bytes);
 
 impl RandomAccess for Modest {
@@ -538,7 +546,7 @@ fn a_description_of_a_shorter_filter_or_of_none_does_not_let_the_filters_bytes_g
     let length = region(&bytes, "filter").len() as u64;
     assert_caught(&with_section(&bytes, 0, length - 64, 0), "a", "a shorter filter");
     assert_caught(&with_section(&bytes, 64, length - 64, 0), "a", "a later filter");
-    // A section that no reader knows.
+    // A section of an unknown kind.
     let (at, mut lying) = (description(&bytes), bytes.clone());
     lying[at.start + SECTION] = 99;
     reseal(&mut lying, region(&bytes, "properties"), &[region(&bytes, "metaindex")]);
@@ -577,7 +585,7 @@ fn errors_say_which_block_of_which_file() {
     let Err(TableError::NotATable { .. }) = open(&[7; 100]) else { panic!("not refused as foreign") };
 }
 
-/// Builds Bloom filters that lack one key.
+/// Builds Bloom filters without one of the keys.
 #[derive(Debug)]
 struct Forgetful(KeyHash);
 
@@ -634,7 +642,7 @@ fn verify_finds_the_key_that_a_faulty_filter_denies() {
     }
 }
 
-/// The hash is the writer's own, as the description shows: the filter is at fault, and not the reader.
+/// The description shows that the hash is the writer's: the filter is at fault, not the reader.
 #[test]
 fn a_filter_that_denies_the_first_key_of_its_table_is_not_used_and_is_no_mistake_of_the_readers() {
     let first = key("a", 0);

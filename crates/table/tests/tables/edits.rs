@@ -1,5 +1,5 @@
-//! Edits of a set of tables, against a map. The failures guarded against: a value that a compaction brings back,
-//! because its table got the wrong place among those of level 0; a refused edit that leaves something behind; a key at
+//! Edits of a set of tables, compared with a map. The failures guarded against: a value that reappears after a
+//! compaction, because its table got the wrong position in level 0; a refused edit with a lasting effect; a lost key at
 //! the bound of two tables of one level.
 
 use std::collections::BTreeMap;
@@ -46,12 +46,12 @@ pub(crate) fn numbers(tables: &TableSnapshot, level: u32) -> Vec<u128> {
     tables.tables(level).map(|table| number_of(table)).collect()
 }
 
-/// The table of this number.
+/// Returns the table with this number.
 pub(crate) fn held(set: &TableSet, number: u128) -> Arc<Table> {
     set.snapshot().all_tables().find(|table| number_of(table) == number).unwrap().clone()
 }
 
-/// The numbers of the tables that may have the key, the newest first.
+/// Returns the numbers of the tables that may contain the key, newest first.
 pub(crate) fn candidates(tables: &TableSnapshot, key: &[u8]) -> Vec<u128> {
     let mut candidates = tables.view().candidates(key);
     std::iter::from_fn(|| candidates.next_file()).map(|table| number_of(table)).collect()
@@ -128,7 +128,7 @@ fn lower_levels_are_newer_and_level_numbers_need_not_be_dense() {
     assert_eq!(text(&tables, "key"), None);
 }
 
-/// A set with a table at level 0, three at level 1, and the keys of all with their values.
+/// Returns a set with one table at level 0 and three at level 1.
 pub(crate) fn small_set() -> TableSet {
     let set = TableSet::new(vec![]);
     let edit = ViewEdit::new()
@@ -197,10 +197,10 @@ fn an_edit_that_fails_changes_nothing() {
             let set = small_set();
             let before = set.snapshot();
             let edit = change(ViewEdit::new(), &set);
-            // With a sound part behind the one that is refused.
+            // The edit also has a sound part after the refused one.
             let edit = if is_alone { edit } else { edit.add(5, table(7, &["x"], "7")).remove(1, &held(&set, 3)) };
             let error = set.apply(edit).unwrap_err();
-            // The sound part moves positions.
+            // The sound part would shift positions.
             assert!(
                 if is_alone { error == expected } else { discriminant(&error) == discriminant(&expected) },
                 "{what}"
@@ -232,7 +232,8 @@ fn errors_name_level_and_place() {
 
 #[test]
 fn a_key_between_and_at_the_bounds_of_neighbours_is_found_in_the_one_that_has_it() {
-    // Bounds that are beginnings of each other, that differ late, and that are empty.
+    // Bounds that are prefixes of each other, that differ late, and that are empty.
+    // Heads of eight bytes decide most comparisons, so some bounds differ only after them.
     let bounds = ["", "\0", "\0\0", "a", "a\0", "aaaaaaaaa", "aaaaaaaaab", "aaaaaaaaab\0\0\0\0\0\0\0\0", "b", "c"];
     let set = TableSet::new(vec![]);
     let tables = (0..).zip(&bounds).map(|(number, key)| table(number, &[key], key));
@@ -260,7 +261,7 @@ fn tables_without_entries_are_kept_overlap_nothing_and_hold_nothing() {
     assert_eq!(["", "b", "c", "d"].map(|key| text(&tables, key).is_some()), [true, true, true, false]);
     assert_eq!(candidates(&tables, b"").len(), 1);
     assert_eq!(tables.view().candidates_by_prefix(b"").count(), 2);
-    // Any of them can leave, from any place.
+    // Any table can be removed, from any position.
     let mut edit = ViewEdit::new();
     for number in (0..200_u128).rev() {
         edit = edit.remove(u32::from(number.is_multiple_of(2)), &held(&set, number));
@@ -282,7 +283,7 @@ fn a_table_moves_to_another_level_in_one_edit_and_stays_the_same_table() {
     assert_eq!(numbers(&before, 1), [2, 3, 4]);
     assert_eq!(text(&tables, "a"), text(&before, "a"));
     assert!(moved.stats().filters.filter.probes() > counted.probes());
-    // And aside for one of its own range.
+    // A table can also be replaced by one with the same range.
     let tables = set.apply(ViewEdit::new().replace(1, &held(&set, 3), table(5, &["e", "i"], "5"))).unwrap();
     assert_eq!((numbers(&tables, 1), text(&tables, "e")), (vec![5, 4], Some("5".into())));
 }
@@ -290,14 +291,14 @@ fn a_table_moves_to_another_level_in_one_edit_and_stays_the_same_table() {
 /// A store of tables by level, and its edits.
 struct Store {
     set: TableSet,
-    /// What the tables of level 0 have, the newest first, with their numbers.
+    /// Contents of the tables of level 0, newest first, with their numbers.
     overlapping: Vec<(u128, Entries)>,
-    /// The same of the sorted levels.
+    /// Contents of the tables of the sorted levels.
     sorted: BTreeMap<u32, Vec<(u128, Entries)>>,
     written: u128,
 }
 
-/// A key of few different ones, with bounds of tables among them that share long beginnings.
+/// Returns one of a few keys, including table bounds with long common prefixes.
 fn any_key(random: &mut Random) -> Vec<u8> {
     let number = random.below(400);
     format!("{}{number:03}", ["", "the same beginning "][number % 2]).into_bytes()
@@ -313,7 +314,7 @@ impl Store {
         (self.written, table_of(self.written, entries))
     }
 
-    /// What the tables have, by the newest of them.
+    /// Returns the newest entry of each key.
     fn contents(&self) -> Entries {
         let mut all = Entries::new();
         let sorted = self.sorted.values().rev().flatten();
@@ -335,7 +336,7 @@ impl Store {
         self.set.apply(edit).unwrap();
     }
 
-    /// Merges neighbours at level 0 into one of them.
+    /// Merges neighbours at level 0 into one table.
     fn merge_at_level_0(&mut self, random: &mut Random) {
         if self.overlapping.is_empty() {
             return;
@@ -355,7 +356,7 @@ impl Store {
         self.overlapping.insert(first, (number, entries));
     }
 
-    /// Merges a level with the next one, cut into tables of a few keys each; some keep their tables.
+    /// Merges a level with the next one, into tables of a few keys each; some tables are kept.
     fn compact(&mut self, random: &mut Random) {
         let mut edit = ViewEdit::new();
         let mut merged = Entries::new();
@@ -365,7 +366,7 @@ impl Store {
         if from == to {
             return;
         }
-        // What lies between is newer than the target, and older than the source.
+        // The levels between are newer than the target, and older than the source.
         let between: Vec<u32> = self.sorted.keys().copied().filter(|&level| level > from && level <= to).collect();
         for level in between.into_iter().rev().chain((from != 0).then_some(from)) {
             for (number, entries) in self.sorted.remove(&level).unwrap_or_default() {
@@ -394,7 +395,7 @@ impl Store {
         self.set.apply(edit).unwrap();
     }
 
-    /// Moves the tables of one sorted level, as they are, to an empty one below all others.
+    /// Moves the tables of one sorted level, unchanged, to an empty level below all others.
     fn sink(&mut self, random: &mut Random) {
         let Some((&deepest, _)) = self.sorted.last_key_value() else { return };
         let target = if deepest < u32::MAX - 10 { deepest + 1 } else { return };
@@ -412,7 +413,7 @@ impl Store {
         self.sorted.insert(target, tables);
     }
 
-    /// An edit that is refused by its last part.
+    /// Applies an edit whose last part is refused.
     fn refused(&mut self, random: &mut Random) {
         let (_, table) = self.write(&Entries::from([(any_key(random), None)]));
         let mut edit = ViewEdit::new().add(0, table.clone()).remove(7, &table);
@@ -422,7 +423,7 @@ impl Store {
         self.set.apply(edit).unwrap_err();
     }
 
-    /// The tables are where the model has them.
+    /// Checks that the tables are at the levels and positions of the model.
     fn check_places(&self) {
         let now = self.set.snapshot();
         let of = |tables: &[(u128, Entries)]| tables.iter().map(|(number, _)| *number).collect::<Vec<_>>();

@@ -1,5 +1,4 @@
-//! Error messages. The failure guarded against: a message that reports an error without the expected and the found
-//! value.
+//! Error messages. The failure guarded against: a message without the expected and the found value.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ fn rate(rate: f64) -> FalsePositiveRate {
     FalsePositiveRate::new(rate).unwrap()
 }
 
-/// A message has what was expected, and all the `parts`.
+/// Asserts that a message states what was expected, and contains all `parts`.
 fn assert_says(error: impl Error, parts: &[&str]) {
     let text = error.to_string();
     for part in parts.iter().chain(&["expected", "got"]) {
@@ -73,7 +72,7 @@ fn block() -> Vec<u8> {
     builder.finish().block.unwrap().to_vec()
 }
 
-/// The error of opening a block with other bytes at an offset from its end, whose checksum is made to hold.
+/// Returns the error of opening a block with other bytes at an offset from its end, under a valid checksum.
 fn resealed(from_end: usize, bytes: &[u8]) -> BlockError {
     let mut block = block();
     let at = block.len() - from_end;

@@ -19,7 +19,7 @@ fn open(bytes: &[u8]) -> Result<Table, TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
-/// A read gives the right answer or an error; one outside the table gives "absent" or an error.
+/// Asserts that a read returns the right answer or an error; outside the table, "absent" or an error.
 fn assert_reads_right(case: &TableCase, table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
     for number in numbers {
         let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
@@ -34,23 +34,23 @@ fn assert_reads_right(case: &TableCase, table: &Table, numbers: impl Iterator<It
     }
 }
 
-/// Opening fails or verifying does, and meanwhile no read is wrong.
+/// Asserts that opening or verifying fails, and that no read is wrong.
 fn assert_table_damage_is_caught(case: &TableCase, damaged: &[u8], numbers: impl Iterator<Item = u32>, what: &str) {
     let Ok(table) = open(damaged) else { return };
     assert!(table.verify().is_err(), "{}: {what} passes for sound", case.name);
     assert_reads_right(case, &table, numbers, what);
 }
 
-/// Keys that are read under the `turn`th damage: all of a small table; of a large one five, spread evenly and
-/// shifted from damage to damage, so that all keys have their turn many times. One beyond the end is among them.
+/// Returns the keys to read after damage number `turn`, including one beyond the end: all keys of a small table; five
+/// of a large one, spread evenly and shifted from turn to turn, so that all keys are read many times.
 fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
     let stride = if case.entries <= 100 { 1 } else { case.entries / 5 };
     let first = if stride == 1 { 0 } else { (turn as u32).wrapping_mul(7) % stride };
     (first..case.entries).step_by(stride as usize).chain([case.entries])
 }
 
-/// All bits in the long form. Otherwise every third, and of tables of more than a hundred entries one bit in every
-/// twenty bytes.
+/// The long form tries all bits. Otherwise, every third bit, and in tables of more than a hundred entries one bit in
+/// every twenty bytes.
 // promise: damage
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
@@ -90,7 +90,7 @@ fn regions(bytes: &[u8]) -> Vec<(&'static str, Range<usize>)> {
     layout.into_iter().map(|(part, region)| (part.name(), region.start as usize..region.end as usize)).collect()
 }
 
-/// Two tables of one shape: the same keys, other values of the same lengths, another id.
+/// Returns two tables of one shape: the same keys, other values of the same lengths, another id.
 fn twins(case: &TableCase) -> (Vec<u8>, Vec<u8>) {
     let other = |number| {
         case.value(number).map(|mut value| {
@@ -106,7 +106,7 @@ fn parts_that_come_from_a_table_of_the_same_shape_are_damage() {
     for case in TABLES.iter().filter(|case| case.entries > 0) {
         let (one, other) = twins(case);
         assert_eq!(regions(&one), regions(&other), "{}", case.name);
-        // Partitions of the same keys are the same in both: what binds them to a table is their top index.
+        // Partitions of the same keys are equal in both: only the top index binds them to a table.
         let differs = |(_, range): &(&str, Range<usize>)| one[range.clone()] != other[range.clone()];
         for (name, range) in regions(&one).into_iter().filter(differs) {
             let mut mixed = one.clone();
@@ -144,7 +144,7 @@ fn one_data_block_of_the_other_table_is_an_error_for_its_keys_and_leaves_the_res
     let case = &TABLES[1];
     let (one, other) = twins(case);
     let (_, data) = regions(&one).into_iter().find(|(name, _)| *name == "data").unwrap();
-    // Both tables have their blocks in the same places: what differs in a stretch are values and checksums.
+    // Both tables have their blocks at the same offsets: only values and checksums differ in a range.
     let stretch = data.start..data.start + case.block_bytes as usize / 2;
     let mut mixed = one.clone();
     mixed[stretch.clone()].copy_from_slice(&other[stretch]);

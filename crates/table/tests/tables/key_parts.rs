@@ -1,7 +1,7 @@
-//! Filters that hold several things of each key: the whole key and parts of it. The failures guarded against: a store
-//! adds an extractor, or drops whole keys, and tables of before and after stand in one set; a filter is then probed for
-//! something that it was never given, and present keys read as absent. And the opposite one: no filter of such a store
-//! is used any more, and nobody notices.
+//! Filters that hold the whole key and parts of it. The failure guarded against: a store adds an extractor, or drops
+//! whole keys, so that one set has tables from before and after; a filter is then probed for parts that were never
+//! added, and present keys read as absent. And the opposite: no filter of such a store is used any more, and nobody
+//! notices.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptio
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A bit for whole keys, and one for each of three extractors; at least one is set.
+/// One bit for whole keys, and one for each of three extractors; at least one is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts(u8);
 
@@ -34,7 +34,7 @@ impl Parts {
         all.into_iter().enumerate().filter(move |(at, _)| self.0 & 2 << at != 0).map(|(_, extractor)| extractor)
     }
 
-    /// Whether a key of the model shows what these are: whole keys need none.
+    /// Whether a key of the model confirms the extractors. Whole keys need no confirmation.
     fn are_confirmed_by(self, model: &Model) -> bool {
         self.0 & 1 != 0 || self.extractors().any(|extractor| model.keys().any(|key| extractor.extract(key).is_some()))
     }
@@ -61,6 +61,7 @@ fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
 }
 
 fn exact() -> TableOptions {
+    // False positives at 24 bits per key are too rare to disturb exact assertions.
     TableOptions::default().with_policy(Arc::new(FixedPolicy::bloom(BitsPerKey::new(24.0).unwrap()).unwrap()))
 }
 
@@ -165,7 +166,7 @@ fn more_extractors_than_a_table_can_name_are_refused_before_anything_is_written(
     assert_eq!(table.filters().block().unwrap().info().keys, 64);
 }
 
-/// The last bytes of a key, at most so many: more bytes change them. It promises the opposite.
+/// Extracts up to this many last bytes of a key. Longer keys change them, although the extractor promises the opposite.
 #[derive(Debug)]
 struct LastBytes(usize);
 
@@ -220,7 +221,7 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
 
 #[test]
 fn an_extractor_that_breaks_its_promise_for_few_keys_is_found_out_by_those_keys() {
-    /// The first two bytes; of keys that begin with `x`, all of them.
+    /// Extracts the first two bytes, or the whole key if it begins with `x`.
     #[derive(Debug)]
     struct OrAll;
     impl KeyExtractor for OrAll {
@@ -242,6 +243,7 @@ fn an_extractor_that_breaks_its_promise_for_few_keys_is_found_out_by_those_keys(
 }
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    // Few values, including the extremes and the delimiter, so that keys share parts.
     prop::collection::vec(select(vec![0_u8, b':', b'a', b'b', 0xff]), 0..6)
 }
 
@@ -253,7 +255,7 @@ fn any_parts() -> impl Strategy<Value = Parts> {
     (1..16_u8).prop_map(Parts)
 }
 
-/// Every key, its prefixes, and what comes after them.
+/// Returns every key, its prefixes, and their successors.
 fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
     let cuts = |key: &Vec<u8>| (0..=key.len()).map(|length| key[..length].to_vec()).collect::<Vec<_>>();
     let near = |cut: Vec<u8>| [b"", &b":"[..], b"a", b"\xff"].map(|rest| [&cut, rest].concat());
@@ -268,11 +270,13 @@ proptest! {
     fn sets_of_any_tables_lose_no_key_and_no_prefix_for_any_reader(
         tables in prop::collection::vec((any_model(), any_parts()), 0..6),
         reading in any_parts(),
+        // 25 copies may make more than the 64 tables of one word of a match bitmap.
         copies in select(vec![1_usize, 1, 1, 25]),
     ) {
         let tables: Vec<(Model, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
         let opened = tables.iter().map(|(model, written)| {
             let table = open(&bytes_of(model, *written, exact()), reading);
+            // A filter is used exactly if a part that it shares with the reader is confirmed by its keys.
             let shared = Parts(written.0 & reading.0);
             assert_eq!(table.filter_problem().is_none(), shared.are_confirmed_by(model), "{:?}", table.filter_problem());
             table.verify().unwrap();

@@ -1,5 +1,5 @@
-//! Tables whose filters are of a user's kind. The failure guarded against: the kind is registered, and tables are read
-//! without their filters all the same.
+//! Tables with filters of a user-defined kind. The failure guarded against: the kind is registered, but tables are
+//! still read without their filters.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{BlockError, FallbackReason, FixedPolicy, KeyHash, KindId, KindRegistry};
 use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TableSet};
 
-/// The hashes themselves, 8 bytes each.
+/// A filter kind that stores the hashes, 8 bytes each.
 #[derive(Debug)]
 struct Hashes;
 
@@ -42,7 +42,7 @@ impl UserKind for Hashes {
     }
 }
 
-/// Keys in their order.
+/// Encodes numbers as keys of the same order.
 fn bytes_of(key: u32) -> Vec<u8> {
     format!("{key:04}").into_bytes()
 }

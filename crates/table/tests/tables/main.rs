@@ -1,4 +1,4 @@
-//! Tables and sets of tables: what goes in comes out, damage is found, filters save reads.
+//! Tables and sets of tables: entries survive the round trip, damage is found, filters save reads.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
@@ -46,20 +46,20 @@ mod snapshots;
 mod threads;
 mod writer_faults;
 
-/// The positions of the tables that may hold `key`.
+/// Returns the positions of the tables that may contain `key`.
 fn matches_of(set: &TableSet, key: &[u8]) -> Vec<usize> {
     let tables = set.snapshot();
     let mut candidates = tables.view().candidates(key);
     positions_of(&tables, std::iter::from_fn(|| candidates.next_file()))
 }
 
-/// The positions of the tables that may hold a key with this prefix.
+/// Returns the positions of the tables that may contain a key with this prefix.
 fn prefix_matches_of(set: &TableSet, prefix: &[u8]) -> Vec<usize> {
     let tables = set.snapshot();
     positions_of(&tables, tables.view().candidates_by_prefix(prefix).map(|candidate| candidate.file))
 }
 
-/// The positions of the tables that may hold each of `keys`, by a lookup of all of them.
+/// Returns the positions of the tables that may contain each of `keys`, from one batch lookup.
 fn batch_matches_of(set: &TableSet, keys: &[&[u8]]) -> Vec<Vec<usize>> {
     let tables = set.snapshot();
     let mut found = vec![Vec::new(); keys.len()];
@@ -73,12 +73,12 @@ fn batch_matches_of(set: &TableSet, keys: &[&[u8]]) -> Vec<Vec<usize>> {
     }
 }
 
-/// All tables of the set, the newest first.
+/// Returns all tables of the set, newest first.
 fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
     set.snapshot().all_tables().cloned().collect()
 }
 
-/// Where these tables are among all.
+/// Returns the positions of these tables among all.
 fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<Table>>) -> Vec<usize> {
     let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
     found.map(|table| position(table).unwrap()).collect()

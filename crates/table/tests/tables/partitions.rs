@@ -1,6 +1,7 @@
 //! Filters in partitions, and filters under a budget. The failures guarded against: a partition is read for keys of
-//! another one and hides them; damage in one partition costs keys of its neighbours; opening reads what a budget was to
-//! leave on the disk; a probe of one key reads the whole filter; a table without memory for its filter loses its keys.
+//! another one and hides them; damage in one partition affects its neighbours' keys; opening reads filters that a
+//! budget should leave on disk; a probe of one key reads the whole filter; a table without memory for its filter loses
+//! its keys.
 
 use std::io;
 use std::ops::Range;
@@ -42,12 +43,12 @@ fn open(bytes: &Bytes, options: &TableOptions) -> Table {
     Table::open_source(bytes.clone(), options).unwrap()
 }
 
-/// Every key is found, and no other one.
+/// Asserts that every key is found, and no other.
 fn assert_has_all(table: &Table, what: &str) {
     assert_has(table, 0..ENTRIES, what);
 }
 
-/// Each of these keys is found, and no key right behind one of them.
+/// Asserts that each of these keys is found, and none of their successors.
 fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
     for number in numbers {
         let expected = Lookup::Found(Bytes::copy_from_slice(&number.to_le_bytes()));
@@ -56,7 +57,7 @@ fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
     }
 }
 
-/// A source that counts reads and the bytes of the last one.
+/// A source that counts reads, and the bytes of the last one.
 struct Counting {
     bytes: Bytes,
     reads: AtomicU64,
@@ -93,10 +94,12 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             let bytes = bytes_of(&write);
             let table = open(&bytes, &TableOptions::default().with_key_parts(write_parts(what, &parts)));
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
+            // 20,000 keys at 10 bits take 25 KB, and a partition at most 2 KiB.
             assert!(table.filters().residency().partitions >= 11, "{what}");
             assert_has_all(&table, what);
             let stats = table.stats().filters.filter;
             assert_eq!((stats.true_positives, stats.not_loaded, stats.unusable), (u64::from(ENTRIES), 0, 0));
+            // About 1 % of 20,000 absent keys.
             assert!((1..400).contains(&stats.false_positives), "{what}: {stats:?}");
             let report = table.verify().unwrap();
             assert_eq!(report.filter, FilterVerdict::ContainsAll { keys: ENTRIES.into() });
@@ -143,6 +146,7 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
         for budget in [None, Some(FilterBudget::unlimited())] {
             let read = TableOptions::default();
             let read = budget.map_or(read.clone(), |budget| read.with_filter_budget(budget));
+            // Found with a separate table, because probes load partitions.
             let absent: Vec<Vec<u8>> = {
                 let table = open(&bytes, &read);
                 (0..ENTRIES).map(|number| key(number * 2 + 1)).filter(|key| !table.may_contain_key(key)).collect()
@@ -178,7 +182,7 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     assert_eq!(budget.stats().used_bytes, 0);
 }
 
-/// All keys in the long form, otherwise one in three.
+/// The long form tries all keys, otherwise one in three.
 #[test]
 fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
     for write in [TableOptions::default(), options(PartitionCut::KeyRange), options(PartitionCut::HashRange)] {
@@ -197,7 +201,7 @@ fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
     }
 }
 
-/// The damage in a byte of a table, as `FilterVerdict` does not tell it: which keys may be searched for nothing.
+/// Returns the absent keys that the table's damaged filter answers positively; `FilterVerdict` does not list them.
 fn searched_for_nothing(table: &Table) -> Vec<u32> {
     let absent = (0..ENTRIES).map(|number| number * 2 + 1);
     absent.filter(|&number| table.may_contain_key(&key(number))).collect()
@@ -224,6 +228,7 @@ fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
             }
             let error = table.verify().unwrap_err();
             assert!(matches!(error, TableError::Filter { .. }), "{error}");
+            // No probe reads the bytes between partitions, so only verifying finds damage there.
             let is_block = !error.to_string().contains("bytes between partitions");
             assert_eq!(table.stats().filters.filter.unusable > 0, is_block, "{cut:?}, byte {byte}");
             let reason = table.filters().residency().reason;
@@ -256,7 +261,7 @@ fn partitions_of_another_table_or_of_another_place_are_damage() {
     let bytes = bytes_of(&options(PartitionCut::KeyRange));
     let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
     let (start, step) = (usize::try_from(filter.start).unwrap(), 2_048);
-    // The first two partitions change places: both are as long as a partition can be.
+    // Swaps the first two partitions, which both have the maximum length.
     let mut swapped = bytes.to_vec();
     swapped[start..start + step].copy_from_slice(&bytes[start + step..start + 2 * step]);
     swapped[start + step..start + 2 * step].copy_from_slice(&bytes[start..start + step]);
@@ -330,7 +335,7 @@ fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use(
     assert!(foreign.filter_problem().is_some() && foreign.verify().is_err(), "checksums need no hash");
 }
 
-/// Tables of every form, the newest first, of which each has the entries of its number.
+/// Returns tables of every form, newest first, each with the entries of its number.
 fn mixed_tables(budget: &FilterBudget) -> Vec<Table> {
     let forms = [
         (TableOptions::default(), false),
@@ -351,7 +356,7 @@ fn mixed_tables(budget: &FilterBudget) -> Vec<Table> {
     (0..).zip(forms.iter().cycle().take(70)).map(|(number, form)| of_form((number, form))).collect()
 }
 
-/// The newest of the 70 tables with this key.
+/// Returns the value from the newest of the 70 tables with this key.
 fn newest(entry: u32) -> Option<Bytes> {
     let number = (0..70).find(|number| entry >= *number && entry < 4_000 && (entry - number).is_multiple_of(7));
     number.map(|number| Bytes::copy_from_slice(&number.to_le_bytes()))
@@ -385,7 +390,7 @@ fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_noth
     let budget = FilterBudget::unlimited();
     let set = TableSet::new(mixed_tables(&budget));
     let absent: Vec<Vec<u8>> = (70..3_900).map(|entry| [&key(entry)[..], b"?"].concat()).collect();
-    // Every form but the one without a filter is negative for most keys.
+    // Every form, except the one without a filter, is negative for most keys.
     for is_batch in [false, true] {
         let (asked, before) = (set.snapshot().view().lookups(), set.stats());
         for chunk in absent.chunks(32) {

@@ -1,7 +1,7 @@
-//! Prefix lookups against a scan of all keys. The failures guarded against: a scan that leaves out a table which holds
-//! keys with the prefix, because the prefix itself sorts before the table's smallest key; or because a filter was
-//! probed for something that its keys are not known by (whole keys, parts of another extractor, or a prefix too
-//! short to decide the part). And the opposite one: nothing is ever skipped, so that nobody notices.
+//! Prefix lookups compared with a scan of all keys. The failure guarded against: a scan skips a table that contains
+//! keys with the prefix, because the prefix itself sorts before the table's smallest key, or because the filter was
+//! probed for something it does not hold (whole keys, parts of another extractor, or a prefix too short to determine
+//! the part). And the opposite: nothing is ever skipped, and nobody notices.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,17 +15,17 @@ use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
 type Keys = BTreeSet<Vec<u8>>;
 
-/// What a table's filter holds of a key.
+/// The key parts that a table's filter holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {
     Whole,
     Fixed(usize),
     Delimited(u8),
-    /// Those of [`UpToTwo`].
+    /// The parts of [`UpToTwo`].
     UpToTwo,
 }
 
-/// The first two bytes, or all there are: an extractor with parts for all keys and, by default, for no prefix.
+/// Extracts the first two bytes, or all if there are fewer: every key has a part, and by default no prefix has.
 #[derive(Debug)]
 struct UpToTwo;
 
@@ -78,13 +78,13 @@ fn set_of(tables: &[Keys], parts: Parts) -> TableSet {
     TableSet::new(tables.iter().map(|keys| open(&bytes_of(keys, parts), parts)).collect())
 }
 
-/// The tables that hold a key with the prefix.
+/// Returns the tables that contain a key with the prefix.
 fn holders(tables: &[Keys], prefix: &[u8]) -> Vec<usize> {
     let holds = |&table: &usize| tables[table].iter().any(|key| key.starts_with(prefix));
     (0..tables.len()).filter(holds).collect()
 }
 
-/// All ends and prefixes of the keys, what comes after them, and the edges of key order.
+/// Returns all prefixes of the keys, their successors, and the edges of key order.
 fn prefixes_of(tables: &[Keys]) -> BTreeSet<Vec<u8>> {
     let cuts = |key: &Vec<u8>| (0..=key.len()).map(|length| key[..length].to_vec()).collect::<Vec<_>>();
     let near = |cut: Vec<u8>| [b"", &b"\0"[..], b"\xff", b":"].map(|rest| [&cut, rest].concat());
@@ -92,7 +92,7 @@ fn prefixes_of(tables: &[Keys]) -> BTreeSet<Vec<u8>> {
     tables.iter().flatten().flat_map(cuts).flat_map(near).chain(edges).collect()
 }
 
-/// Asks the set and each of its tables for `prefixes`, and gives how many tables were skipped in all.
+/// Queries the set and each of its tables for `prefixes`. Returns how many tables were skipped in total.
 fn assert_no_holder_is_skipped(set: &TableSet, tables: &[Keys], prefixes: &BTreeSet<Vec<u8>>) -> usize {
     let counts = || (set.snapshot().view().lookups(), set.stats().filters.searched, set.stats().bytes_read);
     let (before, opened) = (counts(), crate::tables_of(set));
@@ -147,7 +147,7 @@ fn ranges_are_compared_right_at_their_ends() {
     assert!(!holds(&Keys::new(), b""), "a table of no entries holds no key at all");
 }
 
-/// Tables of every 70th tenant each, so that all ranges overlap and only the filters can tell.
+/// Returns tables of every 70th tenant each, so that all ranges overlap and only the filters can decide.
 fn tenants() -> Vec<Keys> {
     let table = |first: u32| (0..40).map(|tenant| format!("{:05}/user", tenant * 70 + first).into_bytes()).collect();
     (0..70).map(table).collect()
@@ -194,7 +194,7 @@ fn any_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(byte(), 0..5), prop::collection::vec(select(vec![0_u8, 0xff]), 0..11)]
 }
 
-/// Keys among which many are prefixes of one another.
+/// Keys, many of which are prefixes of others.
 fn any_keys() -> impl Strategy<Value = Keys> {
     prop::collection::btree_set(any_key(), 0..6)
 }

@@ -1,6 +1,6 @@
-//! Scans of a prefix over many tables. The failures guarded against: a deleted key comes back, because the table with
-//! its tombstone was skipped or read too late; an older value is given, because two tables hold the key; a table that
-//! fails is left out, and what it hid shows; and a scan of ten entries that reads a block of every table.
+//! Prefix scans over many tables. The failures guarded against: a deleted key reappears, because the table with its
+//! tombstone was skipped or read too late; an older value is returned, because two tables contain the key; a failing
+//! table is skipped, and older entries appear; a scan of ten entries reads a block of every table.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ fn parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))
 }
 
-/// A table of `entries`: keys, and their values; an empty one is a tombstone.
+/// Builds a table of keys and values; an empty value is a tombstone.
 fn bytes_of(entries: &[(&str, &str)]) -> Bytes {
     let options = TableOptions::default().with_key_parts(parts()).with_block_bytes(64).unwrap();
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -56,12 +56,12 @@ fn the_newest_entry_of_each_key_counts_and_a_tombstone_hides_the_key() {
     assert_eq!(texts(set.scan_prefix(b"d:")), []);
 }
 
-/// Tables of one tenant each, with 40 users.
+/// Returns tables of one tenant each, with 40 users.
 fn tenants(tenants: std::ops::Range<u32>) -> Vec<Table> {
     let table = |tenant: u32| {
         let keys: Vec<String> = (0..40).map(|user| format!("t{tenant:03}:{user:02}")).collect();
         let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "value")).collect();
-        // So that all ranges overlap.
+        // All ranges overlap.
         entries.insert(0, ("a:", "first"));
         entries.push(("z:", "last"));
         open(bytes_of(&entries))
@@ -86,12 +86,12 @@ fn a_scan_that_stops_early_reads_no_table_that_begins_later() {
     let tables = (0..50).map(|number| format!("t{number:02}")).map(|key| open(bytes_of(&[(&key, "value")])));
     let set = TableSet::new(tables.collect()).snapshot();
     assert_eq!(set.scan_prefix(b"t").take(3).map(Result::unwrap).count(), 3);
-    // Which key is next is known when its table has been read; that there is no smaller one is known of all.
+    // The next key is known only after its table is read; lower bounds are known for all tables.
     assert!(data_block_reads(&set) <= 4, "{} blocks for three entries", data_block_reads(&set));
     assert_eq!(set.scan_prefix(b"t").count(), 50);
 }
 
-/// A table in memory whose reads fail or panic once a number of them has gone well.
+/// A table in memory of which one read fails or panics, after a number of successful ones.
 #[derive(Debug)]
 struct Faulty {
     bytes: Bytes,
@@ -106,16 +106,17 @@ impl RandomAccess for Faulty {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if self.left.fetch_sub(1, Relaxed) == 0 {
-            // One fault, and none after it.
+            // Only one fault.
             self.left.store(u32::MAX / 2, Relaxed);
-            assert!(!self.panics, "the caller's code panics, as it was told to");
-            return Err(io::Error::other("as it was told to"));
+            assert!(!self.panics, "the caller's code panics, as planned");
+            return Err(io::Error::other("as planned"));
         }
         self.bytes.read_exact_at(buf, offset)
     }
 }
 
-/// Two tables of the same keys, of which the newer one fails in a read after `reads` others; and how many that takes.
+/// Returns two tables of the same keys, the newer of which fails in one read after `reads` others, and the expected
+/// entries.
 fn faulty_set(reads: u32, panics: bool) -> (Arc<TableSnapshot>, BTreeMap<String, String>) {
     let keys: Vec<String> = (0..30).map(|number| format!("a:{number:02}")).collect();
     let newer: Vec<(&str, &str)> =

@@ -1,7 +1,7 @@
-//! Scans of ranges over many tables, some of them with range filters. The failures guarded against: a scan skips a
-//! table that has a key in the range, so that the key is lost, or an older value or a deleted key comes back; a damaged
-//! or foreign filter is believed; a scan that fails because of a filter that it could do without; and one that reads
-//! tables which the filter, or where the scan stops, could have spared it.
+//! Range scans over many tables, some with range filters. The failures guarded against: a scan skips a table with a key
+//! in the range, so that the key is lost, or an older value or a deleted key reappears; a damaged or foreign filter is
+//! used; a scan fails because of a filter that it does not need; a scan reads tables that the filter excludes, or that
+//! are beyond its end.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ use sstfilter_table::{
 
 use crate::common::effort;
 
-/// What a table holds: keys, and their values or tombstones.
+/// Contents of a table: keys with values or tombstones.
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 fn ordered() -> RangePolicy {
     RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap()
 }
 
-/// Ranges of up to 64 in the four bytes behind the four of a prefix.
+/// A policy for ranges of up to 64 in the four bytes after a prefix of four.
 fn bounded() -> RangePolicy {
     let units = RangeUnits::integer(4).unwrap().with_prefix(prefix());
     RangePolicy::hashed(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap()
@@ -73,17 +73,17 @@ fn key(group: u32, number: u32) -> Vec<u8> {
     key
 }
 
-/// Entries of these keys, of the same value.
+/// Returns entries of these keys, all with the same value.
 fn entries(keys: impl IntoIterator<Item = Vec<u8>>) -> Entries {
     keys.into_iter().map(|key| (key, Some(b"value".to_vec()))).collect()
 }
 
-/// Every third number of `numbers` in every group, from one that depends on it.
+/// Returns every `step`th of `numbers` in each group, from an offset that depends on the group.
 fn spread(numbers: std::ops::Range<u32>, step: usize) -> Entries {
     entries((0..4).flat_map(|group| numbers.clone().skip(group as usize).step_by(step).map(move |at| key(group, at))))
 }
 
-/// What all tables hold together, of which the newest come first.
+/// Returns the merged contents of all tables, which are newest first.
 fn newest(tables: &[Entries]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = Entries::new();
     tables.iter().rev().for_each(|table| all.extend(table.clone()));
@@ -98,9 +98,9 @@ fn expected(all: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>) -> Vec<(Vec<u
     all.iter().filter(|(key, _)| range.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Ranges between all ends, with all kinds of bounds: all in the long form. Otherwise, where there are many ends, one
-/// in four, which is prime to the kinds of bounds and to how many ends there are; in the short form, of few ends, one
-/// in seven.
+/// Returns ranges between all ends, with all kinds of bounds. The long form tries all of them. Otherwise, with many
+/// ends, one in four, which is coprime to the kinds of bounds and the number of ends. The short form, with few ends,
+/// tries one in seven.
 fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
     let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
@@ -110,12 +110,12 @@ fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     all.step_by(if ends.len() < 10 { effort::strides(1, 7) } else { effort::sample(4) })
 }
 
-/// The positions of the tables that a scan of the range must read.
+/// Returns the positions of the tables that a scan of the range must read.
 fn matches_of(set: &TableSnapshot, range: KeyRange<'_>) -> Vec<usize> {
     crate::positions_of(set, set.view().candidates_in_range(range).map(|candidate| candidate.file))
 }
 
-/// Everything that reads ranges, compared with what the tables hold.
+/// Compares all ways to read ranges with the contents of the tables.
 fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
     let all = newest(held);
     for range in ranges(ends) {
@@ -129,7 +129,7 @@ fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
                 own.is_empty() || table.filters().may_contain_range(range) && matches.contains(&position),
                 "{range:?}"
             );
-            // A scan knows the filter's lower bound of the next key as well.
+            // A scan also knows the filter's lower bound of the next key.
             assert!(table.filters().may_contain_range(range) || !matches.contains(&position), "{range:?}");
         }
     }
@@ -144,7 +144,7 @@ fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
     }
 }
 
-/// Tables that overlap, overwrite each other and delete each other's keys.
+/// Returns tables that overlap, overwrite each other and delete each other's keys.
 fn overlapping() -> Vec<Entries> {
     let table = |age: u32| -> Entries {
         let keys = (0..3).flat_map(|group| (0..40).map(move |number| (group, number * 7)));
@@ -224,7 +224,7 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
 fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
     let held = entries((0..100).map(|group| key(group << 8, 100)));
     let count = |table: &Table, holds: fn(&Table, u32) -> bool| (0..99).filter(|&group| holds(table, group)).count();
-    // Of keys, and half way between two of them.
+    // Ranges at keys, and halfway between two keys.
     let queries: [fn(&Table, u32) -> bool; 4] = [
         |table, group| table.filters().may_contain_range(&key(group << 8, 90)..&key(group << 8, 110)),
         |table, group| table.filters().may_contain_prefix(&key(group << 8, 0)[..4]),
@@ -251,7 +251,7 @@ fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
         let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
         let set = TableSet::new((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
-        // Half way between two groups.
+        // Halfway between two groups.
         let from = 5 << 24 | 1 << 23;
         assert_eq!(set.range(&key(from, 100)..&key(from, 160)).count(), 0);
         let stats = set.stats();
@@ -266,7 +266,7 @@ fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
 
 #[test]
 fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops() {
-    // All tables begin at the same key and end at the same; between them, each has its own stretch.
+    // All tables have the same first and last key; between them, each has its own range.
     let table = |number: u32| {
         let stretch = (0..200).map(|at| key(10 + number, at * 1_000));
         entries(stretch.chain([key(0, 0), key(100, 0)]))
@@ -278,6 +278,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
         assert!(found.iter().eq(&(0..100).map(|at| Bytes::from(key(17, at * 1_000))).collect::<Vec<_>>()));
         set.tables(0).filter(|table| table.stats().data_block_reads > 0).count()
     };
+    // Without a filter's lower bound, every table may have the next key.
     assert_eq!((reads(Some(ordered())), reads(None)), (1, 40));
 }
 
@@ -292,10 +293,11 @@ fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
     walk.next().unwrap().unwrap();
     assert_eq!(outcomes(), (1, 0));
     assert!(walk.count() > 0 && outcomes() == (1, 0), "once");
+    // Probed, but dropped before the first entry.
     drop(table.range(&from..&to));
     assert_eq!((stats().positives, outcomes()), (2, (1, 0)), "nothing was read");
 
-    // Beside a key, an ordered filter cannot tell.
+    // An ordered filter cannot exclude a range next to a key.
     let beside = (0..20).map(|number| key(1, 1 + number * 50_000)).find(|from| {
         let range = KeyRange::from((Bound::Excluded(from.as_slice()), Bound::Included(from.as_slice())));
         assert_eq!(table.range(range).count(), 0, "empty");
@@ -313,7 +315,7 @@ fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
     assert_eq!(outcomes().0, 1, "not probed where an end of the table is in the range");
 }
 
-/// A table of two filters or of the one for ranges, and where the one for ranges is.
+/// Returns a table with both filters or only the range filter, and the range filter's bytes.
 fn with_range_filter(options: &TableOptions) -> (Entries, Bytes, std::ops::Range<usize>) {
     let held = spread(0..1_000_000, 9_973);
     let (bytes, summary) = build(&held, options);
@@ -350,7 +352,7 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         let named = Table::open_source(build(&held, &self::options(bounded())).0, &reading()).unwrap();
         assert_eq!(named.properties().filters.range_extractor(), Some("fixed-prefix:4"));
         assert!(table.stats().bytes_read > 0 && held.keys().all(|key| table.may_contain_key(key)));
-        // A reader of lookups alone is not disturbed.
+        // A reader that only does lookups is not affected.
         let plain = Table::open_source(bytes, &TableOptions::default().without_filter()).unwrap();
         assert!(plain.filters().range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
     }
@@ -407,7 +409,7 @@ fn the_range_filter_of_another_table_is_refused_in_its_place() {
     assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
     assert_eq!(table.range(..).count(), held.len());
 
-    // The same id, place and length, and other keys: what the properties name has another checksum.
+    // The same id, offset and length, but other keys: the checksum in the properties differs.
     let shifted = entries(held.keys().map(|key| [&key[..7], &[key[7] ^ 1]].concat()));
     let (older, _) = build(&shifted, &options(bounded()).with_table_id(id(1)));
     let mut newer = build(&held, &options(bounded()).with_table_id(id(1))).0.to_vec();
@@ -447,13 +449,13 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     }
     let table = Table::open_source(build(&held, &seeded).0, &reading().reject_foreign_filters()).unwrap();
     assert!(table.range_filter_problem().is_none());
-    // Ordered codes know no hash and no extractor.
+    // Ordered codes use neither hash nor extractor.
     let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
     let table = Table::open_source(build(&held, &self::options(ordered())).0, &options).unwrap();
     assert!(table.range_filter_problem().is_none() && table.filter_problem().is_some());
 }
 
-/// A function of the engine's whose tag never changes.
+/// A user-defined hash function whose tag never changes.
 fn function(seed: u64) -> KeyHasher {
     KeyHasher::custom(1, move |key| KeyHash::mix(KeyHasher::with_seed(seed).hash(key).get()))
 }
@@ -462,7 +464,7 @@ fn function(seed: u64) -> KeyHasher {
 #[test]
 fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_changed() {
     let held: Vec<_> = (0..6).map(|table| spread(table..1_000_000 + table * 7, 99_991)).collect();
-    // So few that the first and the last key may be held by chance, as no reader can tell.
+    // So few bits that the filter may contain the first and the last key by chance, which no reader can detect.
     let units = RangeUnits::integer(4).unwrap().with_prefix(prefix());
     let rate = FalsePositiveRate::new(0.4).unwrap();
     let policy = RangePolicy::hashed(units, 1, rate).unwrap();
@@ -490,7 +492,7 @@ fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_chang
     }
 }
 
-/// An extractor that breaks its promise: of a longer key it has another part.
+/// An extractor that breaks its promise: a longer key has another part.
 #[derive(Debug)]
 struct Unstable;
 

@@ -1,6 +1,6 @@
-//! What filters, policies and tables say of themselves. The failure guarded against: a name, a count or an option that
-//! is wrong where no key is lost by it, so that every lookup is right, and the dashboard, the log, or the table that
-//! was to be split at some size is not.
+//! Names, counts and options that filters, policies and tables report. The failure guarded against: one of them is
+//! wrong without losing a key. Every lookup is then right, but the dashboard, the log, or the size at which a table is
+//! split is wrong.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -109,7 +109,7 @@ fn a_batch_of_answers_counts_and_lists_the_keys_that_may_be_present() {
     assert!(matches.may_contain(2_000) && matches.may_contain(usize::MAX), "beyond the end nothing is known");
 }
 
-/// Takes what it is told by the table's options, and builds no filter.
+/// A policy that records the context from the table's options, and builds no filter.
 #[derive(Debug, Default)]
 struct Listening(Mutex<Option<BuildContext>>);
 
@@ -185,7 +185,9 @@ fn a_reader_without_filters_asks_none_and_finds_the_same() {
         assert_eq!(with.get(key.as_bytes()).unwrap(), without.get(key.as_bytes()).unwrap());
     }
     let (with, without) = (with.stats(), without.stats());
+    // Of 1,000 absent keys, about 1 % are false positives.
     assert!(with.filters.filter.negatives > 900 && without.filters.filter.negatives == 0, "{with:?} {without:?}");
+    // One block for each of the 1,000 present keys, and for each false positive.
     assert!(with.data_block_reads < 1_100 && without.data_block_reads > 1_900, "{with:?} {without:?}");
     assert_eq!((with.index_block_reads, without.index_block_reads), (1, 1));
 }
@@ -267,7 +269,7 @@ fn the_block_of_a_filter_that_changes_is_as_full_as_the_filter() {
         cuckoo.insert(hash).unwrap();
     }
     let (of_counting, of_cuckoo) = (fill_of(counting.to_block().unwrap()), fill_of(cuckoo.to_block().unwrap()));
-    // Half of the counters, and 1,000 of some 1,200 places at most.
+    // About half of the counters, and 1,000 of at most about 1,200 slots, are in use.
     assert!((0.4..0.6).contains(&of_counting) && (0.4..=1.0).contains(&of_cuckoo), "{of_counting} {of_cuckoo}");
     assert!((of_counting - counting.health().fill_ratio).abs() < 1e-9, "{of_counting}");
     assert!((of_cuckoo - cuckoo.health().fill_ratio).abs() < 1e-9, "{of_cuckoo}");

@@ -1,6 +1,6 @@
-//! What goes into a table must come out of it: the failure guarded against is a key that is lost, or comes
-//! back with another value, for some shape of data that nobody thought of (no keys, the empty key, values
-//! larger than any block, a filter that cannot be asked). A `BTreeMap` is the oracle.
+//! Entries of a table survive the round trip. The failure guarded against: a key is lost or returns another value for
+//! some unexpected shape of data (no keys, the empty key, values larger than any block, a filter that cannot be
+//! probed). A `BTreeMap` is the oracle.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -44,11 +44,12 @@ fn expected(model: &Model, key: &[u8]) -> Lookup {
     }
 }
 
-/// Compares lookups of every key and of its neighbours, and walks from each.
+/// Compares lookups of every key and its neighbours, and walks from each.
 fn assert_same(table: &Table, model: &Model) {
     let all: Model = table.iter().map(Result::unwrap).map(|e| (e.key.to_vec(), e.value.map(Vec::from))).collect();
     assert_eq!(&all, model);
     for key in model.keys() {
+        // The next possible key, and a shorter one: the smallest steps in key order.
         let after = [key, &[0][..]].concat();
         let before = key.split_last().map_or(&[][..], |(_, start)| start);
         for probe in [key, &after, before] {
@@ -136,6 +137,7 @@ fn the_same_entries_options_and_id_give_the_same_bytes() {
     let model = numbered(0..1_000);
     let options = TableOptions::default().with_table_id([9; 16]);
     assert_eq!(write(&model, &options), write(&model, &options));
+    // By default, each table has a random id.
     assert_ne!(write(&model, &TableOptions::default()), write(&model, &TableOptions::default()));
 }
 
@@ -161,6 +163,7 @@ fn the_estimate_is_close_to_the_size_at_every_moment() {
         }
         let estimate = builder.estimated_bytes();
         let size = builder.finish().unwrap().0.len() as u64;
+        // The estimate has room for names and filters that this table does not have.
         assert!(estimate.abs_diff(size) < 300 + size / 100, "{entries} entries: {estimate} for {size}");
     }
 }
@@ -202,6 +205,7 @@ fn a_policy_may_decline_and_learns_what_is_known_of_the_table() {
 #[test]
 fn a_filter_of_prefixes_is_asked_with_prefixes_and_not_for_keys_outside_its_domain() {
     let mut model = numbered((0..300).map(|key| key * 2));
+    // Without the delimiter, a key is outside the extractor's domain.
     model.insert(b"no delimiter".to_vec(), Some(b"outside".to_vec()));
     model.insert(b"zz".to_vec(), None);
     let extractor = Arc::new(DelimitedPrefix::new(b':'));
@@ -246,6 +250,7 @@ fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
 fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_lost() {
     let model = numbered(0..200);
     let secret = KeyHasher::with_secret_seed(0x5eed);
+    // A poor function is enough, because the blind reader knows only its tag.
     let custom = KeyHasher::custom(1, |key| KeyHash::mix(key.iter().map(|&byte| u64::from(byte)).sum()));
     for hasher in [secret, custom] {
         let bytes = write(&model, &small_blocks().with_context(BuildContext::new(&hasher)));
@@ -275,6 +280,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     let newest = numbered((0..100).map(|key| key * 5));
     let middle = numbered((0..300).map(|key| key * 2));
     let oldest = numbered(0..700);
+    // All tables are read with seed 1, so the middle one's filter cannot be probed.
     let tables = [(&newest, 1), (&middle, 2), (&oldest, 1)].map(|(model, seed)| {
         let options = small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(seed)));
         let read = TableOptions::default().with_hasher(KeyHasher::with_seed(1));
@@ -300,7 +306,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     assert_eq!(
         crate::matches_of(&set, b"user:00000001"),
         [1, 2],
-        "the filter of the newest denies it, the middle one's cannot"
+        "negative in the newest filter, but not in the middle one, which is not probed"
     );
     assert_eq!(crate::matches_of(&set, b"a"), [0; 0]);
 

@@ -1,6 +1,6 @@
-//! What is left of a damaged table is given, all of it, and what is not is named. The failures guarded against: one bad
-//! block that hides all behind it, so that nobody knows how much is lost and nothing can be saved; an entry of a
-//! damaged block that is given as if it were sound; and a key that is neither given nor said to be missing.
+//! A salvage returns all sound entries of a damaged table, and names what is missing. The failures guarded against: one
+//! bad block hides all later ones, so that nobody knows how much is lost and nothing can be saved; an entry of a
+//! damaged block is returned as sound; a key is neither returned nor reported missing.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
@@ -37,16 +37,16 @@ fn open(bytes: &[u8]) -> Table {
     Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default()).unwrap()
 }
 
-/// Where a part of the table lies.
+/// Returns the range of a part of the table.
 fn place(bytes: &[u8], part: TablePart) -> Range<usize> {
     let region = open(bytes).region(part).unwrap();
     usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
 }
 
-/// Keys, bytes of the file and entries that are missing.
+/// Missing keys, bytes of the file, and number of blocks.
 type Gap = (Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>);
 
-/// What a salvage gave, and what it said is missing.
+/// The entries that a salvage returned, and the gaps that it reported.
 struct Salvaged {
     entries: Entries,
     missing: Vec<Gap>,
@@ -71,7 +71,7 @@ impl Salvaged {
         salvaged
     }
 
-    /// Each key of the table is given with its value, or is in an interval of missing keys, and nothing else is given.
+    /// Checks that each key of the table is returned with its value or is in a gap, and that nothing else is returned.
     fn check(&self, all: &Entries, what: &str) {
         for (key, value) in all {
             let bounds = |(lower, upper, ..): &(Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>)| {
@@ -93,13 +93,13 @@ fn small_entries(count: u32) -> Entries {
     (0..count).map(|number| (format!("key{number:05}").into_bytes(), value(number))).collect()
 }
 
-/// Tables of all shapes: what a block can look like from outside.
+/// Returns tables of all shapes that a block can have.
 fn shapes() -> Vec<(&'static str, Entries, TableOptions)> {
     let long = |number: u32| {
         let value = vec![number.to_le_bytes()[0]; [0, 3, 5_000, 200_000][number as usize % 4]];
         (format!("k{number:03}").into_bytes(), Some(value))
     };
-    // The empty key, keys of zeros, and values of zeros: nothing but headers tells where they begin.
+    // The empty key, keys of zeros, and values of zeros: only entry headers mark their beginnings.
     let zeros = (0..400_usize).map(|length| (vec![0; length], Some(vec![0; length % 50]))).collect();
     vec![
         ("one entry", small_entries(1), options(4096, 16)),
@@ -112,7 +112,7 @@ fn shapes() -> Vec<(&'static str, Entries, TableOptions)> {
     ]
 }
 
-/// Damages `count` of the table's data blocks; their places, in the order of the file.
+/// Damages `count` of the table's data blocks, and returns their ranges in file order.
 fn damage_blocks(bytes: &mut [u8], count: usize, random: &mut Random) -> Vec<Range<usize>> {
     let blocks = data_blocks(bytes, ID);
     let mut hit: BTreeMap<usize, Range<usize>> = BTreeMap::new();
@@ -199,7 +199,7 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
     }
 }
 
-/// Blocks of other tables are data of this one no more than noise is.
+/// Blocks of other tables are not data of this one, just like noise.
 // promise: damage
 #[test]
 fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
@@ -220,15 +220,14 @@ fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
     assert_eq!(places, [blocks[3].start as u64, blocks[40].start as u64]);
 }
 
-/// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever. The search
-/// was given up if it did not reach the sound block behind the damaged one. Except in the long form, with a tenth of the
-/// entries.
+/// After a damaged block, every byte may begin another one, and no file may make the search endless. The search gave up
+/// if it did not reach the sound block after the damaged one. Only the long form uses all entries, otherwise a tenth.
 // promise: damage
 #[test]
 fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
     let count = 100_000 / effort::sample(10);
     let entries: Entries = (0..count).map(|number| (format!("{number:06}").into_bytes(), None)).collect();
-    // Each entry takes nine bytes, and four for its restart point. In the block behind are the last ones.
+    // Each entry takes nine bytes, and four for its restart point. The last entries are in the block after.
     let sound = build(&entries, &options(u32::try_from(count).unwrap() * 13 - 1_000, 1));
     let mut bytes = sound.clone();
     bytes[place(&sound, TablePart::Index)].fill(0);

@@ -1,4 +1,4 @@
-//! An engine's own tables have the filters that tables of the mini SST have: the same bytes and answers, as often read.
+//! An engine's own tables get the same filters as tables of the mini SST: the same bytes, answers and number of reads.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 use crate::common::is_long;
 use crate::engine::{Disk, File, Key, numbered, view_of};
 
-/// Keys are numbers below this one.
+/// Keys are numbers below this.
 fn numbers() -> u32 {
     if is_long() { 200_000 } else { 50_000 }
 }
 
-/// What tables and files are written and read with.
+/// Settings for writing and reading tables and files.
 struct Settings {
     policy: Arc<dyn FilterPolicy>,
     partitions: Option<PartitionOptions>,
@@ -77,13 +77,13 @@ impl Settings {
             Arc::new(File::new(keys.iter().cloned().collect(), disk, filters))
         };
         let files: Vec<_> = (0..).zip(files).map(open).collect();
-        // The first is the newest, and what is added later is newer.
+        // The first is the newest, and later additions are newer, so the order is reversed.
         let view = view_of(&store, &files.iter().rev().map(|file| (0, file)).collect::<Vec<_>>());
         (view, budget)
     }
 }
 
-/// What is looked up and scanned, in the same order in both.
+/// The lookups and scans, in the same order for both.
 struct Asked {
     keys: Vec<Key>,
     ranges: Vec<[Key; 2]>,
@@ -121,7 +121,7 @@ fn ask_files(view: &FilterView<File>, asked: &Asked) -> Vec<FileStats> {
 
 #[test]
 fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_the_mini_sst() {
-    // Overlapping, with a third of all numbers in each.
+    // The files overlap, with a third of all numbers in each.
     let files: Vec<Vec<Key>> =
         (0..8).map(|first| numbered((first..numbers()).step_by(24 + first as usize % 3))).collect();
     let asked = Asked {
@@ -134,7 +134,7 @@ fn an_engines_own_tables_have_the_same_filter_bytes_rates_and_reads_as_those_of_
     let one_percent = FalsePositiveRate::ONE_PERCENT;
     let ribbon = || FixedPolicy::ribbon(one_percent).unwrap().with_min_keys(0);
     let cut = |cut| Some(PartitionOptions::new(cut, if is_long() { 4_096 } else { 1_024 }).unwrap());
-    // Less than all filters take.
+    // Less than the size of all filters.
     let budget = Some(u64::from(numbers() / 5));
     let all = [
         Settings::whole(AutoPolicy::default()),

@@ -1,6 +1,6 @@
 //! Secret hash seeds, and readers with a wrong one. The failures guarded against: a store is opened with a wrong secret
-//! after a restore or a change of its configuration; nothing fails, and every lookup reads every table. Or worse, the
-//! wrong secret goes undetected, and present keys read as absent.
+//! after a restore or a configuration change, nothing fails, and every lookup reads every table. Or worse, the wrong
+//! secret goes undetected, and present keys read as absent.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ fn name(key: u32) -> Vec<u8> {
     format!("user:{key:06}").into_bytes()
 }
 
-/// The table of the keys with all numbers below [`KEYS`].
+/// Builds a table of the keys with all numbers below [`KEYS`].
 fn table(hasher: &KeyHasher) -> Bytes {
     let options = TableOptions::default().with_context(BuildContext::new(hasher));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -42,7 +42,7 @@ fn assert_all_found(table: &Table) {
     }
 }
 
-/// Two seeds with one fingerprint: of 2^17 there are some two.
+/// Returns two seeds with the same fingerprint: among 2^17 seeds, about two have one.
 fn seeds_with_one_fingerprint() -> [SecretSeed; 2] {
     let mut seen = HashMap::new();
     (0..1_u64 << 20)
@@ -66,7 +66,7 @@ fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
     assert!(problem.contains(&expected), "{problem}");
     assert_all_found(&table);
     assert_eq!((table.stats().filters.filter.unusable, table.stats().filters.filter.negatives), (u64::from(KEYS), 0));
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
     assert!(reason.contains(&expected), "{reason}");
 
     let seedless = open(&bytes, &TableOptions::default()).unwrap();
@@ -126,7 +126,7 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
     assert!(TableSet::open(&paths[..1], &TableOptions::default().reject_foreign_filters()).is_ok());
 }
 
-/// One wrong secret in 2^32 has the fingerprint of the right one.
+/// One wrong secret in 2^32 has the right one's fingerprint.
 // promise: no-false-negatives
 // misuse: same-fingerprint
 #[test]
@@ -140,14 +140,15 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!(matches!(problem, TableError::Filter { source: FilterProblem::ReaderChanged { .. }, .. }), "{problem}");
     assert_all_found(&table);
     assert!(problem.is_foreign_filter());
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
     assert!(reason.contains("a secret seed was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
 
     let set = TableSet::new(vec![table]);
     assert!(crate::tables_of(&set)[0].filter_problem().is_some());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
-    // The set does not probe the older table's filter with the hasher of its newest, of the same identity.
+    // The set does not probe the older table's filter with the newest table's hasher, although both have the same
+    // identity.
     let mixed = [&wrong, &built].map(|hasher| open(&bytes, &reading(hasher)).unwrap());
     let set = TableSet::new(mixed.into());
     let tables = crate::tables_of(&set);
@@ -155,7 +156,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
-/// A function of a tag that stays the same.
+/// A hash function whose tag never changes.
 fn function(seed: u64) -> KeyHasher {
     KeyHasher::custom(1, move |key| {
         let number = key.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
@@ -173,7 +174,7 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     assert_all_found(&changed);
 }
 
-/// One bound that still has its old hash proves nothing: the table has to look at both.
+/// One bound with its old hash proves nothing: the table must check both.
 // promise: no-false-negatives
 // misuse: changed-hash
 #[test]
@@ -209,7 +210,7 @@ fn assert_denies_its_own(table: &Table, key: &[u8]) {
     assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
 }
 
-/// A changed function that hashes the bounds of one table as before is found out by another one of its set.
+/// If a changed function still hashes the bounds of one table as before, another table of the set detects the change.
 // promise: no-false-negatives
 #[test]
 fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
@@ -235,7 +236,8 @@ fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
 }
 
-/// Extractors are known by name; two of one name that do not extract alike probe the filters of their own tables alone.
+/// Extractors are identified by name. Two different ones with the same name each probe only the filters of their own
+/// tables.
 #[test]
 fn a_set_probes_filters_with_their_own_extractors_even_if_the_names_are_the_same() {
     #[derive(Debug)]
@@ -261,7 +263,7 @@ fn a_set_probes_filters_with_their_own_extractors_even_if_the_names_are_the_same
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
-/// The first byte of a key, or the first two of one that is marked.
+/// Extracts the first byte of a key, or the first two of a marked one.
 #[derive(Debug)]
 struct Marked(u8);
 impl KeyExtractor for Marked {
@@ -273,7 +275,8 @@ impl KeyExtractor for Marked {
     }
 }
 
-/// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
+/// A table cannot distinguish two extractors of one name that extract the same parts of its bounds; another table of
+/// the set can.
 // promise: documented-use
 // misuse: changed-extractor
 #[test]
@@ -312,7 +315,7 @@ fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extract
         keys.iter().flatten().all(|key| set.get(key).unwrap().is_some())
     };
     assert!(finds_all([write("1.sst", keys[0], &writer), write("2.sst", keys[1], &writer)], &budgeted));
-    // These have no filter but that of their sidecars.
+    // These tables have only the filters in their sidecars.
     let unfiltered = writer.clone().without_filter();
     let paths = [write("3.sst", keys[0], &unfiltered), write("4.sst", keys[1], &unfiltered)];
     for path in &paths {

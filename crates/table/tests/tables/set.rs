@@ -1,7 +1,6 @@
-//! A set of tables against maps that are searched one after the other. The failures guarded against: a table
-//! that is skipped although its range holds the key (keys that share their first bytes, are shorter than
-//! eight, or equal a bound), an older entry that hides a newer one, and counts that add up only when no
-//! lookup ends early.
+//! A set of tables compared with maps that are searched one after the other. The failures guarded against: a table is
+//! skipped although the key is within its bounds (keys that share their first bytes, are shorter than eight, or equal a
+//! bound); an older entry hides a newer one; counts add up only if no lookup ends early.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +17,16 @@ use sstfilter_table::{BlockCache, BlockKey, CachedBlock, Table, TableBuilder, Ta
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// How a table's filter is made.
+/// The filter of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
     Bloom(u32),
-    /// Built with another hash than the set's: it cannot be asked.
+    /// Built with another hash than the set's, so it cannot be probed.
     Foreign,
     None,
 }
 
-/// Tables that are opened with the same options are probed together, others one by one.
+/// Tables opened with the same options are probed together, others one by one.
 fn reading(extractor: Option<&Arc<FixedPrefix>>) -> TableOptions {
     let read = TableOptions::default().with_hasher(KeyHasher::default());
     match extractor {
@@ -60,17 +59,17 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, re
     Table::open_source(Bytes::from(builder.finish().unwrap().0), read).unwrap()
 }
 
-/// What one table should have counted.
+/// The expected counts of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     range_skips: u64,
     filter: FilterStats,
 }
 
-/// The set as it was before tables were grouped: one table after the other.
+/// A set without groups of tables: searches one table after the other.
 struct Naive {
     models: Vec<Model>,
-    /// Each table once more, to ask its filter without counting.
+    /// Each table opened again, to probe its filter without counting.
     tables: Vec<Table>,
     counts: Vec<Counts>,
     touched: u64,
@@ -128,8 +127,8 @@ impl Naive {
     }
 }
 
-/// Compares values, candidates and counts of `asked`, by single lookups and by batches, in tables that are probed
-/// together and in those that are not.
+/// Compares values, candidates and counts for the keys `asked`, in single lookups and batches, with tables that are
+/// probed together and one by one.
 fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extractor: Option<&Arc<FixedPrefix>>) {
     let shared = reading(extractor);
     let open = |read: &dyn Fn() -> TableOptions| {
@@ -150,6 +149,7 @@ fn assert_set_is_same(
     let tables = set.snapshot();
     let mut naive = Naive::new(models, filters, extractor);
     let mut lookups = 0;
+    // Single lookups first, then batches: both must count the same.
     for round in 0..2 {
         let expected: Vec<_> = asked.iter().map(|key| naive.get(key, extractor.map(AsRef::as_ref), filters)).collect();
         let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
@@ -197,7 +197,7 @@ fn assert_set_is_same(
     assert_eq!(set.snapshot().view().lookups(), lookups + 2 * asked.len() as u64);
 }
 
-/// Every key, its neighbours in order, its prefixes, and all bounds.
+/// Returns every key, its neighbours in key order, its prefixes, and all bounds.
 fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
     let around = |key: &Vec<u8>| {
         let after = [key.as_slice(), &[0]].concat();
@@ -208,6 +208,7 @@ fn neighbours(models: &[Model]) -> Vec<Vec<u8>> {
         let prefix = key[..key.len() / 2].to_vec();
         [key.clone(), after, before, prefix]
     };
+    // Around the eight bytes of a head, and the ends of key order.
     let edges = [vec![], vec![0], vec![255; 9], vec![255; 8], vec![0; 8], vec![0; 9]];
     models.iter().flat_map(Model::keys).flat_map(around).chain(edges).collect()
 }
@@ -223,6 +224,7 @@ fn numbered(keys: impl IntoIterator<Item = u32>, age: usize) -> Model {
 
 #[test]
 fn overlapping_tables_answer_and_count_as_if_asked_one_by_one() {
+    // Around the 64 tables of one word of a match bitmap.
     for count in [0, 1, 63, 64, 65, 130] {
         let models: Vec<Model> =
             (0..count).map(|age| numbered((0..40).map(|key| key * 131 % 997 + age % 9), age as usize)).collect();
@@ -245,6 +247,7 @@ fn tables_without_usable_filters_are_searched_and_counted_as_such() {
         .map(|table| match table % 5 {
             0 => Filter::Foreign,
             1 => Filter::None,
+            // Almost no false positives, and many.
             2 => Filter::Bloom(24),
             _ => Filter::Bloom(3),
         })
@@ -297,6 +300,7 @@ fn threads_that_share_a_set_count_every_lookup() {
         }
     });
     let (all_lookups, all) = counts();
+    // Once by this thread, and once by each of six others.
     assert_eq!((all_lookups, all.searched), (lookups * 7, once.searched * 7));
     assert_eq!(all.skipped_by_bounds, once.skipped_by_bounds * 7);
     assert_eq!(all.filter.negatives, once.filter.negatives * 7);
@@ -305,6 +309,7 @@ fn threads_that_share_a_set_count_every_lookup() {
 
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
+        // Two letters and up to 10 bytes: many keys are prefixes of others, around the 8 bytes of a head.
         prop::collection::vec(0_u8..2, 0..11),
         prop::collection::vec(prop::sample::select(vec![0_u8, 1, 127, 128, 255]), 0..10),
         "shared/[ab]{0,10}".prop_map(String::into_bytes),
@@ -316,7 +321,7 @@ fn any_models() -> impl Strategy<Value = Vec<Model>> {
         prop::collection::btree_map(keys, prop::option::of(prop::collection::vec(any::<u8>(), 0..4)), 0..12)
     };
     let mixed = prop::collection::vec(entries(any_key().boxed()), 0..8);
-    // All keys of a set begin alike: with more than the eight bytes that are compared first, too.
+    // All keys of a set share a prefix, which may be longer than the eight bytes that are compared first.
     let shared = ("[xy]{0,12}", prop::collection::vec(entries(prop::collection::vec(0_u8..3, 0..12).boxed()), 0..70));
     let shared = shared.prop_map(|(prefix, models)| {
         let under = |(key, value): (Vec<u8>, _)| ([prefix.as_bytes(), &key].concat(), value);
@@ -335,7 +340,7 @@ proptest! {
     }
 }
 
-/// A cache that counts how often it is searched.
+/// A cache that counts searches.
 #[derive(Debug, Default)]
 struct CountingCache {
     searches: AtomicU64,
@@ -359,13 +364,14 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for level in [0, 1] {
         let cache = Arc::new(CountingCache::default());
-        // A block for each entry.
+        // One entry per block.
         let options = TableOptions::default().without_filter().with_block_bytes(64).unwrap();
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         keys.iter().for_each(|key| builder.add(key, &[7; 64]).unwrap());
         let bytes = Bytes::from(builder.finish().unwrap().0);
         let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(cache.clone())).unwrap();
         assert_eq!(table.properties().data_blocks, 32);
+        // Reads the index, so that the counts below are only of data blocks.
         table.get(&keys[0]).unwrap();
         cache.blocks.lock().unwrap().clear();
         let set = TableSet::new(Vec::new());
@@ -382,8 +388,9 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         };
         assert_eq!(counted(&refs[..20]), (20, 20, 0), "not in the cache");
         assert_eq!(counted(&refs[..20]), (20, 0, 20), "in the cache");
-        // The first key of a block reads it, and the others find it.
+        // The first key of a block reads it, and the others find it in the cache.
         let thrice = [refs[30], refs[30], refs[31], refs[30]];
+        // Four searches, and two again after another key has read the block.
         assert_eq!(counted(&thrice), (6, 2, 2));
     }
 }

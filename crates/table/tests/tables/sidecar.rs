@@ -1,7 +1,7 @@
-//! A sidecar is believed for a table that it was not made for: a table was rewritten under its name, restored from a
-//! backup, or given the number of one that is gone, and the filter that lay beside the earlier one is negative for
-//! nearly every key. Or the sidecar is half there, or another reader's. In every such case the table's own filter
-//! answers, and the problem can be seen.
+//! The failure guarded against: a sidecar is used for a table that it was not made for. A table was rewritten under its
+//! name, restored from a backup, or given the number of a deleted one, and the filter of the earlier table is negative
+//! for nearly every key. Or the sidecar is incomplete, or another reader's. In every such case, the table's own filter
+//! answers, and the problem is visible.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,11 +23,11 @@ use sstfilter_table::{
 const TABLE: &str = "/db/000001.sst";
 pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
 
-/// Files in memory that can only be read, and how often each name was opened.
+/// Read-only files in memory, with counts of how often each name was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     contents: BTreeMap<PathBuf, Bytes>,
-    /// What opening a sidecar fails with.
+    /// The error of opening a sidecar.
     refusal: Option<io::ErrorKind>,
     opened: Mutex<Vec<PathBuf>>,
 }
@@ -70,23 +70,24 @@ fn fill<W: io::Write>(mut builder: TableBuilder<W>, keys: u32, value: &[u8]) -> 
     builder.finish().unwrap().0
 }
 
-/// The table of `keys` keys, with a Bloom filter of its own.
+/// Builds a table of `keys` keys with its own Bloom filter.
 pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
     let options = TableOptions::default().with_table_id([id; 16]);
     fill(TableBuilder::new(Vec::new(), &options).unwrap(), keys, value).into()
 }
 
 pub(crate) fn ribbon() -> TableOptions {
+    // Also for few keys: by default, fewer than 1,024 get a blocked Bloom filter, which the tables have themselves.
     let policy = FixedPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
     TableOptions::default().with_policy(Arc::new(policy))
 }
 
-/// A Ribbon filter for the table.
+/// Builds a sidecar with a Ribbon filter for the table.
 pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
     built(table, &TableOptions::default(), &ribbon())
 }
 
-/// A sidecar for the table, as a reader of these options builds it.
+/// Builds a sidecar for the table, as a reader with these options does.
 pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().filters().clone().seal_as_sidecar(&table.identity()).unwrap()
@@ -94,7 +95,7 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
 
 const TRAILER_BYTES: usize = 64;
 
-/// The three parts of a sidecar: filter bytes, their description, and the trailer.
+/// Returns the three parts of a sidecar: filter bytes, their description, and the trailer.
 fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
     let trailer = sidecar.len() - TRAILER_BYTES;
     let filter_bytes = u64::from_le_bytes(sidecar[trailer..trailer + 8].try_into().unwrap());
@@ -103,7 +104,7 @@ fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
     [filter, description, trailer]
 }
 
-/// The sidecar with the filter bytes `filter`, which `section` describes, under checksums that hold.
+/// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
 fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
     let [_, description, trailer] = parts_of(sidecar);
     let (mut description, mut trailer) = (description.to_vec(), trailer.to_vec());
@@ -119,7 +120,7 @@ fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
     [filter, &description, &trailer].concat().into()
 }
 
-/// Where a description has its first section, and that the checksum of its filter.
+/// Range of the first section in a description.
 const SECTION: std::ops::Range<usize> = 44..72;
 const SECTION_CHECKSUM_AT: usize = 24;
 
@@ -144,7 +145,7 @@ pub(crate) fn assert_no_key_is_lost(table: &Table, keys: u32, story: &str) {
     }
 }
 
-/// The sidecar is not used, that shows, and the table's own filter answers.
+/// Asserts that the sidecar is not used, that the problem is reported, and that the table's own filter answers.
 pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
     assert!(!table.uses_sidecar(), "{story}: the sidecar is used");
     let problem = table.sidecar_problem().unwrap_or_else(|| panic!("{story}: nothing shows")).to_string();
@@ -164,6 +165,7 @@ fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor
     assert!(table.uses_sidecar());
     assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
     let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
+    // At 8 bits per key, well below 5 % are false positives.
     assert!(absent > 1_900, "{absent} of 2000 absent keys");
     let report = table.verify().unwrap();
     assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 3_000 });
@@ -183,6 +185,7 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     files.opened.lock().unwrap().clear();
     open(&files, TableOptions::default().without_sidecars());
     open(&files, TableOptions::default().without_filter());
+    // Neither option tries to open a sidecar.
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
@@ -205,7 +208,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecar_leaves_the_answers_to_the_tables
     }
 }
 
-/// Verifying the table finds damage in its sidecar.
+/// Asserts that verifying the table finds damage in its sidecar.
 pub(crate) fn assert_is_found(table: &Table, story: &str) {
     let problem = table.verify().err().unwrap_or_else(|| panic!("{story}: not found")).to_string();
     assert!(problem.contains(SIDECAR), "{story}: {problem}");
@@ -239,7 +242,7 @@ fn a_sidecar_that_is_something_else_is_not_used() {
     let bytes = table(1, 50, b"value");
     let sidecar = sidecar_of(&bytes);
     let own_bare_block = Bytes::copy_from_slice(parts_of(&sidecar)[0]);
-    // Of another file, under the name of this one.
+    // Made for another file, but with this one's name.
     let other = sidecar_of(&table(2, 50, b"value"));
     let [filter, description, _] = parts_of(&other);
     let of_another_file = forged(&sidecar, filter, &description[SECTION]);
@@ -268,18 +271,19 @@ fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     std::fs::write(&path, &bytes).unwrap();
+    // A real file system's error, in addition to those of the model.
     std::fs::create_dir(sidecar_path(&path)).unwrap();
     let table = Table::open(&path, &TableOptions::default()).unwrap();
     assert!(table.sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
     assert_no_key_is_lost(&table, 50, "a directory");
 }
 
-/// The sidecar of `bytes` whose filter holds only the keys below `held`, under checksums that hold.
+/// Returns a sidecar of `bytes` whose filter contains only the keys below `held`, under valid checksums.
 pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
     sidecar_of_keys(bytes, &FilterStore::default(), 0..held)
 }
 
-/// The sidecar of `bytes` whose filters hold these keys, as they are built in `store`.
+/// Returns a sidecar of `bytes` whose filters contain these keys, built in `store`.
 pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
@@ -294,7 +298,7 @@ fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_anoth
     let bytes = table(1, 50, b"value");
     let table = open(&files(&bytes, sidecar_lacking_keys(&bytes, 40)), TableOptions::default());
     assert_unused(&table, 50, "known keys");
-    // What only a forger makes: the known keys are there, and the others are not.
+    // Only a forger makes this: the filter contains the known keys, but not the others.
     let forged = sidecar_of_keys(&bytes, &FilterStore::default(), [0, 49].into_iter());
     let table = open(&files(&bytes, forged), TableOptions::default());
     match table.verify().unwrap_err() {
@@ -310,6 +314,7 @@ fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key()
     let sidecar_path = sidecar_path(&path);
     let bytes = table(1, 2_000, b"value");
     std::fs::write(&path, &bytes).unwrap();
+    // The same id, as if the table had been rewritten with more keys.
     let stale = sidecar_of(&table(1, 1_000, b"value"));
     let open = || {
         std::fs::write(&sidecar_path, sidecar_of(&bytes)).unwrap();
@@ -391,7 +396,7 @@ fn a_sidecar_of_other_parts_of_keys_is_not_used() {
     assert_no_key_is_lost(&others, 500, "prefixes of another length");
 }
 
-/// A function that is not the one that the tag stands for.
+/// A hash function that is not the original one of its tag.
 fn changed_function(tag: u64) -> KeyHasher {
     KeyHasher::custom(tag, |key| KeyHash::mix(key.iter().fold(1, |sum, &byte| sum * 31 + u64::from(byte))))
 }
@@ -465,6 +470,7 @@ fn damaged_data_ends_a_rebuild_and_the_sidecar_that_is_there_stays() {
     let good = sidecar_of(&bytes);
     std::fs::write(sidecar_path(&path), &good).unwrap();
     let mut damaged = bytes.to_vec();
+    // A byte in a data block.
     damaged[5_000] ^= 1;
     std::fs::write(&path, damaged).unwrap();
     let refused = Table::open(&path, &TableOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
@@ -514,7 +520,7 @@ fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
     assert_ne!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
 }
 
-/// Makes no filters, or none that it was told to make.
+/// A policy that builds no filters, or other ones than requested.
 #[derive(Debug)]
 struct Unhelpful(Option<FixedPolicy>);
 
@@ -551,8 +557,9 @@ fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damag
     let [filter, description, _] = parts_of(&sidecar);
     let mut filter = filter.to_vec();
     let at = filter.len() - 32;
+    // The kind is byte 21 of the trailer; no known kind is 200.
     filter[at + 21] = 200;
-    // The file's fingerprint and the parameter words stand before the trailer.
+    // The file's fingerprint and the parameter words precede the trailer.
     let words = usize::from(filter[at + 24] >> 4);
     let end = filter.len() - 4;
     let sum = crc32c::crc32c(&filter[at - 8 - 4 * words..end]).to_le_bytes();
@@ -579,8 +586,8 @@ fn local_files_have_their_sidecars_beside_them() {
     assert_eq!(built.filters().points.as_ref().unwrap().distinct_keys, 100);
 }
 
-/// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
-/// make prefixes absent.
+/// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
+/// read as absent.
 // promise: limited-memory
 #[test]
 fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
@@ -611,7 +618,7 @@ fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefi
     }
 }
 
-/// A range filter of the table's own would be lost by readers of its sidecar.
+/// Without the copy, readers of the sidecar would lose the table's own range filter.
 #[test]
 fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_right() {
     let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();

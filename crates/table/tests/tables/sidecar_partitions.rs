@@ -1,6 +1,6 @@
-//! Sidecars in partitions, and sidecars of which nothing is read before the first probe. The failures guarded against
-//! are those of `sidecar.rs`, for each partition; and a sidecar that was sound when its table was opened, and is
-//! another one when its filter is read.
+//! Sidecars in partitions, and sidecars that are not read before the first probe. The failures guarded against are
+//! those of `sidecar.rs`, for each partition, and a sidecar that is replaced between the opening of its table and the
+//! read of its filter.
 
 use std::io;
 use std::ops::Range;
@@ -27,13 +27,13 @@ use super::sidecar::{
 use crate::common::effort;
 use crate::container::{Container, ranges};
 
-/// Sidecars of both cuts, in partitions as small as they can be.
+/// Options for sidecars of both cuts, with the smallest partitions.
 fn partitioned() -> [TableOptions; 2] {
     [PartitionCut::KeyRange, PartitionCut::HashRange]
         .map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
 }
 
-/// Keys whose neighbours share parts, as do keys of different partitions.
+/// Neighbouring keys, and keys of different partitions, share parts.
 // promise: limited-memory
 #[test]
 fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
@@ -76,8 +76,10 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
         assert!(table.sidecar_problem().is_none(), "{:?}", table.sidecar_problem());
         assert!(table.uses_sidecar() && table.filters().partitions().is_some());
         let opened = table.stats().bytes_read;
+        // One of the two may be a false positive.
         assert!(!table.may_contain_key(b"user:002500 is absent") || !table.may_contain_key(b"user:002501 is absent"));
         let read = table.stats().bytes_read - opened;
+        // At most two partitions, with a target of 1,024 bytes each.
         assert!((1..=2 * 1_100).contains(&read), "{read} bytes for two probes");
         assert_no_key_is_lost(&table, 5_000, "partitions");
         let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
@@ -104,7 +106,7 @@ fn verify_finds_a_key_that_a_partition_of_a_sidecar_lacks() {
     }
 }
 
-/// Declines for the third of its filters.
+/// A policy that declines the third filter.
 #[derive(Debug, Default)]
 struct Moody(AtomicU32);
 
@@ -114,6 +116,7 @@ impl FilterPolicy for Moody {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
+        // The third, so that partitions with filters are on both sides.
         (self.0.fetch_add(1, Ordering::Relaxed) != 2).then(|| FixedPolicy::default().builder(context))
     }
 }
@@ -162,7 +165,7 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
     }
 }
 
-/// All bits of the end, and one in 37 of the rest, in the long form. Otherwise one in eleven or thirteen of these.
+/// The long form tries all bits of the end, and one in 37 of the rest; otherwise one in eleven or thirteen of these.
 #[test]
 fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
     let bytes = table(1, 1_500, b"value");
@@ -210,7 +213,7 @@ fn under_a_budget_a_sidecar_comes_in_with_the_first_probe_and_a_damaged_one_lose
     }
 }
 
-/// A file that is opened by its name for each read.
+/// A file that is opened by name for each read.
 #[derive(Debug)]
 struct ByName(PathBuf);
 
@@ -224,12 +227,13 @@ impl RandomAccess for ByName {
     }
 }
 
-/// The local files, each of which is opened by its name for each read.
+/// Local files that are opened by name for each read.
 #[derive(Debug)]
 struct FilesByName;
 
 impl FileSystem for FilesByName {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        // Fails for a missing file, as the local file system does.
         LocalFileSystem.open(path)?;
         Ok(Box::new(ByName(path.into())))
     }

@@ -1,5 +1,5 @@
-//! The failure guarded against: filters are probed but save no reads, so that nothing is wrong, only slow. A source and
-//! a hasher that count their calls prove what is read and what is hashed.
+//! The failure guarded against: filters are probed but save no reads, so that every answer is right, but slow. A source
+//! and a hasher that count their calls prove what is read and hashed.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// A table of the even numbers below 2,000.
+/// Returns a table of the even numbers below 2,000, and its source.
 fn counted_table(options: &TableOptions, read: &TableOptions) -> (Table, Arc<Counting>) {
     let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
     for number in (0..2_000).step_by(2) {
@@ -57,6 +57,7 @@ fn a_key_that_the_filter_denies_costs_no_read_of_index_or_data() {
     let (table, source) = counted_table(&TableOptions::default(), &TableOptions::default());
     let opened = source.reads();
     let denied: Vec<u32> = (1..1_998).step_by(2).filter(|&number| !table.may_contain_key(&key(number))).collect();
+    // Of 999 absent keys, about 1 % are false positives.
     assert!(denied.len() > 900);
     let asked = table.stats().filters.filter;
     assert_eq!((source.reads(), asked.negatives), (opened, denied.len() as u64), "the question is a probe and no read");
@@ -76,6 +77,7 @@ fn a_key_that_is_there_costs_the_index_once_and_one_data_block_each() {
     for number in (0..2_000).step_by(2) {
         assert!(matches!(table.get(&key(number)).unwrap(), Lookup::Found(_)));
     }
+    // The index once and, without a block cache, a data block for each key.
     assert_eq!(source.reads() - opened, 1 + 1_000);
     let stats = table.stats();
     assert_eq!(
@@ -89,6 +91,7 @@ fn a_key_outside_the_range_asks_no_filter_and_is_not_hashed() {
     let (hasher, hashed) = counting_hasher();
     let read = TableOptions::default().with_hasher(hasher.clone());
     let (table, source) = counted_table(&TableOptions::default().with_context(BuildContext::new(&hasher)), &read);
+    // Building and opening the table also hashed keys.
     let (opened, built) = (source.reads(), hashed.load(Ordering::Relaxed));
     for outside in [&b""[..], b"a", b"key 001998\0", b"zebra"] {
         assert_eq!(table.get(outside).unwrap(), Lookup::Absent);
@@ -104,6 +107,7 @@ fn without_the_filter_the_same_keys_cost_a_read_each() {
     for number in (1..1_998).step_by(2) {
         assert_eq!(table.get(&key(number)).unwrap(), Lookup::Absent);
     }
+    // The index, and a data block for each absent key.
     assert_eq!(source.reads() - opened, 1 + 999);
 }
 

@@ -1,6 +1,6 @@
-//! What readers see of a set of tables that changes. The failures guarded against: a reader that sees half an edit, or
-//! loses a table that it still reads; counts that differ between single lookups and batches, or go with a table; tables
-//! of several hashes of which one is probed by the hash of another.
+//! Readers of a changing set of tables. The failures guarded against: a reader sees half an edit, or loses a table that
+//! it still reads; counts differ between single lookups and batches, or are lost with a table; with tables of several
+//! hashes, one is probed with the hash of another.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableO
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
 
-/// A table in memory that says when it is closed.
+/// A table in memory that reports when it is closed.
 #[derive(Debug)]
 struct Closing {
     bytes: Bytes,
@@ -51,9 +51,11 @@ fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_las
         assert_eq!((text(&first, "a").unwrap(), text(&first, "c")), ("1".to_owned(), None));
         drop(first);
         assert_eq!((text(&second, "b").unwrap(), text(&second, "c").unwrap()), ("1".to_owned(), "2".to_owned()));
+        // The second snapshot still contains the table.
         assert_eq!(is_open.strong_count(), 1);
         drop(second);
         assert_eq!(is_open.strong_count(), 0);
+        // A refused edit must not keep its tables open.
         let refused = set.apply(ViewEdit::new().add(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
         assert!(refused.is_err());
     }
@@ -70,12 +72,13 @@ fn batches_read_and_count_what_single_lookups_do() {
                 }
                 let mut edit = ViewEdit::new();
                 for number in 0..100_u32 {
-                    // Side by side at level 1, one over the other at level 0.
+                    // Disjoint at level 1, overlapping at level 0.
                     let key = |at: u32| if level == 0 { (number * 20 + at) * 131 % 3_000 } else { number * 30 + at };
                     let entries: Entries = (0..30)
                         .map(|at| (format!("{:05}", key(at) * 2).into_bytes(), Some(vec![7; number as usize % 9])))
                         .collect();
                     let bytes = bytes_of(number.into(), &entries, &TableOptions::default());
+                    // Four levels, so that a batch passes from one to the next.
                     let step = if level == 0 { 0 } else { 1 + number % 4 };
                     edit = edit.add(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
                 }
@@ -99,11 +102,11 @@ fn batches_read_and_count_what_single_lookups_do() {
     }
 }
 
-/// How a table's filter is made and read.
+/// How a table's filter is built and read.
 #[derive(Clone, Copy, Debug)]
 enum Filter {
     Bloom,
-    /// Of another kind than blocked Bloom.
+    /// Another kind than blocked Bloom.
     Ribbon,
     None,
     Damaged,
@@ -126,11 +129,11 @@ const FILTERS: [Filter; 9] = [
     Filter::None,
 ];
 
-/// What makes the probes of all tables.
+/// The probes that all tables share.
 #[derive(Clone, Copy, Debug)]
 enum Probes {
     WholeKeys,
-    /// By functions that are the same, which no reader can know.
+    /// With equal functions, which no reader can know to be equal.
     WholeKeysByCustomHash,
     Prefixes,
     PrefixesAndWholeKeys,
@@ -172,7 +175,7 @@ fn table_with(
             let path = folder.path().join("table");
             std::fs::write(&path, &bytes).unwrap();
             Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
-            // Its blocks are read after the folder has gone.
+            // Its blocks are read after the folder is removed.
             return Arc::new(Table::open(&path, &read).unwrap());
         }
         _ => {}
@@ -192,7 +195,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
         let run = |is_batch: bool| {
             let read = TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
             let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
-            // The oldest first: side by side at the levels above 0, and there one over the other, in several chunks.
+            // Oldest first: disjoint at the levels above 0, and overlapping at level 0, in several chunks.
             for number in 0..170_u32 {
                 let (level, at) = if number < 90 { (3 - number / 30, number % 30) } else { (0, number - 90) };
                 let key = |entry: u32| match level {
@@ -209,6 +212,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
             let tables = TableSet::new(vec![]).apply(edit).unwrap();
             assert!(tables.filter_problem().is_none());
             let mut keys: Vec<Vec<u8>> = (0..3_100).map(|key| format!("{:04}", key * 7 % 3_100).into_bytes()).collect();
+            // Below, between and above all keys.
             keys.extend([b"".to_vec(), b"000".to_vec(), b"12345".to_vec(), b"9".to_vec()]);
             let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let values: Vec<_> = if is_batch {
@@ -282,6 +286,7 @@ fn what_tables_counted_stays_counted_when_they_leave_and_is_counted_once_when_th
     assert_eq!(counts(), counted);
     let edit = ViewEdit::new().remove(2, &table).remove(0, &held(&set, 1));
     set.apply(edit.remove(1, &held(&set, 3)).remove(1, &held(&set, 4))).unwrap();
+    // The set's own counts stay, although reads are counted by tables that have left.
     assert_eq!(counts(), counted, "no table is left");
     assert_eq!((set.stats().bytes_read, set.stats().data_block_reads), (0, 0));
     assert_eq!(set.snapshot().view().levels().count(), 0);
@@ -319,6 +324,7 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
     let bytes = bytes_of(2, &keys(2), &TableOptions::default().with_extractor(extractor.clone()));
     let extracted = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
     let tables = [seeded(0), seeded(1), Arc::new(extracted), table_of(3, &keys(3))];
+    // In four orders, so that each table is the newest once.
     for first in 0..4 {
         for levels in [[0; 4], [1, 2, 3, 4]] {
             let order = (0..4).map(|number| (number + first) % 4).zip(levels);
@@ -339,7 +345,7 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
 #[test]
 fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
     let written = KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key));
-    // The same for the bounds of table 1, so that its filter seems to be of this hash.
+    // Unchanged for the bounds of table 1, so that its filter seems to have this hash.
     let changed = KeyHasher::custom(5, |key| KeyHasher::with_seed(1 + u64::from(key != b"a" && key != b"c")).hash(key));
     let options = TableOptions::default().with_context(BuildContext::new(&written));
     // Tables of level 0 are probed together.
@@ -360,7 +366,7 @@ fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
         let problem = tables.filter_problem();
         let Some(FilterProblem::ReaderChanged { hash }) = problem else { panic!("{problem:?}") };
         assert_eq!(hash.id, HashId::Custom);
-        // Not forgotten with the table that showed it.
+        // The problem is remembered after the table that revealed it is removed.
         let tables = set.apply(ViewEdit::new().remove(level, &held(&set, 2))).unwrap();
         assert_eq!(text(&tables, "b").as_deref(), Some("value"));
         assert!(tables.filter_problem().is_some());
@@ -379,14 +385,14 @@ fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tab
     assert!(matches!(values.as_slice(), [Ok(Some(_)), Err(TableError::Checksum { .. }), Ok(None)]), "{values:?}");
 }
 
-/// Every edit moves all keys from one generation to the next, over levels, in one step.
+/// Every edit moves all keys from one generation to the next, across levels, in one step.
 // promise: limited-memory
 #[test]
 fn no_reader_sees_half_an_edit() {
     const KEYS: usize = 40;
     const GENERATIONS: u64 = 300;
     let names: Vec<String> = (0..KEYS).map(|key| format!("{key:03}")).collect();
-    // Tables of four keys, at levels 1 and 2 by turns; one of them at level 0.
+    // Tables of four keys, alternating between levels 1 and 2; one of them at level 0.
     let tables_of = |generation: u64| {
         let value = generation.to_string();
         let tables = names.chunks(4).enumerate().map(|(at, keys)| {

@@ -1,5 +1,5 @@
-//! Threads that share tables and filters. The failure guarded against: a slow disk under one thread's read that
-//! holds up all others, because a lock is held across it.
+//! Threads that share tables and filters. The failure guarded against: a slow read of one thread blocks all others,
+//! because a lock is held across it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +14,7 @@ use sstfilter_table::{
     BoundedBlockCache, RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
 };
 
-/// A disk on which one read, once it is chosen, does not end before it is told to.
+/// A disk on which one chosen read waits for a signal.
 struct SlowDisk {
     bytes: Bytes,
     /// The offset from which a read is slow.
@@ -25,7 +25,7 @@ struct SlowDisk {
 
 const NOTHING_IS_SLOW: u64 = u64::MAX;
 
-/// A slow read that nobody ends by then fails, and with it the test.
+/// A slow read without a signal fails after this time, and with it the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RandomAccess for SlowDisk {
@@ -71,7 +71,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
             let disk = Arc::new(SlowDisk { bytes: bytes.clone(), slow_from, began, may_end: Mutex::new(may_end) });
             let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()]);
             thread::scope(|scope| {
-                // Dropped when an assertion fails: the slow read fails then, too, and nothing waits for it.
+                // Dropped if an assertion fails: the slow read then fails too, and nothing waits for it.
                 let end = end;
                 let slow = scope.spawn(|| set.get(&key(0)).unwrap().is_some());
                 has_begun.recv_timeout(PATIENCE).unwrap();

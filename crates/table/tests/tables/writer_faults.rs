@@ -1,5 +1,5 @@
-//! A writer that fails half-way must leave nothing that looks like a table: the failure guarded against is
-//! an engine that finds half a table after a full disk, and believes it.
+//! A writer that fails halfway must leave nothing that looks like a table. The failure guarded against: after a full
+//! disk, an engine finds half a table and uses it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sstfilter::FixedPrefix;
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 
-/// A disk with room for so many bytes.
+/// A disk with room for a limited number of bytes.
 #[derive(Debug)]
 struct SmallDisk {
     written: Vec<u8>,
@@ -18,6 +18,7 @@ struct SmallDisk {
 
 impl Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A short write first, as a real disk does, and then the error.
         let fits = bytes.len().min(self.room - self.written.len());
         if fits == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::StorageFull.into());
@@ -52,6 +53,7 @@ fn a_disk_that_fills_up_at_any_byte_is_an_error_and_no_table() {
     let mut whole = TableBuilder::new(Vec::new(), &options()).unwrap();
     fill(&mut whole).unwrap();
     let size = whole.finish().unwrap().0.len();
+    // A table is complete only with its last byte, so every smaller disk must fail.
     for room in 0..size {
         let mut disk = SmallDisk { written: Vec::new(), room };
         let mut builder = TableBuilder::new(&mut disk, &options()).unwrap();
@@ -101,6 +103,7 @@ fn order_is_kept_across_data_blocks() {
         assert!(matches!(builder.add(&[key], &[0; 100]), Err(TableError::KeyOrder { .. })));
     }
     assert_eq!(builder.entries(), 100);
+    // Values of 100 bytes fill a block of 128 each, so the order is checked across blocks.
     assert_eq!(builder.finish().unwrap().1.properties.data_blocks, 100);
 }
 
@@ -123,7 +126,7 @@ fn a_directory_that_cannot_be_written_is_an_error() {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o500)).unwrap();
     let can_write_anyway = fs::write(directory.path().join("probe"), b"").is_ok();
     let created = TableWriter::create(directory.path().join("1.sst"), &options());
-    // The super-user may write anywhere; then there is nothing to see here.
+    // The superuser may write anywhere, so the test does not apply.
     if !can_write_anyway {
         let error = created.unwrap_err();
         assert!(matches!(error, TableError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied));
@@ -157,6 +160,7 @@ fn a_table_that_cannot_take_its_name_leaves_nothing_and_the_old_one_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("1.sst");
     fs::create_dir(&path).unwrap();
+    // A directory that is not empty cannot be replaced by a rename.
     fs::write(path.join("occupied"), b"").unwrap();
     let mut writer = TableWriter::create(&path, &options()).unwrap();
     writer.add(b"key", b"value").unwrap();

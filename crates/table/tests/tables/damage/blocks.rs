@@ -1,5 +1,5 @@
-//! Damage to filter blocks by themselves, of every kind, each bound to its file: a whole block of another file in its
-//! place is damage, too.
+//! Damages single filter blocks of every kind. Each is bound to its file, so a whole block of another file in its place
+//! is damage too.
 
 use sstfilter::{FileId, FilterBlock, Filters, KeyHash, KeyHasher, KeyParts, LoadContext, Probe};
 
@@ -8,7 +8,7 @@ use super::{Outcome, Totals};
 use crate::common::cases::{self, Policy, Recipe};
 use crate::common::random::Random;
 
-/// Small blocks, and one that is larger than a page.
+/// Recipes for small blocks, and for one larger than a page.
 fn recipes() -> Vec<(Recipe, u32)> {
     let of_fingerprints = |kind, bits| Recipe::Policy(Policy::of_fingerprints(kind, kind, bits));
     let bloom = |bits_per_key| Recipe::Policy(Policy::bloom(bits_per_key));
@@ -33,7 +33,7 @@ fn recipes() -> Vec<(Recipe, u32)> {
     ]
 }
 
-/// A block of one recipe and its keys, bound to file 0; blocks of other keys and files beside it.
+/// A block of one recipe, bound to file 0, with its keys, and blocks of other keys and files.
 struct Subject {
     block: Vec<u8>,
     hashes: Vec<KeyHash>,
@@ -54,7 +54,7 @@ impl Subject {
         Self { block: block(0), hashes, others: (1..4).map(block).collect() }
     }
 
-    /// Opens what became of the block, as readers do.
+    /// Opens the damaged block as readers do.
     fn outcome(&self, bytes: Vec<u8>, what: &str) -> Outcome {
         if bytes == self.block {
             return Outcome::Identical;
@@ -63,7 +63,7 @@ impl Subject {
         let context =
             LoadContext::from(KeyHasher::default().identity()).with_file_id(FileId::new(&0_u64.to_le_bytes()).unwrap());
         let guarded = Filters::default().reader(FilterBlock::load(bytes, context));
-        // All of a small block's keys, and some of a large one's.
+        // All keys of a small block, and some of a large one.
         let asked = self.hashes.iter().step_by(self.hashes.len().div_ceil(100));
         asked.for_each(|&hash| assert!(!guarded.probe_hash(hash).is_absent(), "{what}"));
         match guarded.probe_hash(self.hashes[0]) {
@@ -74,7 +74,7 @@ impl Subject {
     }
 }
 
-/// Tries `cases` of damage on each of the blocks.
+/// Damages each of the blocks in `cases` ways.
 pub(crate) fn try_all(cases: u64) -> Totals {
     let mut totals = Totals::default();
     let ways = ways(32, 512);
@@ -86,7 +86,7 @@ pub(crate) fn try_all(cases: u64) -> Totals {
             sound: &subject.block,
             earlier: others.iter().copied().filter(|other| other.len() == length).collect(),
             others,
-            // Most of the payload, what follows (the file's fingerprint, too), and the trailer.
+            // Most of the payload, the bytes after it (including the file's fingerprint), and the trailer.
             parts: &[0..length - 52, length - 52..length - 32, length - 32..length],
         };
         for case in 0..cases {

@@ -1,14 +1,13 @@
-//! What disks and file systems do to files: bytes at random, sectors of zeros, pages that were never written and
-//! show what an earlier file of that name had there, blocks in the place of others, files cut and prolonged. The
-//! failures guarded against: a key that is lost, a value that is wrong, damage that passes for sound. (Every single
-//! bit and every cut are tried elsewhere.)
+//! Damage as disks and file systems cause it: random bytes, sectors of zeros, unwritten pages that show an earlier file
+//! of that name, misplaced blocks, files cut and extended. The failures guarded against: a lost key, a wrong value,
+//! undetected damage. (Other tests flip every single bit and cut at every length.)
 //!
-//! CRC32C finds every change within 32 adjacent bits, and of others all but one in 2^32. Of a million cases none is
-//! therefore expected to be accepted, but it could happen: by one in 4,300 for each million. As all seeds are
-//! fixed, it does so always or never: what is asserted is that of these cases none is.
+//! CRC32C detects every change within 32 adjacent bits, and all but one in 2^32 of the others. Of a million cases, none
+//! is expected to be accepted; the probability is one in 4,300 for each million. Because all seeds are fixed, it
+//! happens always or never, and the test asserts that none of these cases is accepted.
 //!
-//! Some 11,000 cases; `SSTFILTER_LONG=1` tries more than half a million. With `-- --nocapture` they print what came of
-//! them.
+//! Tries about 11,000 cases, and with `SSTFILTER_LONG=1` more than half a million. `-- --nocapture` prints the
+//! outcomes.
 
 mod blocks;
 mod tables;
@@ -21,7 +20,7 @@ use crate::common;
 pub(crate) use tables::data_blocks;
 use ways::Way;
 
-/// What came of one case.
+/// The outcome of one case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// The damage left every byte as it was.
@@ -34,15 +33,15 @@ enum Outcome {
     FilterUnusable,
     /// It opens, all reads are right, and verifying finds the damage.
     Unread,
-    /// Sound by all tests, and not as it was written.
+    /// Accepted by all checks, although it is not as it was written.
     Accepted,
     /// Every byte is another table's.
     OtherTable,
-    /// The footer is another table's, so that this is that table, damaged: reads fail, or answer as that table did.
+    /// The footer is another table's, so this is that table, damaged: reads fail, or answer like that table.
     OtherFooter,
 }
 
-/// What came of all cases.
+/// The outcomes of all cases.
 #[derive(Default)]
 struct Totals(BTreeMap<Way, BTreeMap<Outcome, u64>>);
 

@@ -1,4 +1,4 @@
-//! Damage to tables, with the filters of every kind.
+//! Damages tables with filters of every kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Outcome, Totals};
 use crate::common::policies::every_policy;
 use crate::common::random::Random;
 
-/// A sound table, and all that is in it.
+/// A sound table and its contents.
 struct Subject {
     bytes: Vec<u8>,
     entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -22,9 +22,10 @@ struct Subject {
 }
 
 impl Subject {
-    /// A table of `count` keys that only tables of this `letter` have, between two that all have. Tables of one
-    /// policy and count have the same shape whatever their letter and id.
+    /// Returns a table of `count` keys that only tables of this `letter` contain, between two that all contain. Tables
+    /// of one policy and count have the same shape for every letter and id.
     fn new(policy: Option<&Arc<dyn FilterPolicy>>, count: u32, letter: char, id: u8) -> Self {
+        // Small, so that even small tables have several blocks and restart intervals.
         let options = TableOptions::default().with_block_bytes(192).unwrap().with_restart_interval(4).unwrap();
         let options = options.with_table_id([id; 16]);
         let options = match policy {
@@ -37,6 +38,7 @@ impl Subject {
         };
         let entries: BTreeMap<_, _> = (0..count)
             .map(entry)
+            // Common first and last keys: bounds of keys cannot distinguish the tables.
             .chain([b"a", b"z"].map(|end| (end.to_vec(), Some(letter.to_string().into_bytes()))))
             .collect();
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -64,7 +66,7 @@ impl Subject {
     }
 }
 
-/// Each data block, found by its checksum, and each other part.
+/// Returns each data block, found by its checksum, and each other part.
 fn parts(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
     let table = open(bytes.to_vec()).unwrap();
     let place = |offset: u64| usize::try_from(offset).unwrap();
@@ -74,12 +76,13 @@ fn parts(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
     parts
 }
 
-/// The data blocks of a sound table whose id is this byte 16 times, each with its checksum.
+/// Returns the data blocks with their checksums, of a sound table whose id is this byte 16 times.
 pub(crate) fn data_blocks(bytes: &[u8], id: u8) -> Vec<Range<usize>> {
     let table = open(bytes.to_vec()).unwrap();
     let place = |offset: u64| usize::try_from(offset).unwrap();
     let (mut blocks, mut start, mut seen) = (vec![], 0, 0);
     for end in 0..place(table.properties().data_bytes).saturating_sub(3) {
+        // Extended byte by byte, because hashing each candidate from its start would take quadratic time.
         let bound = || crc32c::crc32c_append(crc32c::crc32c_append(seen, &[id; 16]), &(start as u64).to_le_bytes());
         if end >= start + 4 && bytes[end..end + 4] == bound().to_le_bytes() {
             blocks.push(start..end + 4);
@@ -97,9 +100,9 @@ fn open(bytes: Vec<u8>) -> Result<Table, sstfilter_table::TableError> {
     Table::open_source(Bytes::from(bytes), &TableOptions::default())
 }
 
-/// The table that is damaged, those that had its name, and those that never had.
+/// The table to damage, earlier tables of its name, and tables of other names.
 struct Family {
-    /// The table itself, and three earlier ones.
+    /// The table and three earlier ones.
     named: Vec<Subject>,
     others: Vec<Subject>,
 }
@@ -126,7 +129,7 @@ impl Family {
         }
     }
 
-    /// Some keys of the table that is damaged, of `root`, and of all others.
+    /// Returns some keys of the damaged table, of `root`, and of all others.
     fn asked<'a>(&'a self, root: &'a Subject, random: &mut Random) -> impl Iterator<Item = &'a [u8]> {
         let any = random.pick(&self.others);
         let mut from = |subject: &'a Subject, count: usize| {
@@ -138,7 +141,7 @@ impl Family {
         sound.chain(other).chain(root.into_iter().flatten()).map(Vec::as_slice)
     }
 
-    /// Opens, reads and verifies what became of the table.
+    /// Opens, reads and verifies the damaged table.
     fn outcome(&self, bytes: &[u8], random: &mut Random, what: fmt::Arguments<'_>) -> Outcome {
         let sound = &self.named[0];
         if bytes == sound.bytes {
@@ -165,7 +168,7 @@ impl Family {
     }
 }
 
-/// Looks keys up, and walks. Whatever the table answers is what `root` has; `false` when it refused to answer.
+/// Looks up keys, and walks. Asserts that every answer is that of `root`; `false` if the table refused to answer.
 fn reads_are_right<'a>(
     table: &Table,
     root: &Subject,
@@ -189,9 +192,8 @@ fn reads_are_right<'a>(
     is_sound
 }
 
-/// Whatever a salvage gives is what `root` has, and whatever it does not give is in an interval that it says is
-/// missing. Without an index, a block that an earlier table of the same id had in the same place cannot be told from
-/// its own.
+/// Asserts that a salvage returns only entries of `root`, and reports all others as missing. Without an index, a block
+/// that an earlier table of the same id had at the same offset cannot be distinguished from the table's own.
 fn salvage_is_right(table: &Table, root: &Subject, what: fmt::Arguments<'_>) {
     if table.check_index().is_err() {
         return;
@@ -213,11 +215,11 @@ fn salvage_is_right(table: &Table, root: &Subject, what: fmt::Arguments<'_>) {
     assert_eq!(left.next(), None, "{what}: neither salvaged nor missing");
 }
 
-/// Keys and values enough for a page of 4096 bytes to be a part of the file.
+/// Enough keys for a page of 4096 bytes to be only a part of the file.
 const LARGE: u32 = 260;
 const SMALL: u32 = 26;
 
-/// Tries `cases` of damage on small and large tables of every policy and kind each.
+/// Damages small and large tables of every policy and kind in `cases` ways each.
 pub(crate) fn try_all(cases: u64) -> Totals {
     let mut totals = Totals::default();
     for (number, policy) in (0..).zip(every_policy()) {

@@ -6,21 +6,21 @@ use crate::common::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
-    /// 2 to 16 bytes, each at its own place.
+    /// 2 to 16 bytes at random offsets.
     RandomBytes,
-    /// 5 to 64 bytes, one after the other.
+    /// 5 to 64 adjacent bytes.
     RandomBurst,
-    /// A page of so many bytes is zeros.
+    /// A page of this size is zeros.
     ZeroPage(usize),
-    /// A page of so many bytes is what the earlier file of this name had there.
+    /// A page of this size is an earlier file's of this name.
     StalePage(usize),
-    /// All pages from some page on, or up to it, are the earlier file's.
+    /// All pages from some page on, or up to it, are an earlier file's.
     StalePages(usize),
-    /// One part, or a few of them, are the earlier file's: same id, same place, checksums that hold.
+    /// One or a few parts are an earlier file's, with the same id and offset and valid checksums.
     EarlierParts,
-    /// One part is that of another table.
+    /// One part is another table's.
     OtherPart,
-    /// Two stretches of one length change places.
+    /// Two ranges of one length are swapped.
     SwappedWithin,
     CutShort,
     Prolonged,
@@ -51,18 +51,18 @@ pub(crate) fn ways(small_page: usize, large_page: usize) -> [Way; 15] {
     ]
 }
 
-/// What is damaged, and what else there is.
+/// The file to damage, and others.
 pub(crate) struct Files<'a> {
     pub(crate) sound: &'a [u8],
-    /// What else had this name, if of the same length.
+    /// Earlier files of this name, if of the same length.
     pub(crate) earlier: Vec<&'a [u8]>,
     pub(crate) others: Vec<&'a [u8]>,
-    /// Where blocks and checksums lie.
+    /// The ranges of blocks and checksums.
     pub(crate) parts: &'a [Range<usize>],
 }
 
 impl Way {
-    /// Damages a copy; `None` where there is nothing for this way to do.
+    /// Damages a copy; `None` if this way does not apply.
     pub(crate) fn apply(self, files: &Files<'_>, random: &mut Random) -> Option<Vec<u8>> {
         let mut bytes = files.sound.to_vec();
         let length = bytes.len();
@@ -82,12 +82,14 @@ impl Way {
                 bytes[range.clone()].copy_from_slice(&any_of(&files.earlier, random)?[range]);
             }
             Self::StalePages(page) => {
+                // As after a crash between the writes of two pages, in either order.
                 let at = a_page(random, length, page).start;
                 let range = if random.one_in(2) { at..length } else { 0..at };
                 bytes[range.clone()].copy_from_slice(&any_of(&files.earlier, random)?[range]);
             }
             Self::EarlierParts => {
                 let earlier = any_of(&files.earlier, random)?;
+                // Several parts may agree with each other, and still be stale.
                 for _ in 0..=random.below(3) {
                     let range = random.pick(files.parts).clone();
                     bytes[range.clone()].copy_from_slice(&earlier[range]);
@@ -95,6 +97,7 @@ impl Way {
             }
             Self::OtherPart => {
                 let (other, range) = (any_of(&files.others, random)?, random.pick(files.parts).clone());
+                // Other tables may be shorter.
                 bytes[range.clone()].copy_from_slice(other.get(range)?);
             }
             Self::SwappedWithin => swap_within(&mut bytes, files.parts, random),
@@ -120,19 +123,20 @@ impl Way {
     }
 }
 
-/// Two parts of one length if there are such, or any two stretches.
+/// Swaps two parts of one length if there are any, otherwise two random ranges.
 fn swap_within(bytes: &mut [u8], parts: &[Range<usize>], random: &mut Random) {
     let (mut first, mut second) = (random.pick(parts).clone(), random.pick(parts).clone());
     if first.len() != second.len() || first == second || random.one_in(2) {
         let size = 1 + random.below(bytes.len() / 2);
         (first, second) = (stretch(random, bytes.len(), size), stretch(random, bytes.len(), size));
     }
+    // A copy, because the two ranges may overlap.
     let before = bytes.to_vec();
     bytes[first.clone()].copy_from_slice(&before[second.clone()]);
     bytes[second].copy_from_slice(&before[first]);
 }
 
-/// Any `size` of `length` bytes, or fewer if there are not so many.
+/// Returns a random range of `size` of `length` bytes, or all if there are fewer.
 fn stretch(random: &mut Random, length: usize, size: usize) -> Range<usize> {
     let size = size.min(length);
     let start = random.below(length - size + 1);

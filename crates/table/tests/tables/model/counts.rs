@@ -1,4 +1,4 @@
-//! What the sequences reached: a test that never meets a false positive says nothing about them.
+//! Counts of the states that the sequences reached: a test that never meets a false positive says nothing about them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::iter::Sum;
 
 use sstfilter::kind;
 
-/// Every state that must have been reached, beside filters of each kind.
+/// Every state that must have been reached, in addition to filters of each kind.
 const STATES: [&str; 32] = [
     "batch reads",
     "block cache hits",
@@ -16,7 +16,7 @@ const STATES: [&str; 32] = [
     "deletes",
     "empty tables",
     "entries scanned by prefix",
-    "extractors of which some are shared",
+    "extractors, some shared",
     "extractors that differ",
     "fallbacks",
     "false positives",
@@ -29,7 +29,7 @@ const STATES: [&str; 32] = [
     "negatives",
     "partitions",
     "point reads",
-    "prefixes asked for",
+    "prefixes queried",
     "probes of filters that were not loaded",
     "range skips",
     "reopenings",
@@ -38,7 +38,7 @@ const STATES: [&str; 32] = [
     "tombstone hits",
     "tombstones dropped",
     "true positives",
-    "unusable filters asked",
+    "unusable filters probed",
     "walked entries",
 ];
 

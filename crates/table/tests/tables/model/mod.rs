@@ -1,11 +1,11 @@
-//! A small store against a map: random sequences of writes, flushes, compactions, reads and reopenings, in which every
-//! table has its own policy, block size, hash and key extractor. The failures guarded against are those that need
-//! several of these at once: a filter that is probed with another hash after the store was reopened, a tombstone that
-//! is dropped while an older table still has the key, a key outside the extractor's domain that is absent. Which files
-//! are candidates, under edits, damage and budgets, is the model of `tests/store`.
+//! A small store compared with a map, in random sequences of writes, flushes, compactions, reads and reopenings. Every
+//! table has its own policy, block size, hash and key extractor. The failures guarded against need several of these at
+//! once: a filter that is probed with another hash after the store was reopened, a tombstone that is dropped while an
+//! older table still contains the key, a key outside the extractor's domain that reads as absent. The model of
+//! `tests/store` covers which files are candidates under edits, damage and budgets.
 //!
-//! `SSTFILTER_LONG=1` tries 10,000 sequences. One that fails is shortened as far as it goes on failing, and printed;
-//! `SSTFILTER_MODEL_SEED=<seed>` tries it alone. With `-- --nocapture` the counts of what was reached are printed.
+//! `SSTFILTER_LONG=1` tries 10,000 sequences. A failing sequence is shortened as long as it still fails, and printed;
+//! `SSTFILTER_MODEL_SEED=<seed>` tries only this one. `-- --nocapture` prints the counts of the states reached.
 
 mod counts;
 mod store;
@@ -18,7 +18,7 @@ use crate::common::random::Random;
 use counts::Counts;
 use store::Store;
 
-/// What is done to the store; the number decides on the details.
+/// An action on the store; the number determines the details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step(Action, u64);
 
@@ -39,7 +39,7 @@ enum Action {
 
 use Action::{AskOneTable, Compact, Delete, Flush, Get, MultiGet, Reopen, ScanPrefix, Verify, Walk, Write};
 
-/// How often each comes, on average.
+/// The average frequency of each action.
 const ACTIONS: [(Action, usize); 11] = [
     (Write, 24),
     (Delete, 8),
@@ -59,7 +59,7 @@ fn steps(random: &mut Random) -> Vec<Step> {
     (0..20 + random.below(80)).map(|_| Step(*random.pick(&bag), random.next())).collect()
 }
 
-/// Takes the steps with a store of the sequence's own, and gives what they reached.
+/// Takes the steps with a new store, and returns the counts of the states reached.
 fn run(seed: u64, steps: &[Step]) -> Counts {
     let mut store = Store::new(seed);
     for &Step(action, detail) in steps {
@@ -81,7 +81,7 @@ fn run(seed: u64, steps: &[Step]) -> Counts {
     store.finish()
 }
 
-/// Leaves out steps, many at a time and then few, as long as what is left fails.
+/// Drops steps, many at a time and then few, as long as the rest still fails.
 fn shortened(mut steps: Vec<Step>, fails: impl Fn(&[Step]) -> bool) -> Vec<Step> {
     let mut size = steps.len();
     while size > 0 {
@@ -103,7 +103,7 @@ fn try_sequence(seed: u64) -> Counts {
         panic::set_hook(Box::new(|_| {}));
         let steps = shortened(steps, |steps| panic::catch_unwind(AssertUnwindSafe(|| run(seed, steps))).is_err());
         panic::set_hook(hook);
-        println!("sequence {seed} fails, SSTFILTER_MODEL_SEED={seed} tries it alone; shortened: {steps:#?}");
+        println!("sequence {seed} fails, SSTFILTER_MODEL_SEED={seed} tries only this one; shortened: {steps:#?}");
         run(seed, &steps);
         unreachable!("the shortened sequence fails as well")
     })

@@ -1,4 +1,4 @@
-//! The store: a memtable, tables from the newest to the oldest, and the map that knows better.
+//! The store: a memtable, tables from newest to oldest, and the map to compare with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use super::counts::Counts;
 use super::tables::{Entries, File, Probing};
 use crate::common::random::Random;
 
-/// With so many tables, a flush is preceded by a compaction.
+/// With this many tables, a compaction precedes a flush.
 const MAX_TABLES: usize = 12;
 
 #[derive(Clone, Copy, Debug)]
 enum Style {
     /// `user/00042`, and few of them.
     Numbered,
-    /// Up to five bytes of a few values, the empty key among them.
+    /// Up to five bytes of a few values, including the empty key.
     Short,
-    /// A long beginning in common, a delimiter in some.
+    /// A long common prefix, and a delimiter in some.
     Prefixed,
 }
 
 pub(crate) struct Store {
     style: Style,
-    /// How many keys there are, about.
+    /// Approximate number of keys.
     keys: usize,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     memtable: Entries,
-    /// The newest first, like the set's.
+    /// Newest first, as in the set.
     files: Vec<File>,
     set: TableSet,
     probing: Probing,
@@ -45,19 +45,21 @@ impl Store {
         let probing = Probing::any(random);
         Self {
             style: *random.pick(&[Style::Numbered, Style::Short, Style::Prefixed]),
+            // With few keys, versions and tombstones collide; with many, tables have several blocks.
             keys: *random.pick(&[3, 30, 300]),
             model: BTreeMap::new(),
             memtable: Entries::new(),
             files: vec![],
             set: TableSet::new(vec![]),
             probing,
+            // Seldom, because files are much slower than memory.
             directory: random.one_in(100).then(|| tempfile::tempdir().unwrap()),
             written: 0,
             counts: Counts::default(),
         }
     }
 
-    /// A key that the store may have, or one that is near to such a key.
+    /// Returns a key that the store may contain, or one close to such a key.
     fn any_key(&self, random: &mut Random) -> Vec<u8> {
         let number = random.below(self.keys);
         let mut key = match self.style {
@@ -65,6 +67,7 @@ impl Store {
             Style::Short => (0..number % 6).map(|at| *b"\0/a\xff".iter().cycle().nth(number >> at).unwrap()).collect(),
             Style::Prefixed => format!("a common beginning{}{number:x}", ["", "/", "/t/"][number % 3]).into_bytes(),
         };
+        // Keys just outside of those that the store writes.
         match random.below(16) {
             0 => key.push(0),
             1 => drop(key.pop()),
@@ -107,7 +110,7 @@ impl Store {
         self.replace(0..0, entries, random);
     }
 
-    /// Merges neighbours, as they are read.
+    /// Merges neighbouring tables from what they return.
     pub(crate) fn compact(&mut self, random: &mut Random) {
         if self.files.is_empty() {
             return;
@@ -130,7 +133,7 @@ impl Store {
         self.replace(first..end, merged, random);
     }
 
-    /// Writes a table of `entries` in the place of others, and reopens the set.
+    /// Writes a table of `entries` that replaces others, and reopens the set.
     fn replace(&mut self, place: std::ops::Range<usize>, entries: Entries, random: &mut Random) {
         self.counts.add("empty tables", u64::from(entries.is_empty()));
         self.written += 1;
@@ -149,20 +152,20 @@ impl Store {
         self.open(random);
     }
 
-    /// Opens all tables for this store's hash and parts of keys.
+    /// Opens all tables with the store's hash and key parts.
     fn open(&mut self, random: &mut Random) {
         self.count_stats();
         let is_keeping = random.one_in(2);
         let is_ignoring = random.one_in(12);
         let budget = random.one_in(2).then(|| *random.pick(&[0, 1, 300, 3_000, u64::MAX]));
-        // Plans follow few probes, so that filters come, shrink and go in the middle of a sequence.
+        // A plan every few probes, so that filters are loaded, shrunk and evicted in the middle of a sequence.
         let budget = budget.map(|bytes| FilterBudget::new(bytes).with_probes_per_plan(8));
         let mut options = TableOptions::default().with_key_parts(self.probing.parts.clone());
         options = options.with_hasher(self.probing.hasher.clone());
         if is_keeping {
             options = options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
         }
-        // Tables of the same options are probed together.
+        // Tables with the same options are probed together.
         let budgeted = budget.map(|budget| options.clone().with_filter_budget(budget));
         let mut options = || {
             let options = budgeted.as_ref().filter(|_| random.one_in(2)).unwrap_or(&options).clone();
@@ -178,7 +181,8 @@ impl Store {
         self.set.snapshot().all_tables().cloned().collect()
     }
 
-    /// A filter is probed exactly if the table was written with the hash that the store has now, and some part of keys.
+    /// Checks that a filter is probed exactly if its table was written with the store's current hash and a common key
+    /// part.
     fn check_filters(&mut self) {
         for (file, table) in self.files.iter().zip(self.tables()) {
             let has_other_hash = file.probing.hasher.identity() != self.probing.hasher.identity();
@@ -186,7 +190,7 @@ impl Store {
             let has_other_parts = !file.probing.has_same_parts(&self.probing);
             self.counts.add("hashes that differ", u64::from(has_other_hash));
             self.counts.add("extractors that differ", u64::from(!shares_parts));
-            self.counts.add("extractors of which some are shared", u64::from(has_other_parts && shares_parts));
+            self.counts.add("extractors, some shared", u64::from(has_other_parts && shares_parts));
             let (filters, problem) = (table.filters(), table.filter_problem());
             match filters.metadata().sections() {
                 [] => {
@@ -207,12 +211,12 @@ impl Store {
         }
     }
 
-    /// The newest entry that the tables have.
+    /// Returns the newest entry in the tables.
     fn stored(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
         self.files.iter().find_map(|file| file.entries.get(key))
     }
 
-    /// Compares what the set has for a key with the tables, and with the map, where no newer write hides it.
+    /// Compares the set's answer for a key with the tables, and with the map unless a newer write hides it.
     fn check(&mut self, key: &[u8], got: Result<Option<Bytes>, TableError>) {
         let got = got.unwrap();
         let stored = self.stored(key);
@@ -265,7 +269,7 @@ impl Store {
         }
     }
 
-    /// Walks every table from some key on, and all of them together.
+    /// Walks every table from some key on, and all tables together.
     pub(crate) fn walk(&mut self, random: &mut Random) {
         let from = if random.one_in(4) { vec![] } else { self.any_key(random) };
         let mut newest = self.memtable.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -304,7 +308,7 @@ impl Store {
             let live = stored.into_iter().map(|(key, value)| (key.into(), value.unwrap().into()));
             assert!(scanned.iter().cloned().eq(live), "{}", prefix.escape_ascii());
             self.counts.add("entries scanned by prefix", scanned.len() as u64);
-            self.counts.add("prefixes asked for", 1);
+            self.counts.add("prefixes queried", 1);
         }
     }
 
@@ -318,7 +322,7 @@ impl Store {
         }
     }
 
-    /// What the set has counted until now.
+    /// Adds the set's counts so far.
     fn count_stats(&mut self) {
         let stats = self.set.stats();
         self.counts.add("range skips", stats.filters.skipped_by_bounds);
@@ -327,11 +331,11 @@ impl Store {
         self.counts.add("negatives", filter.negatives);
         self.counts.add("true positives", filter.true_positives);
         self.counts.add("false positives", filter.false_positives);
-        self.counts.add("unusable filters asked", filter.unusable);
+        self.counts.add("unusable filters probed", filter.unusable);
         self.counts.add("probes of filters that were not loaded", filter.not_loaded);
     }
 
-    /// Reads all that there is, or should be, once more, and gives the counts.
+    /// Reads everything that is or should be in the store again, and returns the counts.
     pub(crate) fn finish(mut self) -> Counts {
         let stored = self.files.iter().flat_map(|file| file.entries.keys());
         let keys: BTreeSet<Vec<u8>> = stored.chain(self.model.keys()).cloned().collect();

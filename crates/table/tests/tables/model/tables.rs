@@ -1,4 +1,4 @@
-//! The tables of a sequence: how each is written, and all that is in it.
+//! The tables of a sequence: how each is written, and its contents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 static POLICIES: LazyLock<Vec<Option<Arc<dyn FilterPolicy>>>> = LazyLock::new(every_policy);
 
-/// What keys are hashed with, and what part of them: both may differ from table to table.
+/// The hash and the key parts, which may differ from table to table.
 #[derive(Clone, Debug)]
 pub(crate) struct Probing {
     pub(crate) hasher: KeyHasher,
@@ -54,8 +54,8 @@ impl Probing {
         self.parts.has_whole_keys() == other.parts.has_whole_keys() && names(self) == names(other)
     }
 
-    /// Whether both have whole keys, or an extractor by which one of `keys` has a part: nothing else shows that the
-    /// extractor is what it was.
+    /// Whether both have whole keys, or an extractor whose domain contains one of `keys`: only that confirms the
+    /// extractor.
     pub(crate) fn shares_parts<'a>(&self, other: &Self, mut keys: impl Iterator<Item = &'a Vec<u8>>) -> bool {
         let is_shared = |name: &str| other.extractor_names().any(|other| other == name);
         let shared: Vec<_> = self.parts.extractors().filter(|extractor| is_shared(extractor.name())).collect();
@@ -87,7 +87,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Writes a table with options of all sorts, on disk if there is a directory.
+    /// Writes a table with random options, on disk if there is a directory.
     pub(crate) fn write(
         entries: Entries,
         probing: &Probing,
@@ -96,7 +96,7 @@ impl File {
         random: &mut Random,
         counts: &mut Counts,
     ) -> Self {
-        // Now and then a table stays behind when the store changes its hash or extractor.
+        // Occasionally, a table lags behind a change of the store's hash or extractor.
         let probing = if random.one_in(6) { Probing::any(random) } else { probing.clone() };
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.to_le_bytes());
@@ -163,12 +163,12 @@ fn options(probing: &Probing, entries: usize, random: &mut Random) -> TableOptio
     };
     options = options.with_key_parts(probing.parts.clone());
     if random.one_in(3) {
-        // The smallest there are: a table of a sequence has hundreds of keys at most.
+        // The smallest partitions: a table of a sequence has at most hundreds of keys.
         let cut = *random.pick(&[PartitionCut::KeyRange, PartitionCut::HashRange]);
         options = options.with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap());
     }
     if random.one_in(3) {
-        // As told, or wrong in either direction.
+        // The right number, or a wrong one in either direction.
         let told = [entries, entries / 3, entries * 4];
         context = context.with_expected_keys(*random.pick(&told) as u64);
     }
