@@ -1,19 +1,19 @@
-//! How kinds follow a requested rate or size.
+//! How kinds derive their parameters from a requested rate or size.
 
 use crate::error::ConfigError;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
-/// The number of keys for which sizes are compared with rates: large enough that neither depends on it any more, and
-/// one for all files, so that a store's filters have one rate.
+/// The number of keys at which sizes are compared with rates: so large that neither depends on it, and one number for
+/// all files, so that all filters of a store have one rate.
 pub(crate) const RATE_KEYS: u64 = 1 << 24;
 
-/// The error for fingerprints that a kind does not support.
+/// Returns the error for fingerprints that a kind does not support.
 pub(crate) fn no_such_fingerprints(option: &'static str, expected: &'static str, bits: u8) -> ConfigError {
     ConfigError::OutOfRange { option, expected, got: bits.into() }
 }
 
-/// What `of_size` or `of_rate` makes of a target, for a Bloom filter: it has no fingerprints.
+/// Calls `of_size` or `of_rate` for a target. Fingerprint bits are an error: a Bloom filter has no fingerprints.
 pub(crate) fn by_size_or_rate<T>(
     sizing: Sizing,
     of_size: impl FnOnce(BitsPerKey) -> Result<T, ConfigError>,
@@ -28,8 +28,8 @@ pub(crate) fn by_size_or_rate<T>(
     }
 }
 
-/// The fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from it: the
-/// narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
+/// Returns the fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from
+/// it: the narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
 pub(crate) fn fingerprint_bits(
     kind: KindId,
     widths: &[u8],
@@ -54,7 +54,7 @@ pub(crate) fn fingerprint_bits(
         Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
         Sizing::FingerprintBits(bits) => Err(no_such_fingerprints(
             "fingerprint bits",
-            "a width that the kind has (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
+            "a width that the kind supports (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
             bits,
         )),
     }
