@@ -107,7 +107,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
         let positions = u64::from(high & 0xff) << 32 | u64::from(low);
         let shape = Self::new(BloomParams { positions, probes });
         let is_whole = positions > 0 && shape.payload_bytes() == encoded.payload_bytes;
-        BlockError::require(is_whole, "positions", "1 or more, as many as fill the payload's words", positions)?;
+        BlockError::require(is_whole, "positions", "1 or more, exactly enough to fill the payload's words", positions)?;
         Ok(shape)
     }
 
