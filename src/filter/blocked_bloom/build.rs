@@ -227,7 +227,7 @@ mod tests {
         assert!(!is_partitioned(0, 0, u64::MAX));
     }
 
-    /// Whatever fills the place of one part again and again, and with repeated hashes.
+    /// Fills the buffer of one part again and again, also with repeated hashes.
     #[test]
     fn hashes_that_crowd_in_one_part_are_inserted_and_counted_too() {
         let shape = BloomShape::for_keys(7_000_000, BitsPerKey::TEN).unwrap();

@@ -228,7 +228,7 @@ mod tests {
         search.nodes.len()
     }
 
-    /// All tags of its two buckets are its own, so the search reaches no third bucket.
+    /// Its two buckets hold only its own tags, so the search reaches no third bucket.
     #[test]
     fn a_ninth_copy_is_refused_after_a_look_into_two_buckets() {
         for tag_bits in [4, 8, 17, 32] {
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The path that is found when every bucket is listed as often as it is reached.
+    /// Returns the path that is found if every bucket is listed each time it is reached.
     fn find_with_repeats<W: Word>(table: &Buckets<&mut [u8], W>, key: &Candidates) -> Option<Vec<(u64, u32)>> {
         let mut nodes = vec![(key.first, 0, 0), (key.second, 0, 0)];
         for at in 0..MAX_NODES {
@@ -306,7 +306,7 @@ mod tests {
         }))
     }
 
-    /// Many equal tags and few buckets, so that most searches come to a bucket more than once.
+    /// Many equal tags and few buckets, so that most searches reach a bucket more than once.
     #[test]
     fn leaving_out_visited_buckets_changes_no_path() {
         let mut compared = 0;

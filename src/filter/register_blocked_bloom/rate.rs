@@ -133,11 +133,11 @@ mod tests {
         }
     }
 
-    /// The same by brute force, for the layout of two bits: every way in which one key's bits can fall.
+    /// By brute force, for the layout of two bits: every way in which one key's bits can fall.
     #[test]
     fn small_cases_agree_with_counting_them_out() {
         let one_key = of_keys(1, 1, 2);
-        // Two draws of 64: the same bit in 1 of 64 cases. A probed key draws twice from what is set.
+        // Two draws of 64 take the same bit in 1 of 64 cases. A probed key draws twice from the set bits.
         let counted = (1.0 / 64.0) * power(1.0 / 64.0, 2_u8) + (63.0 / 64.0) * power(2.0 / 64.0, 2_u8);
         assert!((one_key - counted).abs() < 1e-15, "{one_key}, {counted}");
         let in_eight_words = of_keys(1, 8, 2);
@@ -160,7 +160,7 @@ mod tests {
                     let bits = words as f64 * WIDTH;
                     let ones = (fill_of_keys(keys, words, probes) * bits).round();
                     let found = keys_of_ones(ones as u64, words, probes);
-                    // Near the full filter one bit more or less is many keys.
+                    // Near the full filter, one bit more or less means many keys.
                     let slack = 1.0 / (bits - ones).max(0.5) * words as f64 * 16.0;
                     assert!(found.abs_diff(keys) as f64 <= slack.max(0.0), "{probes} {words} {keys}: {found}");
                 }

@@ -1,7 +1,7 @@
 //! The inner loops of Ribbon, by instruction set: the query, and the two steps that dominate a build.
 //!
-//! Each is one algorithm over a small trait, with a type for each instruction set, and a portable form with the same
-//! answers and the same bytes. The build's are written over vectors of bytes (`bytes`).
+//! Each is one algorithm over a small trait, with a type for each instruction set, and a portable version that returns
+//! the same answers and writes the same bytes. The build's algorithms use vectors of bytes (`bytes`).
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(

@@ -20,7 +20,7 @@ impl Kernel for Avx2 {
             let next = _mm256_set1_epi64x(coefficients.next.cast_signed());
             let low = masked(columns.here[0], here, columns.next[0], next);
             let high = masked(columns.here[1], here, columns.next[1], next);
-            // The two halves of each word, added: columns 0 1 4 5 | 2 3 6 7.
+            // Adds the two halves of each word: columns 0 1 4 5 | 2 3 6 7.
             let even = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
             let odd = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(low, high));
             let mut sums = _mm256_xor_si256(even, odd);
@@ -28,6 +28,7 @@ impl Kernel for Avx2 {
             sums = _mm256_xor_si256(sums, _mm256_slli_epi32::<8>(sums));
             sums = _mm256_xor_si256(sums, _mm256_srli_epi32::<4>(sums));
             let nibbles = _mm256_and_si256(sums, _mm256_set1_epi8(0xf));
+            // AVX2 has no population count, so a shuffle looks up the parity of each half byte.
             let parities = _mm256_shuffle_epi8(parity_of_nibble(), nibbles);
             let differing = _mm256_xor_si256(parities, expected_signs(arranged));
             _mm256_movemask_ps(_mm256_castsi256_ps(differing)) == 0
@@ -35,7 +36,7 @@ impl Kernel for Avx2 {
     }
 }
 
-/// Four columns of two blocks, masked by the coefficients and added.
+/// Masks four columns of two blocks by the coefficients, and adds them.
 ///
 /// # Safety
 ///
@@ -50,7 +51,7 @@ unsafe fn masked(here: &Four, here_mask: __m256i, next: &Four, next_mask: __m256
     }
 }
 
-/// By nibble: the parity, in a byte's highest bit.
+/// Returns a table of parities by half byte, in a byte's highest bit.
 ///
 /// # Safety
 ///
@@ -67,7 +68,7 @@ unsafe fn parity_of_nibble() -> __m256i {
     }
 }
 
-/// The expected bits, in the highest bits of eight lanes in the order of the columns.
+/// Returns the expected bits in the highest bits of eight lanes, in the order of the columns.
 ///
 /// # Safety
 ///

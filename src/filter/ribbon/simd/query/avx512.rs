@@ -9,7 +9,7 @@ use super::driver::{Coefficients, Kernel, Words};
 
 pub(super) struct Avx512;
 
-/// `a ^ (b & c)`, as a view of its eight cases.
+/// The truth table of `a ^ (b & c)`, which the ternary operation takes.
 const A_XOR_B_AND_C: i32 = 0x78;
 
 impl Kernel for Avx512 {

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use super::{Bucket, ChosenPivots, Equation, Pending, PivotBlock, RESULT_BITS, offset_of};
 
-/// Slots eliminated at once: a byte of each row, so that one word holds those of eight rows.
+/// Slots eliminated at once: a byte of each row, so that one word holds the bytes of eight rows.
 const SLOTS_AT_ONCE: usize = 8;
 
-/// Slots between two removals of empty rows: often enough to keep later passes short, rarely enough that the copying
-/// does not show.
+/// Slots between two removals of empty rows: often enough to keep later passes short, rarely enough to make the copying
+/// negligible.
 const DROP_EVERY: usize = 16;
 
 /// The lowest bit of every byte.
@@ -53,7 +53,7 @@ fn drop_empty(equations: &mut [Equation], started: usize) -> usize {
     started - kept
 }
 
-/// Each row's bits in the block, without those left of its start: one byte per row, eight to a word.
+/// Gathers each row's bits in the block, without those left of its start: one byte per row, eight to a word.
 fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
     bits.clear();
     let shift = first % 64;
@@ -99,13 +99,13 @@ fn eliminate(
     eliminated
 }
 
-/// The last row whose byte in `bits` has bit `index`.
+/// Returns the last row whose byte in `bits` has bit `index`.
 fn highest_with(bits: &[u64], index: usize) -> Option<usize> {
     let word = bits.iter().rposition(|&bits| bits >> index & ONES != 0)?;
     Some(word * 8 + (bits[word] >> index & ONES).ilog2() as usize / 8)
 }
 
-/// A pending row as a pivot: with the earlier pivots added that it needs.
+/// Returns a pending row as a pivot, after adding the earlier pivots that it needs.
 fn reduced(pending: Equation, needs: u64, pivots: &[Equation]) -> Equation {
     let start = [pending[0], pending[1] & RESULT_BITS];
     pivots.iter().enumerate().fold(start, |sum, (index, pivot)| {
@@ -126,7 +126,7 @@ fn apply(lanes: &mut [Equation], bits: &[u64], pivots: &[Equation; SLOTS_AT_ONCE
     }
 }
 
-/// All sums of four equations.
+/// Returns all sums of four equations.
 fn sums(four: [Equation; 4]) -> [Equation; 16] {
     let mut sums = [[0; 2]; 16];
     for (index, equation) in four.into_iter().enumerate() {
