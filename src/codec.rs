@@ -89,6 +89,7 @@ pub(crate) use plain_checksum_append as checksum_append;
 #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
 pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
     const fn remainder(number: u32, bits: u32) -> u32 {
+        // The constant is the Castagnoli polynomial, bits reversed.
         if bits == 0 { number } else { remainder((number >> 1) ^ ((number & 1) * 0x82f6_3b78), bits - 1) }
     }
     static REMAINDERS: [u32; 256] = {

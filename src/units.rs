@@ -139,6 +139,7 @@ impl FalsePositiveRate {
         if !(1..=1_000).contains(&bits) {
             return Err(ConfigError::FalsePositiveRate { got: if bits == 0 { 1.0 } else { 0.0 } });
         }
+        // Halving is exact, so that the rate is equal on every platform.
         Self::new((0..bits).fold(1.0, |rate, _| rate / 2.0))
     }
 

@@ -7,8 +7,9 @@
 //! The machine's cache sizes are not read: each operating system would need its own query, and near a limit both paths
 //! cost about the same (in 250 KiB of Bloom lines a prefetch costs 0.1 ns per key, in 500 KiB it saves 0.5 ns).
 //!
-//! To measure a limit, set it to 0 and to `MAX`, and compare the batch rows of `cargo bench -p sstfilter-benches
-//! --bench filters -- KIND` at sizes from a quarter of the limit to four times the limit.
+//! To measure a limit, set it to 0 and to `MAX`, and compare the batch rows of
+//! `cargo bench -p sstfilter-benches --bench filters -- KIND` at sizes from a quarter of the limit to four times the
+//! limit.
 
 /// Batch probes prefetch in larger payloads: this is the smallest second-level cache in use (256 KiB to 2 MiB on CPUs
 /// of the last ten years), because a needless prefetch costs less than a miss.

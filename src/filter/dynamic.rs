@@ -87,6 +87,7 @@ impl<S: FilterShape> InMemory<S> {
     /// Creates a filter without keys: its payload is all zeros.
     pub(crate) fn empty(hash: HashIdentity, shape: S) -> Result<Self, FilterError> {
         let bytes = shape.payload_bytes();
+        // Refused at once: a larger filter could be filled but never stored.
         if bytes > MAX_PAYLOAD_BYTES {
             return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
         }
@@ -112,6 +113,7 @@ impl<S: GrowingShape> InMemory<S> {
         restored.keys = stored.shape.keys;
         let payload = restored.payload.as_mut_slice();
         payload.copy_from_slice(stored.payload);
+        // After copying, because `accept` corrects the copy.
         restored.shape.accept(restored.keys, payload)?;
         Ok(restored)
     }
@@ -162,6 +164,7 @@ impl From<FilterError> for FallbackReason {
         match error {
             FilterError::NoMemory { .. } => Self::MemoryBudget,
             FilterError::Full { .. } => Self::ConstructionFailed,
+            // `TooLarge`. No other error occurs while the filter of a file is built.
             _ => Self::TooManyKeys,
         }
     }

@@ -37,6 +37,7 @@ impl FromIterator<u32> for ParamWords {
     /// Keeps the first 15 words.
     fn from_iter<I: IntoIterator<Item = u32>>(words: I) -> Self {
         let mut params = Self::default();
+        // `zip` ends with the slots, because a block cannot record further words.
         for (slot, word) in params.words.iter_mut().zip(words) {
             *slot = word;
             params.count += 1;
@@ -75,6 +76,7 @@ impl EncodedShape {
 
     /// Returns the size of the whole unbound block.
     pub(crate) fn block_bytes(&self) -> u64 {
+        // Four bytes for each parameter word. A bound block has a file fingerprint in addition.
         self.payload_bytes + TRAILER_BYTES as u64 + u64::from(self.params.count()) * 4
     }
 

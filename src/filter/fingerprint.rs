@@ -137,6 +137,7 @@ pub(crate) fn may_contain_batch<const ARITY: usize>(
     hashes: &[KeyHash],
     matches: &mut [u64],
 ) {
+    // The nearer caches hold a smaller payload, and prefetches would only cost time.
     if payload.len() > PROBE_PREFETCH_BYTES {
         answers_by_chunk(placement, width, payload, hashes, matches);
     } else {

@@ -103,6 +103,7 @@ macro_rules! any_shape {
             ) -> Result<Self, BlockError> {
                 let any = match kind {
                     $($(#[$only])? KindId::$id => FilterShape::decode(encoded).map(Self::$kind),)+
+                    // Its own error, because this kind is known but is opened by another package.
                     KindId::RANGE => Err(BlockError::RangeFilter),
                     _ => {
                         let user = kinds.and_then(|kinds| kinds.find(kind));
@@ -130,6 +131,7 @@ macro_rules! probe_of {
     ($kind:ident) => {
         |data, hash, open| match (&open.any, open.payload(data)) {
             (AnyShape::$kind(shape), Some(payload)) => shape.may_contain(payload, hash),
+            // A block that has become too short answers "may be present", so that no key is lost.
             _ => true,
         }
     };
@@ -182,6 +184,7 @@ pub(crate) struct OpenShape {
 
 impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
+        // These kinds have single probes that are compiled for their usual parameters.
         let own_probe = match &any {
             AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
             #[cfg(feature = "xor")]

@@ -52,6 +52,7 @@ pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut 
 pub(crate) enum NotStreamed {}
 
 impl StreamedPayload for NotStreamed {
+    // Never called, because there is no value.
     fn insert(&mut self, _hash: KeyHash) {}
 
     fn into_payload(self) -> AlignedBuffer {

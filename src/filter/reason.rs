@@ -52,6 +52,7 @@ impl FallbackReason {
     /// Returns the number recorded in a trailer. Reasons for no filter have numbers above 6, which no block records.
     #[must_use]
     pub const fn code(self) -> u8 {
+        // The variants are declared in the order of `RECORDED`, and those that no block records come last.
         self as u8
     }
 

@@ -61,6 +61,7 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the shape's fields for a trailer.
     fn encode(&self, keys: u64) -> EncodedShape {
+        // The number of keys belongs to the block: many numbers of keys share one shape.
         EncodedShape { params: self.params(), salt: self.salt(), keys, payload_bytes: self.payload_bytes() }
     }
 

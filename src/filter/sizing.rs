@@ -40,12 +40,14 @@ pub(crate) fn fingerprint_bits(
         Sizing::Rate(rate) => {
             let rate_of = |bits: u8| 1.0 / (1_u64 << bits) as f64;
             let least = widths.last().map_or(1.0, |&bits| rate_of(bits));
+            // Ascending: the first width that reaches the rate is the narrowest.
             let fitting = widths.iter().copied().find(|&bits| rate_of(bits) <= rate.get());
             fitting.ok_or(ConfigError::RateOutOfRange { kind, min: least, max: 1.0, got: rate.get() })
         }
         Sizing::BitsPerKey(size) => {
             let needed = |bits| block_bytes(bits).map(|bytes| bytes as f64 * 8.0 / RATE_KEYS as f64);
             let fits = |&bits: &u8| needed(bits).is_some_and(|needed| needed <= size.get());
+            // Rounded up to thousandths of a bit, so that the size in the error is one that fits.
             let least =
                 widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| libm::ceil(bits * 1e3) / 1e3);
             let fitting = widths.iter().rev().copied().find(fits);

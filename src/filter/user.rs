@@ -172,6 +172,7 @@ impl Kind for GuardedKind {
     }
 
     fn build_bytes(&self, _keys: u64, plan: &UserShape) -> u64 {
+        // A panic counts as unlimited memory, so that the filter is not built.
         guarded(u64::MAX, || self.kind.build_bytes(&plan.encoded))
     }
 
@@ -183,6 +184,7 @@ impl Kind for GuardedKind {
     ) -> Result<BuiltPayload<UserShape>, FallbackReason> {
         let failed = FallbackReason::ConstructionFailed;
         let (encoded, bytes) = guarded_build(|| self.kind.build(&plan.encoded, hashes))?;
+        // The number of keys is that of the hashes, whatever the kind recorded.
         let (keys, payload_bytes) = (hashes.len() as u64, bytes.len() as u64);
         // Readers must accept every block that is written.
         let shape = self.decode(&EncodedShape { keys, ..encoded }).map_err(|_| failed)?;
@@ -191,6 +193,7 @@ impl Kind for GuardedKind {
         }
         let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
         payload.append(&bytes);
+        // Twice: the kind's own buffer and its copy.
         Ok(BuiltPayload { peak_bytes: 2 * payload_bytes, ..BuiltPayload::new(shape, payload) })
     }
 }

@@ -26,7 +26,9 @@ impl FuseShape {
     /// Divides partitioned `hashes` into about two parts for each thread, grouped into even and odd ones. Parts of one
     /// group have no cells in common. `None` when there are too few keys, or they are not partitioned.
     pub(super) fn parts<'a>(&self, mut hashes: &'a [KeyHash], threads: usize) -> Option<[Vec<Part<'a>>; 2]> {
+        // Twice the threads, because even and odd parts are added one group after the other.
         let count = SLICES.min(2 * threads as u64).min(self.range / self.segment / SEGMENTS_PER_PART);
+        // With fewer than four parts, a group would have only one, and no work to share.
         let is_enough = hashes.len() >= FEWEST_HASHES && count >= 4;
         // Checked, because a kind that delegates to this one may pass its hashes in any order.
         if !is_enough || !hashes.is_sorted_by_key(|&hash| slice_of(hash)) {

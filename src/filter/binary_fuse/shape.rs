@@ -106,6 +106,7 @@ impl FilterShape for FuseShape {
         let is_width = FINGERPRINT_BITS.contains(&fingerprint_bits);
         BlockError::require(is_width, "fingerprint bits", "4 to 32", fingerprint_bits)?;
         let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
+        // Reported with the reserved byte above it, which must be 0.
         BlockError::require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
         let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(BlockError::Field {
             field: "segments",
@@ -282,8 +283,10 @@ pub(super) const FOUR: &[Row] = &[
 /// Returns the shape of a filter of `keys` keys; `None` if it cannot be recorded.
 pub(crate) fn shape_for(keys: u64, arity: FuseArity, fingerprint_bits: u8) -> Option<FuseShape> {
     let (log2_segment, factor) = row_for(keys, arity);
+    // In 128 bits, because `keys` is not limited yet.
     let cells = u128::from(keys) * u128::from(factor);
     let segments = cells.div_ceil(10_000 << log2_segment);
+    // No key has its first cell in the last `arity - 1` segments.
     let segments = u32::try_from(segments).ok()?.saturating_sub(arity.get() - 1).max(1);
     FuseShape::new(arity, fingerprint_bits, log2_segment, segments).filter(|shape| shape.cells() <= MAX_PEELED_CELLS)
 }

@@ -61,6 +61,7 @@ impl BlockedBloomKind {
 
     fn of_rate(rate: FalsePositiveRate, probes: Option<u8>) -> Result<Self, ConfigError> {
         let rate_at = |size| {
+            // The best number of probes depends on the size, so each size that is tried has its own.
             let shape = BloomShape::with_settings(RATE_KEYS, size, probes.unwrap_or_else(|| probes_for(size)), 1);
             shape.map_or(1.0, |shape| shape.expected_fpr(RATE_KEYS))
         };

@@ -44,6 +44,7 @@ fn lane_correction(probes: u8, keys_per_line: u64) -> f64 {
 /// Returns the keys per line at the smallest size for which a number of probes is chosen.
 fn fullest_planned(probes: u8) -> u64 {
     let threshold = usize::from(probes).checked_sub(2).and_then(|index| PROBE_THRESHOLDS.get(index));
+    // A line has 512 bits, and thresholds are thousandths of a bit per key.
     512_000 / u64::from(*threshold.unwrap_or(&1_000))
 }
 

@@ -71,6 +71,7 @@ impl BloomShape {
     /// bit, the filter built with that many lines.
     pub(in crate::filter) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         let lines = self.lines.count();
+        // A factor of 1 would not make the filter smaller.
         let min_factor = lines.div_ceil((max_bytes / LINE_BYTES as u64).max(1)).max(2);
         let fits = |lines: &u64| lines * LINE_BYTES as u64 <= max_bytes;
         let folded = lines / min_divisor(lines, min_factor)?;
@@ -98,6 +99,7 @@ impl BloomShape {
 impl FilterShape for BloomShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for blocked Bloom")?;
+        // 0 is outside the range, so the next line refuses a word that does not fit.
         let probes = u8::try_from(word).unwrap_or(0);
         BlockError::require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 16", word)?;
         BlockError::require(encoded.salt == 0, "salt", "0 for blocked Bloom", encoded.salt)?;

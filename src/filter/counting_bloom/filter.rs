@@ -77,6 +77,7 @@ impl CountingBloom {
 
     /// Inserts a key, once more if it is present. Returns whether it was certainly absent before.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
+        // A present key is counted again, because it must be removed as often as it was inserted.
         let is_new = self.increment(hash, self.probes());
         self.contents.keys += 1;
         is_new
@@ -176,6 +177,7 @@ impl CountingBloom {
         let mut filter = StandardBloom::empty(self.contents.hash, self.params())?;
         filter.contents.keys = self.contents.keys;
         let bits = filter.contents.payload.as_mut_slice();
+        // Four bytes of counters become one byte of bits.
         for (byte, counters) in bits.iter_mut().zip(self.contents.bytes().chunks(4)) {
             let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
             *byte = positions.fold(0, |byte, position| byte | 1 << position);

@@ -95,6 +95,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
         // the first eviction, and comparing two marks is cheaper than counting tags.
         let (first, second) = (self.mark(key.first, 0), self.mark(key.second, 0));
         let mark = first.min(second);
+        // The word's width means that neither bucket has a free slot.
         if mark as usize >= size_of::<W>() * 8 {
             return self.insert_by_evictions(key, search);
         }
@@ -180,6 +181,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
         loop {
             let parent = search.nodes[node.parent as usize];
             let moved = self.lanes.tag(self.get(parent.bucket), node.slot);
+            // This slot is free now: it was the end of the path, or its tag has just moved.
             self.swap(bucket, lane, 0, moved);
             (bucket, lane) = (parent.bucket, node.slot * u32::from(self.shape.tag_bits));
             self.swap(bucket, lane, moved, 0);
@@ -194,6 +196,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
     /// Removes one copy of the tag from one of its buckets. Returns `false` and changes nothing if there is none.
     #[inline]
     pub(super) fn remove(&mut self, key: &Candidates) -> bool {
+        // In a fixed order, so that the same operations give the same bytes everywhere.
         for bucket in [key.first, key.second] {
             let mark = self.mark(bucket, key.tag);
             if (mark as usize) < size_of::<W>() * 8 {

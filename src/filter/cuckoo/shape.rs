@@ -134,6 +134,7 @@ impl CuckooShape {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a tag has at most 32 bits")]
     pub(super) const fn candidates(&self, hash: KeyHash) -> Candidates {
+        // `+ 1`, because 0 marks a free slot.
         let tag = map_to_range(hash.get().wrapping_mul(STEP), self.tag_values()) as u32 + 1;
         let first = map_to_range(hash.get(), self.buckets());
         Candidates { tag, first, second: self.other(first, tag) }
@@ -282,6 +283,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
 
     #[inline]
     fn may_contain(&self, key: &Candidates) -> bool {
+        // `|` instead of `||`, so that no branch separates the loads of the two buckets.
         self.lanes.hold(self.get(key.first), key.tag) | self.lanes.hold(self.get(key.second), key.tag)
     }
 

@@ -123,6 +123,7 @@ impl RegisterBlockedBloom {
         let no_memory = FilterError::NoMemory { bytes: shape.payload_bytes() };
         let mut words = Vec::new();
         match usize::try_from(shape.words()) {
+            // Reserved first, because `resize_with` aborts when allocation fails.
             Ok(count) if words.try_reserve_exact(count).is_ok() => words.resize_with(count, || AtomicU64::new(0)),
             _ => return Err(no_memory),
         }
@@ -272,6 +273,7 @@ impl Contents for RegisterBlockedBloom {
 
     fn write_payload(&self, out: &mut [u8]) {
         for (word, out) in self.words.iter().zip(out.as_chunks_mut().0) {
+            // Relaxed, as in `set`: a key that is inserted at the same time may or may not be stored.
             *out = word.load(Ordering::Relaxed).to_le_bytes();
         }
     }

@@ -33,6 +33,7 @@ impl RegisterBlockedKind {
             Self::Rate(rate) => RegisterBlockedShape::with_probes_for_rate(keys, rate, probes),
             Self::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
+                // Rounded down to a power of two, because a requested size is a maximum.
                 RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, probes)
             }
         }

@@ -1,7 +1,7 @@
 //! The expected rate, and the number of keys that a fill stands for, computed only from counts.
 //!
-//! The number of keys in a word is binomial. One of a filter's keys misses `d` given bits of a word with probability `1
-//! - (1 - (1 - d / 64) ^ bits) / words`, and all keys miss them with that probability to the power of the number of
+//! The number of keys in a word is binomial. One of a filter's keys misses `d` given bits of a word with probability
+//! `1 - (1 - (1 - d / 64) ^ bits) / words`, and all keys miss them with that probability to the power of the number of
 //! keys, so the distribution needs no summation. Only additions, multiplications and divisions are used, in a fixed
 //! order, so that sizes and recorded numbers of keys are the same on every platform.
 

@@ -46,6 +46,7 @@ impl RegisterBlockedShape {
     /// there.
     pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let fitting = PROBES.filter_map(|probes| Self::with_probes_for_rate(keys, rate, probes));
+        // `min_by_key` returns the first of equal sizes: the one with the fewest probes.
         fitting.min_by_key(|shape| shape.index_bits).ok_or(ConfigError::OutOfRange {
             option: "keys of a register-blocked bloom filter",
             expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
@@ -80,6 +81,7 @@ impl FilterShape for RegisterBlockedShape {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let [code] = encoded.words("1 for register-blocked Bloom")?;
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
+        // Compares the whole word, because no other word width is supported.
         let probes = PROBES.into_iter().find(|&probes| code_of(probes) == code);
         let probes = probes.ok_or(field("word layout", expected, code.into()))?;
         BlockError::require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;

@@ -95,6 +95,7 @@ impl Work<'_> {
             let layer = Layer::alone(self.columns, blocks, SMASH);
             keys.clear();
             keys.extend(hashes.iter().map(|&hash| map_hash(hash, |hash| final_layer_hash(hash, salt))));
+            // Sorted for each salt, because each maps the hashes to another order.
             self.sort(&mut keys);
             if self.band_all(&layer, &keys) {
                 let words = self.payload.append_zeroed(layer.words(self.columns) * 8);
@@ -102,6 +103,7 @@ impl Work<'_> {
                 solve_section(self.section, 0, &layer, self.columns, words.as_chunks_mut().0);
                 self.blocks.push(blocks);
                 self.note_peak((keys.capacity() + hashes.len()) * size_of::<KeyHash>());
+                // Freed first, because appending the thresholds may move the payload.
                 drop(keys);
                 return self.append_thresholds(salt, attempt + 1);
             }

@@ -112,6 +112,7 @@ impl Columns {
 
     /// Returns the rate if `lower` of `all` starts lie in blocks of one column less.
     pub(crate) fn rate(self, lower: u64, all: u64) -> f64 {
+        // Halving is exact, so that the rate is equal on every platform.
         let upper_rate = (0..self.upper).fold(1.0, |rate, _| rate / 2.0);
         upper_rate * (1.0 + lower as f64 / all as f64)
     }

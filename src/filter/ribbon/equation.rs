@@ -36,6 +36,7 @@ pub(super) const fn final_layer_hash(hash: u64, salt: u8) -> u64 {
 /// Returns how many starts a layer of `slots` slots draws from. The final layer passes [`SMASH`], as its starts are
 /// clamped later; others pass 0.
 pub(super) const fn starts(slots: u64, smash: u32) -> u64 {
+    // An equation spans 64 slots, so none starts at the last 63.
     slots - (WIDTH - 1) + 2 * smash as u64
 }
 
@@ -49,6 +50,7 @@ pub(super) const fn bumping_start(hash: u64, slots: u64) -> u64 {
 #[inline]
 pub(super) const fn coefficients(hash: u64) -> u64 {
     let product = hash.wrapping_mul(PI[0]);
+    // `| 1`, so that a key that starts at a free slot can become its pivot without elimination.
     (product ^ product >> 32).wrapping_mul(PI[1]) | 1
 }
 

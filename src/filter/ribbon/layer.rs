@@ -37,6 +37,7 @@ impl Layer {
     /// Returns the first slot of a key's equation; monotone in the hash.
     #[inline]
     pub(super) fn start(&self, hash: u64) -> u64 {
+        // Clamps the starts that were drawn beyond an end.
         map_to_range(hash, starts(self.slots, self.smash)).saturating_sub(self.smash.into()).min(self.slots - WIDTH)
     }
 

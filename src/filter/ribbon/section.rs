@@ -79,6 +79,7 @@ fn run_in_parallel(tasks: Vec<SectionTask<'_>>, section: &mut Section, bumped: &
     let mut passed_on: Vec<Vec<KeyHash>> = tasks.iter().map(|_| Vec::new()).collect();
     let tasks = tasks.into_iter().zip(&mut passed_on).collect();
     share(threads, tasks, section, |section, (task, bumped): (SectionTask<'_>, &mut Vec<KeyHash>)| {
+        // About 4.1 % of the keys are bumped; a sixteenth is 6.25 %.
         bumped.reserve_exact(task.keys.len() / 16);
         task.run(section, bumped);
     });
@@ -146,8 +147,8 @@ pub(super) fn section_bytes(slots: u64) -> u64 {
     slots.min(SECTION_SLOTS) * 49 / 4 + 16_384
 }
 
-/// Returns the maximum bytes for each thread beyond the first: a section, and a share of the second copy of all bumped
-/// keys, which all threads hold together.
+/// Returns the maximum bytes for each thread beyond the first: a section, and at worst the second copy of all bumped
+/// keys, which the threads hold together.
 pub(super) fn thread_bytes(keys: u64) -> u64 {
     section_bytes(SECTION_SLOTS) + keys / 2
 }

@@ -45,6 +45,7 @@ pub(super) fn insert_all(params: BloomParams, payload: &mut [u8], hashes: &[KeyH
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "what `tell` does not use is not computed")]
 fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tell: impl FnMut(u64)) {
+    // In a small filter every key counts as far, so that none is prefetched.
     let ahead = if payload.len() <= BIT_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
     let (words, _) = payload.as_chunks_mut();
     with_probes!(params, PROBES => {

@@ -118,6 +118,7 @@ impl StandardBloom {
         if self.params() != other.params() {
             return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
         }
+        // Equal shapes, so equal positions: OR is the filter of both sets of keys.
         let bytes = self.contents.payload.as_mut_slice().iter_mut().zip(other.contents.bytes());
         bytes.for_each(|(ours, theirs)| *ours |= theirs);
         self.contents.keys = self.contents.keys.saturating_add(other.contents.keys);

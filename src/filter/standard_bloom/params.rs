@@ -30,6 +30,7 @@ fn optimal_probes(size: BitsPerKey) -> u8 {
 ///
 /// It is up to 0.4 % more than ln(1/rate) / ln(2)^2 bits per key, because a key has a whole number of probes.
 pub(crate) fn size_for_rate(keys: u64, rate: FalsePositiveRate) -> Result<BitsPerKey, ConfigError> {
+    // Beyond `RATE_KEYS` the rate does not depend on the number of keys; for 0 keys it would be 0 at every size.
     let keys = keys.clamp(1, RATE_KEYS);
     let fpr_at = |size| BloomParams::for_keys(keys, size).expected_fpr(keys);
     BitsPerKey::smallest_where(|size| fpr_at(size) <= rate.get()).ok_or_else(|| ConfigError::RateOutOfRange {
@@ -91,6 +92,7 @@ impl BloomParams {
         let clear = power(1.0 - 1.0 / size, throws);
         let fill = 1.0 - clear;
         let of_mean_fill = power(fill, probes);
+        // With one or two positions, `1 - 2 / size` below is not positive.
         if positions > LARGE || positions <= 2 {
             return of_mean_fill;
         }
@@ -109,6 +111,7 @@ impl BloomParams {
     )]
     pub(crate) fn estimated_keys(self, taken: u64) -> u64 {
         let positions = self.positions as f64;
+        // `libm`, because `ln_1p` needs `std`.
         let keys = -(positions / f64::from(self.probes)) * libm::log1p(-(taken as f64) / positions);
         libm::round(keys) as u64
     }

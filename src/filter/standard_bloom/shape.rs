@@ -136,6 +136,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         let (params, (words, _)) = (self.params, payload.as_chunks());
+        // A payload of another length must not make a present key absent.
         payload.len() as u64 != self.payload_bytes()
             || with_probes!(params, PROBES => contains::<C, PROBES>(params, words, hash))
     }

@@ -160,6 +160,7 @@ impl Placement<3> for XorCells {
     #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
     fn place(&self, hash: u64) -> ([usize; 3], u32) {
         let salted = KeyHash::from_well_mixed(hash).salted(SaltStep::new(self.salt));
+        // Rotations by thirds of a word: each block chooses its cell by other high bits.
         let first = if self.salt == 0 { hash } else { salted.rotate_left(42) };
         let cell = |block: u64, bits| (block * self.block_cells + map_to_range(bits, self.block_cells)) as usize;
         ([cell(0, first), cell(1, salted), cell(2, salted.rotate_left(21))], fingerprint_bits(salted))

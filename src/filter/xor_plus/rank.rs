@@ -23,6 +23,7 @@ pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     let word = |number: usize| words.get(number).map_or(0, |&bytes| u64::from_le_bytes(bytes));
     let (number, bit) = (within / 64, within % 64);
     let (bits, counts) = (word(number), word(7));
+    // The shift by 9 puts a count of 0 in front of the three counts, for the words of the first pair.
     let in_pairs_before = (counts << 9) >> (9 * (number / 2)) & 511;
     // Counts the first word of the pair only if the cell lies in the second.
     let whole = word(number & !1) & 0_u64.wrapping_sub(number as u64 & 1);

@@ -59,8 +59,8 @@ pub(crate) const MAX_PROBES: u8 = 16;
 /// The maximum number of probes in one round of eight lanes.
 const ROUND_PROBES: u8 = 8;
 
-/// The multipliers of lanes 0 to 7 and 8 to 15: lane `j` has 0x9e3779b9 (the golden ratio in 32 bits) to the power `j +
-/// 1`.
+/// The multipliers of lanes 0 to 7 and 8 to 15: lane `j` has 0x9e3779b9 (the golden ratio in 32 bits) to the power
+/// `j + 1`.
 static MULTIPLIERS: Multipliers = {
     let mut rounds = [[0; 8]; 2];
     let (mut lane, mut power) = (0, 1_u32);

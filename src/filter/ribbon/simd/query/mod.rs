@@ -108,6 +108,7 @@ impl Filter {
     /// Returns the filter with the payload that begins `payload`; `None` if `payload` is too short.
     #[inline]
     pub(crate) fn view<'a>(&'a self, payload: &'a [u8]) -> Option<FilterView<'a>> {
+        // Longer is allowed: `payload` may be a whole block, with its trailer.
         let is_whole = payload.len() as u64 >= self.payload_bytes;
         is_whole.then_some(FilterView { filter: self, words: payload.as_ptr().cast(), payload: PhantomData })
     }

@@ -2,8 +2,8 @@
 //!
 //! A product with an 8 by 8 matrix of bits turns eight bits of a row into the set of the eight pivots that it needs;
 //! another product turns that set into each byte that these pivots add to the row. One instruction multiplies 64 bytes
-//! by such matrices; look-ups of half bytes would need tables of sums. A matrix is a word whose row `i` lies in byte `7
-//! - i`: in this order the instruction also multiplies matrices.
+//! by such matrices; look-ups of half bytes would need tables of sums. A matrix is a word whose row `i` lies in byte
+//! `7 - i`: in this order the instruction also multiplies matrices.
 //!
 //! The existing pivots of the eight slots are first reduced, so that none has bits at the slots of the others. A row
 //! then needs the pivots at whose slots it has bits. With them added, it has bits only at free slots: about three of

@@ -135,6 +135,7 @@ impl PivotBlock<'_> {
 
     #[inline]
     fn set_pivot(&mut self, slot: usize, row: u64, result: u32) {
+        // The remainders make bounds checks unnecessary.
         self.rows[slot % 64] = row;
         self.results[slot % 64] = result;
         *self.occupied |= 1 << slot;
@@ -167,6 +168,7 @@ impl ChosenPivots {
 
     #[inline]
     fn push(&mut self, slot: u8, offset: u8) {
+        // The list has 256 entries, so that an index of 8 bits needs no bounds check.
         self.list[usize::from(self.len)] = [slot, offset];
         self.len += 1;
     }
