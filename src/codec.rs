@@ -32,7 +32,7 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
 
     /// Returns the `COUNT` bytes from offset `AT` on.
     #[must_use]
-    #[expect(clippy::indexing_slicing, reason = "the assertion, which the compiler evaluates")]
+    #[expect(clippy::indexing_slicing, reason = "the compiler evaluates the assertion")]
     pub fn array<const AT: usize, const COUNT: usize>(self) -> [u8; COUNT] {
         const { assert!(AT + COUNT <= BYTES, "a field lies inside its structure") };
         core::array::from_fn(|position| self.0[AT + position])

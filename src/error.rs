@@ -184,7 +184,8 @@ pub enum BlockError {
         /// The identity that the reader's hasher and the block share.
         hash: HashIdentity,
     },
-    /// The block holds none of the parts of keys that the reader probes for, or its ranges are nested differently.
+    /// The block holds none of the parts of keys that the reader probes for, or its ranges lie within the parts of
+    /// another extractor.
     ExtractorMismatch {
         /// The parts that the reader probes for: whole keys, and the extractors by name.
         expected: String,
@@ -321,10 +322,10 @@ impl From<BlockError> for ShrinkError {
 
 messages! { ShrinkError {
     Self::TooSmall { kind, block_bytes, max_bytes, min_bytes } =>
-        "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {min_bytes} bytes, the \
+        "shrinking a {kind} filter block of {block_bytes} bytes: expected at least {min_bytes} bytes, the \
          smallest useful size, got {max_bytes}; drop the filter instead";
     Self::NoMemory { bytes } => "allocation of {bytes} bytes for a smaller filter failed";
-    Self::Block(error) => "filter block to be shrunk: {error}";
+    Self::Block(error) => "shrinking a filter block: {error}";
 } }
 
 impl core::error::Error for ShrinkError {

@@ -23,7 +23,7 @@ pub fn worthwhile(threads: usize, keys: u64) -> usize {
 ///
 /// The threads end with the call: a pool would have to be configured, shared and shut down, to save 50 microseconds.
 /// Without `std` the calling thread does all of the work.
-#[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "there is one thread"))]
+#[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "without `std` there is only one thread"))]
 pub fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
     #[cfg(feature = "std")]
     share_among(threads, thread::Builder::new, pieces, own, work);

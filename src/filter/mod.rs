@@ -111,7 +111,7 @@ macro_rules! any_shape {
                     }
                 }?;
                 let is_whole = any.payload_bytes() == encoded.payload_bytes;
-                BlockError::require(is_whole, "payload bytes", "the length that follows from the parameters", encoded.payload_bytes)?;
+                BlockError::require(is_whole, "payload bytes", "the length for the parameters", encoded.payload_bytes)?;
                 Ok(any)
             }
 

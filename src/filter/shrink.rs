@@ -76,7 +76,7 @@ impl AnyShape {
     }
 
     /// Returns the largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
-    #[allow(clippy::match_wildcard_for_single_variants, reason = "with features, it stands for several")]
+    #[allow(clippy::match_wildcard_for_single_variants, reason = "with more features, it stands for several kinds")]
     fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         match self {
             Self::BlockedBloom(shape) => shape.next_smaller(max_bytes).map(Self::BlockedBloom),

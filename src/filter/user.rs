@@ -184,7 +184,7 @@ impl Kind for GuardedKind {
     ) -> Result<BuiltPayload<UserShape>, FallbackReason> {
         let failed = FallbackReason::ConstructionFailed;
         let (encoded, bytes) = guarded_build(|| self.kind.build(&plan.encoded, hashes))?;
-        // The number of keys is that of the hashes, whatever the kind recorded.
+        // The number of keys is counted from the hashes; the kind's own number is ignored.
         let (keys, payload_bytes) = (hashes.len() as u64, bytes.len() as u64);
         // Readers must accept every block that is written.
         let shape = self.decode(&EncodedShape { keys, ..encoded }).map_err(|_| failed)?;

@@ -223,7 +223,7 @@ impl<const ARITY: usize> Placement<ARITY> for FuseCells<ARITY> {
     /// With salt 0 the first cell ascends with the hash, so that sorted keys are built from one end to the other. An
     /// exclusive or moves later cells within their segment: it needs no multiplication and no bound.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place(&self, hash: u64) -> ([usize; ARITY], u32) {
         let salted = KeyHash::from_well_mixed(hash).salted(self.salt_step);
         let first = map_to_range(if self.is_raw { hash } else { salted }, self.range);

@@ -90,7 +90,7 @@ impl BloomShape {
     }
 
     /// Returns the shape's lines in `payload`; `None` if some are missing.
-    #[expect(clippy::cast_possible_truncation, reason = "more lines than memory has are not found in it")]
+    #[expect(clippy::cast_possible_truncation, reason = "a line beyond memory is not found in the payload")]
     fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
         payload.as_chunks().0.get(..self.lines.count() as usize)
     }

@@ -36,7 +36,7 @@ impl Kind for CountingBloomKind {
     type Stream = NotStreamed;
 
     const ID: KindId = KindId::COUNTING_BLOOM;
-    const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
+    const STRENGTH: &'static str = "accepts and removes keys while it is in use, and is never full";
     const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {

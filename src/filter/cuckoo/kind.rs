@@ -38,7 +38,7 @@ impl Kind for CuckooKind {
 
     const ID: KindId = KindId::CUCKOO;
     const STRENGTH: &'static str =
-        "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
+        "accepts and removes keys while it is in use, in a quarter of a counting Bloom filter's memory";
     const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {

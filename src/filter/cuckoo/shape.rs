@@ -107,7 +107,7 @@ impl CuckooShape {
     }
 
     /// Returns the payload's bytes after the last bucket: less than a pair of buckets, all 0.
-    #[expect(clippy::cast_possible_truncation, reason = "behind the end of the payload there is nothing")]
+    #[expect(clippy::cast_possible_truncation, reason = "an offset beyond memory finds no bytes")]
     pub(super) fn bytes_behind<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         payload.get((self.pairs * u64::from(self.tag_bits)) as usize..).unwrap_or_default()
     }
@@ -268,7 +268,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     /// Returns the byte at which a bucket's word is read, and the bit of the word at which the bucket begins. Buckets
     /// are packed to the bit. A word that would end beyond the payload is read from an earlier byte.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "payloads are as long as memory allows")]
+    #[expect(clippy::cast_possible_truncation, reason = "a payload fits memory")]
     pub(super) fn locate(&self, bucket: u64) -> (usize, u32) {
         let bit = bucket * u64::from(SLOTS) * u64::from(self.shape.tag_bits);
         let byte = ((bit / 8) as usize).min(self.payload.len() - size_of::<W>());

@@ -110,8 +110,8 @@ impl CellSums {
         })
     }
 
-    /// Like [`add_all`](Self::add_all), for cells in `ARITY` blocks of equal length, of which each key has one cell in
-    /// each. Up to `threads` threads share the blocks.
+    /// Like [`add_all`](Self::add_all), for cells in `ARITY` blocks of equal length, with one cell of each key in each
+    /// block. Up to `threads` threads share the blocks.
     #[cfg(feature = "xor")]
     pub(crate) fn add_by_block<const ARITY: usize>(
         &mut self,

@@ -52,7 +52,8 @@ impl Kind for RegisterBlockedKind {
     type Stream = NotStreamed;
 
     const ID: KindId = KindId::REGISTER_BLOCKED_BLOOM;
-    const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
+    const STRENGTH: &'static str =
+        "accepts keys from any number of threads without a lock, and touches one word per key";
     const UPDATES: Updates = Updates::Insert;
     const IS_CONCURRENT: bool = true;
 

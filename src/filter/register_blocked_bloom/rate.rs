@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// By brute force, for the layout of two bits: every way in which one key's bits can fall.
+    /// Computes the rate by brute force, for the layout of two bits: every way in which one key's bits can fall.
     #[test]
     fn small_cases_agree_with_counting_them_out() {
         let one_key = of_keys(1, 1, 2);

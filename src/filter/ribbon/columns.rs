@@ -85,7 +85,7 @@ impl Columns {
     }
 
     /// Returns the columns with this mean, which is at least that of [`ONE`](Self::ONE).
-    #[expect(clippy::cast_possible_truncation, reason = "up to 32; and less than one share")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 32, and less than one share")]
     pub(crate) fn of_shares(shares: u32) -> Self {
         let upper = shares.div_ceil(1 << 16);
         Self { upper: upper as u8, lower_share: ((upper << 16) - shares) as u16 }
@@ -105,7 +105,7 @@ impl Columns {
     }
 
     /// Returns the lower share of `weight`, rounded down.
-    #[expect(clippy::cast_possible_truncation, reason = "a share of less than one of a u64")]
+    #[expect(clippy::cast_possible_truncation, reason = "a fraction of a u64")]
     pub(crate) fn lower_part(self, weight: u64) -> u64 {
         ((u128::from(weight) * u128::from(self.lower_share)) >> 16) as u64
     }

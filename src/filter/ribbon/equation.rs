@@ -15,8 +15,8 @@ pub(super) const SMASH: u32 = 16;
 /// The slots of a bucket, the unit of bumping.
 pub(super) const BUCKET_SLOTS: u64 = 128;
 
-/// By threshold code: keys are bumped to the next layer if they start fewer slots than this from the left of the
-/// bucket.
+/// The threshold of each code: keys are bumped to the next layer if they start fewer slots than this from the left of
+/// the bucket.
 pub(super) const THRESHOLDS: [u8; 4] = [0, 18, 38, 128];
 
 const PI: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1];

@@ -24,8 +24,8 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// A file gets a Ribbon filter unless, in this order,
 ///
 /// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`TooFewKeys`];
-/// 2. Ribbon would not be smaller at the same rate, for this and all larger numbers of keys: [`NotSmaller`] (never from
-///    1,024 keys on, so only with a lower minimum);
+/// 2. at this number of keys or at a larger one, Ribbon would not be smaller at the same rate: [`NotSmaller`] (never
+///    from 1,024 keys on, so only with a lower minimum);
 /// 3. it has more keys than the maximum, or than the format can record: [`TooManyKeys`];
 /// 4. building would take more memory than the context allows: [`MemoryBudget`];
 /// 5. no attempt to build it succeeds: [`ConstructionFailed`];

@@ -43,7 +43,7 @@ pub(super) fn insert_all(params: BloomParams, payload: &mut [u8], hashes: &[KeyH
 
 /// Inserts each key, and passes to `tell` in bit 0 whether all its bits were already set.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "what `tell` does not use is not computed")]
+#[expect(clippy::inline_always, reason = "the compiler drops results that `tell` ignores")]
 fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tell: impl FnMut(u64)) {
     // In a small filter every key counts as far, so that none is prefetched.
     let ahead = if payload.len() <= BIT_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };

@@ -27,7 +27,7 @@ impl Kind for StandardBloomKind {
 
     const ID: KindId = KindId::STANDARD_BLOOM;
     const STRENGTH: &'static str =
-        "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
+        "accepts keys while it is in use, is never full, and is the smallest of the filters that do so";
     const UPDATES: Updates = Updates::Insert;
     const IS_STREAMED: bool = true;
 

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //!
-//! An array of bits, of which each key sets k; a key is absent when one of its k bits is clear (Bloom 1970). With k =
+//! An array of bits. Each key sets k of them, and is absent when one of its k bits is clear (Bloom 1970). With k =
 //! 0.69 times the bits per key, half of the bits are set and the rate is 2^-k: 1.44 bits per key for each halving, for
 //! any number of keys. [`StandardBloom`] accepts keys while it is probed, in any order and number. More keys than
 //! planned raise its rate, which [`health`](crate::DynamicFilter::health) reports. Two filters of one shape are

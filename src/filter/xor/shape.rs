@@ -38,7 +38,7 @@ impl XorShape {
 
     /// Returns the first cell of the third block.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "as many cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     pub(crate) fn third_block(self) -> usize {
         2 * u64::from(self.block_cells) as usize
     }
@@ -123,7 +123,7 @@ impl PeeledShape for XorShape {
     }
 
     fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
-        // By block, each of the three passes reads all keys; one thread adds all three cells in one pass.
+        // Adding by block reads all keys once for each block; one thread adds all three cells in one pass.
         if threads > 1 {
             return sums.add_by_block(self.placement(), hashes, threads);
         }
@@ -157,7 +157,7 @@ impl Placement<3> for XorCells {
     /// Places one cell in each block. With salt 0 the first cell ascends with the hash, so that with sorted keys one
     /// cell in three is near the previous key's, and building misses the caches less often.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place(&self, hash: u64) -> ([usize; 3], u32) {
         let salted = KeyHash::from_well_mixed(hash).salted(SaltStep::new(self.salt));
         // Rotations by thirds of a word: each block chooses its cell by other high bits.

@@ -15,16 +15,15 @@
     clippy::inline_always,
     clippy::needless_range_loop,
     clippy::trivially_copy_pass_by_ref,
-    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
-              unroll; functions that do not carry the instructions must become part of those that do; where a key lies \
-              in memory can be of use"
+    reason = "bits are cut off on purpose; operators bind as in the field's formulas; loops count what they unroll; \
+              functions without the instructions must be inlined into those with them; a key's address can be useful"
 )]
 #![cfg_attr(
     not(any(
         all(target_arch = "x86_64", target_feature = "sse2"),
         all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
     )),
-    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
+    allow(dead_code, unused_macros, reason = "nothing uses the vector versions here")
 )]
 
 mod batch;

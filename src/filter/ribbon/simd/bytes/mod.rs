@@ -33,7 +33,7 @@ pub(crate) trait ByteVector: Copy {
     /// Puts one byte into every lane.
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe { Self::table(&[byte; 16]) }
     }
     /// Returns, in each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.

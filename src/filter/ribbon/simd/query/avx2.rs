@@ -13,7 +13,7 @@ pub(super) struct Avx2;
 impl Kernel for Avx2 {
     #[inline(always)]
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe {
             let columns = Fours::new(words, next, count);
             let here = _mm256_set1_epi64x(coefficients.here.cast_signed());
@@ -43,7 +43,7 @@ impl Kernel for Avx2 {
 /// The CPU must have AVX2.
 #[inline(always)]
 unsafe fn masked(here: &Four, here_mask: __m256i, next: &Four, next_mask: __m256i) -> __m256 {
-    // SAFETY: the set is the caller's; a four has 32 bytes.
+    // SAFETY: the caller promises the set; a four has 32 bytes.
     unsafe {
         let here = _mm256_and_si256(_mm256_loadu_si256(here.as_ptr().cast()), here_mask);
         let next = _mm256_and_si256(_mm256_loadu_si256(next.as_ptr().cast()), next_mask);
@@ -59,7 +59,7 @@ unsafe fn masked(here: &Four, here_mask: __m256i, next: &Four, next_mask: __m256
 #[inline(always)]
 unsafe fn parity_of_nibble() -> __m256i {
     const ODD: i8 = i8::MIN;
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises it.
     unsafe {
         _mm256_setr_epi8(
             0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0, //
@@ -75,7 +75,7 @@ unsafe fn parity_of_nibble() -> __m256i {
 /// The CPU must have AVX2.
 #[inline(always)]
 unsafe fn expected_signs(expected: u64) -> __m256i {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises it.
     unsafe {
         let shifts = _mm256_setr_epi32(31, 30, 27, 26, 29, 28, 25, 24);
         _mm256_sllv_epi32(_mm256_set1_epi32(expected as i32), shifts)

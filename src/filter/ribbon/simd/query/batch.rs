@@ -30,7 +30,7 @@ const CHUNK: usize = 512;
 #[inline(always)]
 pub(super) unsafe fn may_contain_batch<K: Kernel>(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
     let Filter { layers: [first, ..], bumping, .. } = view.filter;
-    // SAFETY: the set is the caller's; each `Batch` has the first layer.
+    // SAFETY: the caller promises the set; each `Batch` has the first layer.
     unsafe {
         if first.slots > u32::MAX.into() {
             // The vectors of keys hold slot numbers in 32 bits.
@@ -76,7 +76,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
     /// The CPU must have the set, and the layer must be the view's first.
     #[inline(always)]
     unsafe fn run<K: Kernel>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe {
             match (usize::from(self.view.filter.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
@@ -104,7 +104,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             let Some(block) = turn.checked_sub(1) else { continue };
             let keys = KEYS_AT_ONCE.min(hashes.len() - block * KEYS_AT_ONCE);
             let first_position = block * KEYS_AT_ONCE % CHUNK;
-            // SAFETY: the caller's.
+            // SAFETY: the caller promises it.
             let answers = unsafe {
                 self.check::<K, NARROW, MIXED>(&equations, block % 2 * KEYS_AT_ONCE, keys, first_position, &mut bumped)
             };
@@ -116,7 +116,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
                 let first = block * KEYS_AT_ONCE / CHUNK * CHUNK;
                 for &position in bumped.positions.iter().take(core::mem::take(&mut bumped.count)) {
                     let position = first + usize::from(position);
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller promises it.
                     let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hashes[position]) };
                     matches[position / 64] |= u64::from(answer) << (position % 64);
                 }
@@ -201,8 +201,8 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             debug_assert!((word + next + count) * 8 <= self.view.filter.payload_bytes);
             let coefficients = Coefficients { here: equations.here[now], next: equations.over[now] };
             let expected = equations.expected[now];
-            // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: the block lies in
-            // the layer, and the one after it too, unless `next` is 0.
+            // SAFETY: the caller promises the set. A start is at least 64 slots before the layer's end: the block lies
+            // in the layer, and the one after it too, unless `next` is 0.
             let mut holds = unsafe {
                 let block = self.view.word(word);
                 if NARROW {

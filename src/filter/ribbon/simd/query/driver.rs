@@ -33,7 +33,7 @@ impl Fours<'_> {
     /// `next + count` words must be readable.
     #[inline(always)]
     pub(super) unsafe fn new(words: Words, next: usize, count: usize) -> Self {
-        // SAFETY: the caller's; a four has the alignment of a byte.
+        // SAFETY: the caller promises it; a four has the alignment of a byte.
         unsafe {
             let (next, distance) = (words.add(next), count - 4);
             Self {
@@ -106,7 +106,7 @@ pub(super) trait Kernel {
 #[inline(always)]
 pub(super) unsafe fn may_contain<K: Kernel>(view: FilterView<'_>, hash: KeyHash) -> bool {
     let Filter { layers: [first, ..], bumping, .. } = view.filter;
-    // SAFETY: the set is the caller's; the layer bumps, and `start` is one of its starts.
+    // SAFETY: the caller promises the set; the layer bumps, and `start` is one of its starts.
     unsafe {
         if *bumping == 0 {
             return final_holds::<K>(view, first, hash.get());
@@ -130,14 +130,14 @@ pub(super) unsafe fn may_contain_after_first<K: Kernel>(view: FilterView<'_>, ha
     for layer in view.later_layers() {
         hash = next_layer_hash(hash);
         let start = bumping_start(hash, layer.slots);
-        // SAFETY: the set is the caller's; the layer bumps, and `start` is one of its starts.
+        // SAFETY: the caller promises the set; the layer bumps, and `start` is one of its starts.
         unsafe {
             if !bumps(view, layer, start) {
                 return holds::<K>(view, layer, hash, start);
             }
         }
     }
-    // SAFETY: the set is the caller's.
+    // SAFETY: the caller promises the set.
     unsafe { final_holds::<K>(view, view.last_layer(), hash) }
 }
 
@@ -147,7 +147,7 @@ pub(super) unsafe fn may_contain_after_first<K: Kernel>(view: FilterView<'_>, ha
 #[inline(always)]
 unsafe fn final_holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64) -> bool {
     let hash = final_layer_hash(hash, view.filter.salt);
-    // SAFETY: the set is the caller's, the start one of the layer's.
+    // SAFETY: the caller promises the set, and the start is one of the layer's.
     unsafe { holds::<K>(view, layer, hash, layer.start(hash)) }
 }
 
@@ -173,7 +173,7 @@ unsafe fn bumps(view: FilterView<'_>, layer: &Layer, start: u64) -> bool {
 #[inline(always)]
 unsafe fn holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64, start: u64) -> bool {
     let equation = Equation::new(layer, view.filter.upper, hash, start);
-    // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: its block lies in the
+    // SAFETY: the caller promises the set. A start is at least 64 slots before the layer's end: its block lies in the
     // layer, and the one after it too, unless `next` is 0.
     unsafe { columns_hold::<K>(view.word(equation.word), &equation) }
 }
@@ -187,7 +187,7 @@ unsafe fn holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64, start
 #[inline(always)]
 pub(super) unsafe fn columns_hold<K: Kernel>(words: Words, equation: &Equation) -> bool {
     let &Equation { next, count, coefficients, expected, .. } = equation;
-    // SAFETY: the caller's, and the ranges of `count`.
+    // SAFETY: the caller promises it, and each arm has the range of `count` that it needs.
     unsafe {
         match count as usize {
             0..4 => few_columns_hold::<K>(words, equation),
@@ -210,14 +210,14 @@ unsafe fn few_columns_hold<K: Kernel>(words: Words, equation: &Equation) -> bool
     let (next, count) = (equation.next as usize, equation.count as usize);
     let mut padded = [[0; 8]; 2 * 4];
     for column in 0..count.min(3) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe {
             padded[column] = *words.add(column);
             padded[4 + column] = *words.add(next + column);
         }
     }
     let arranged = K::arrange(expected & ((1 << count) - 1), 4);
-    // SAFETY: the set is the caller's; there are eight words.
+    // SAFETY: the caller promises the set; there are eight words.
     unsafe { K::agree(padded.as_ptr(), 4, 4, coefficients, arranged) }
 }
 
@@ -236,7 +236,7 @@ unsafe fn many_columns_hold<K: Kernel>(words: Words, equation: &Equation) -> boo
         // The last eight overlap the previous ones, so that no partial group is needed.
         let at = first.min(count - COLUMNS_AT_ONCE);
         let arranged = K::arrange(expected >> at, COLUMNS_AT_ONCE as u64);
-        // SAFETY: the caller's; at + 8 <= count.
+        // SAFETY: the caller promises it; at + 8 <= count.
         all_agree &= unsafe { K::agree(words.add(at), next, COLUMNS_AT_ONCE, coefficients, arranged) };
         first += COLUMNS_AT_ONCE;
     }

@@ -9,7 +9,7 @@ struct Portable;
 impl Kernel for Portable {
     #[inline(always)]
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         let columns = unsafe { Fours::new(words, next, count) };
         let mut masked = [0; 8];
         for column in 0..4 {

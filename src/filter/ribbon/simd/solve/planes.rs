@@ -103,7 +103,7 @@ struct LoadedBlock<const R: usize> {
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         match columns {
             ..=8 => solve_results::<V, 1>(echelon, columns, visit),
@@ -123,12 +123,12 @@ unsafe fn solve_results<V: ByteVector, const R: usize>(
     let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
     let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
     let mut words = BlockColumns::default();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
     let mut sums = blocks[last % 2].results.clone();
     for block in (0..=last).rev() {
         let mut values = Planes::<R, 64>::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1));
             let (here, left) = (&blocks[block % 2], &blocks[(block + 1) % 2]);
@@ -162,7 +162,7 @@ impl<const R: usize> LoadedBlock<R> {
             }
         }
         for (chunk, words) in self.words.as_chunks::<16>().0.iter().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises it.
             let tables = unsafe { V::transpose(words) };
             self.rows.set(chunk * 16, &tables);
         }
@@ -191,7 +191,7 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
     let solved = &SOLVED[here.links(group) % 64];
     for byte in 0..R {
         let (sums, values) = (&mut sums.0[byte], &mut values.0[byte]);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let sixteen = V::table(&sums.as_chunks::<16>().0[group / SLOTS_AT_ONCE % 4]);
             let [first, second, third, fourth] = &MEMBERS[group % SLOTS_AT_ONCE];
@@ -222,7 +222,7 @@ unsafe fn transpose<V: ByteVector, const R: usize>(values: &Planes<R, 64>, colum
     words[..columns].fill(0);
     for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0) {
         for at in (0..64).step_by(V::LANES) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises it.
             let (low, high) = unsafe {
                 let value = V::load(&plane[at..]);
                 (value.low_bits(), value.upper_half().low_bits())

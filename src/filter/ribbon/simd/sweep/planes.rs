@@ -66,7 +66,7 @@ impl<V: ByteVector> Sweep for V {
 
     #[inline(always)]
     unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             // The number of vectors is a constant in each arm, so that the loops over them are unrolled and stay in
             // registers. With NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
@@ -91,7 +91,7 @@ pub(super) unsafe fn sweep<S: Sweep>(bucket: Bucket<'_>) -> Option<u8> {
     if bucket.pending.len > MAX_LANES {
         return portable::sweep(bucket);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         match bucket.result_bytes {
             0 | 1 => sweep_results::<S, 1>(bucket),
@@ -107,7 +107,7 @@ unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<
     let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
     let count = pending.len;
     let mut first = offset_of(pending.equations[..count].first()?) / S::SLOTS_AT_ONCE * S::SLOTS_AT_ONCE;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { fill_planes::<S>(pending) };
     let mut started = 0;
     let mut is_swept = false;
@@ -118,7 +118,7 @@ unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<
         while started < count && pending.offsets.0[0][started % MAX_LANES] < first + S::SLOTS_AT_ONCE {
             started += 1;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let is_spent = unsafe { S::sweep::<R>(&mut Block { pending, pivots, chosen, first }, started) };
         is_swept = is_spent && started == count;
         first += S::SLOTS_AT_ONCE;
@@ -130,7 +130,7 @@ unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<
         // fails.
         return Some(u8::MAX);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { last_contradiction::<S::Bytes>(pending) }
 }
 
@@ -141,7 +141,7 @@ unsafe fn fill_planes<S: Sweep>(pending: &mut Pending) {
     let lanes = len.next_multiple_of(S::LANES);
     equations[*len..lanes].fill([0; 2]);
     for (chunk, equations) in equations[..lanes].as_chunks::<16>().0.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let [row_bytes, tail_bytes] = unsafe { S::Bytes::transpose_pairs(equations) };
         rows.set(chunk * 16, &row_bytes);
         results.set(chunk * 16, &tail_bytes);
@@ -155,7 +155,7 @@ unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
     let mut at = pending.len.next_multiple_of(V::LANES);
     while at > 0 {
         at -= V::LANES;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let lanes = unsafe {
             let (mut rows, mut results) = (V::splat(0), V::splat(0));
             for plane in &pending.rows.0 {
@@ -197,7 +197,7 @@ impl Block<'_> {
     /// Sweeps the block's slots through the first `K` vectors of lanes. Returns whether no row has bits left.
     #[inline(always)]
     unsafe fn sweep<V: ByteVector, const R: usize, const K: usize>(&mut self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let (bits, columns) = self.gather::<V, K>();
             let eliminated = self.eliminate::<R>(columns, K * V::LANES > 64);
@@ -212,7 +212,7 @@ impl Block<'_> {
         let plane = &self.pending.rows.0[usize::from(self.first) % 64 / 8];
         let is_upper_half = !self.first.is_multiple_of(8);
         let mut columns = [LaneSet::default(); SLOTS_AT_ONCE];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let (started, first, four) = (V::table(&STARTED), V::splat(self.first), V::splat(SLOTS_AT_ONCE as u8));
             let mut bits = [V::splat(0); K];
@@ -311,7 +311,7 @@ impl Block<'_> {
         mut bits: [V; K],
         eliminated: &Eliminated,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let needs = V::table(&NEEDS[eliminated.links % 64]);
             for bits in &mut bits {
@@ -335,7 +335,7 @@ impl Block<'_> {
 /// Adds to each byte of `plane` the sum at its index. Returns the OR of all resulting bytes.
 #[inline(always)]
 unsafe fn add<V: ByteVector, const K: usize>(plane: &mut [u8; MAX_LANES], sums: &ByteTable, indexes: &[V; K]) -> V {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         let sums = V::table(sums);
         let mut left = V::splat(0);
