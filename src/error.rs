@@ -234,7 +234,7 @@ messages! { BlockError {
         "filter block built with another secret seed (fingerprint {seed:#010x}, the reader's is {own:#010x})";
     Self::HashMismatch { expected, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
         "filter block built with a secret seed (fingerprint {seed:#010x}), but the reader's hash is \
-         {expected}; load it with the hasher of that seed";
+         {expected}; open with the hasher of that seed";
     Self::HashMismatch { expected, got } =>
         "filter block built with another hash: expected {expected}, got {got}";
     Self::FileMismatch { expected: Some(expected), got: Some(got) } =>

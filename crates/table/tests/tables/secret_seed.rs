@@ -168,7 +168,7 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     let bytes = table(&function(1));
     assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
     let changed = open(&bytes, &reading(&function(2))).unwrap();
-    assert!(changed.filter_problem().unwrap().to_string().contains("or a hash function but not its tag"));
+    assert!(changed.filter_problem().unwrap().to_string().contains("or a function without its tag"));
     assert_all_found(&changed);
 }
 
