@@ -152,6 +152,7 @@ impl AlignedBuffer {
         let length = usize::try_from(length).ok()?;
         // The capacity does not depend on the offset in the page, so that every build is charged the same memory.
         let (free_lines, skipped) = if length < STAGGERED_BYTES { (1, 0) } else { (LINES_OF_PAGE, stagger()) };
+        // One line more than needed, or a page more, to align and stagger the start.
         let capacity = length.checked_add(tail_bytes + free_lines * LINE_BYTES)?;
         // `vec!` gets zeroed pages from the system at no cost until they are used, but aborts when allocation fails. So
         // the memory is first reserved and freed; the black box keeps the compiler from removing that.

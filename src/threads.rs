@@ -39,6 +39,7 @@ fn share_among<T: Send, S: Default>(
     own: &mut S,
     work: impl Fn(&mut S, T) + Sync,
 ) {
+    // The calling thread is one of `threads`, and a thread without a piece would be of no use.
     let more = threads.min(pieces.len()).saturating_sub(1);
     let pieces = Mutex::new(pieces.into_iter());
     let next = || lock(&pieces).next();

@@ -121,6 +121,7 @@ pub(crate) fn may_contain<const ARITY: usize>(
     hash: KeyHash,
 ) -> bool {
     let (cells, bits) = placement.place(hash.get());
+    // All cells are read and added before the one comparison: which cell makes the difference cannot be predicted.
     let mut sum = width.fingerprint(bits);
     for cell in cells {
         let Some(value) = width.read(payload, cell) else { return true };

@@ -42,6 +42,7 @@ impl FilterHealth {
     /// limits, compare the fields.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
+        // Either limit alone: a small tag has a high rate long before its table is full.
         self.fill_ratio > self.max_fill_ratio || self.expected_fpr > Self::MAX_FPR
     }
 }

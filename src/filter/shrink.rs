@@ -91,6 +91,7 @@ impl AnyShape {
     fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
         match self {
             Self::Ribbon(shape) => shape.shrink_step(below_bytes).map(Self::Ribbon),
+            // One byte less is enough to exclude the present size.
             _ => self.next_smaller(below_bytes.checked_sub(1)?),
         }
     }

@@ -129,6 +129,7 @@ impl GuardedKind {
         let refused = BlockError::Field { field, expected, got: encoded.payload_bytes };
         let bytes = guarded(Err(refused.clone()), || self.kind.payload_bytes(encoded))?;
         let shape = UserShape { kind: self.clone(), encoded: *encoded };
+        // A payload of another length could make a present key absent.
         if bytes == encoded.payload_bytes { Ok(shape) } else { Err(refused) }
     }
 }
@@ -300,6 +301,7 @@ impl KindRegistry {
         if self.find(kind.id).is_some() {
             return Err(wrong_number(kind.id));
         }
+        // Copies the list if a reader shares it: that reader keeps its own kinds.
         Arc::make_mut(self.kinds.get_or_insert_default()).push(kind);
         Ok(self)
     }

@@ -37,6 +37,7 @@ impl FuseShape {
         let [mut even, mut odd] = [const { Vec::new() }; 2];
         for part in 0..count {
             let [first, end] = [part, part + 1].map(|part| (part * SLICES).div_ceil(count));
+            // Partitioned hashes ascend by slice, so that a bisection finds the end of each part.
             let keys = hashes.partition_point(|&hash| slice_of(hash) < end);
             let keys = hashes.split_off(..keys).unwrap_or_default();
             let group = if part % 2 == 0 { &mut even } else { &mut odd };

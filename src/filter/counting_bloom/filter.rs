@@ -128,6 +128,7 @@ impl CountingBloom {
             return SATURATED;
         };
         let before = *byte >> shift & 15;
+        // A saturated counter stays: its true count is unknown, and a decrement could lose a key.
         if before != SATURATED {
             *byte = *byte & !(15 << shift) | (change(before) & 15) << shift;
         }

@@ -96,6 +96,7 @@ impl CuckooFilter {
     /// [`FilterError::Full`] at the first key without a free slot. Only the keys before it are present;
     /// [`keys`](crate::DynamicFilter::keys) has grown by their number.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        // Prefetches pay only when the loads miss L2 and L3.
         let is_cached = self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES;
         let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
         let mut ahead = if is_cached { &[] } else { hashes.get(KEYS_AHEAD..).unwrap_or_default() }.iter();

@@ -72,6 +72,7 @@ impl RegisterBlockedShape {
     #[inline]
     fn payload_words(self, payload: &[u8]) -> Option<&[[u8; 8]]> {
         let (words, rest) = payload.as_chunks();
+        // Only the exact length, because probes index by the number of words of the shape.
         (rest.is_empty() && words.len() as u64 == self.words()).then_some(words)
     }
 }

@@ -83,6 +83,7 @@ fn run_in_parallel(tasks: Vec<SectionTask<'_>>, section: &mut Section, bumped: &
         bumped.reserve_exact(task.keys.len() / 16);
         task.run(section, bumped);
     });
+    // In the order of the sections, which is the order of the hashes.
     passed_on.iter().for_each(|keys| bumped.extend_from_slice(keys));
 }
 

@@ -49,6 +49,7 @@ fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tel
     let ahead = if payload.len() <= BIT_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
     let (words, _) = payload.as_chunks_mut();
     with_probes!(params, PROBES => {
+        // The last `ahead` keys have nothing to prefetch ahead of them.
         let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
         for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
             prefetch_cells::<Bit>(params, words, coming, params.probes_or::<PROBES>());

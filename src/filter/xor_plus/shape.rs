@@ -194,6 +194,7 @@ impl<'a, W: Width> Filter<'a, W> {
                 self.prefetch_cell(probe.cells[2]);
             }
         };
+        // Three chunks are in flight: one located, one found and one read.
         let mut here = locate();
         find(&mut here);
         let mut next = locate();
