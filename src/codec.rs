@@ -1,7 +1,7 @@
-//! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that payloads are built in.
+//! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that hold payloads.
 //!
-//! A read past the end is `None`, or does not compile; it never panics. Vector kernels and the cells of a payload do
-//! not use this module: they read arrays with `from_le_bytes`.
+//! A read past the end returns `None` or does not compile; it never panics. Vector kernels and the cells of a payload
+//! do not use this module: they read arrays with `from_le_bytes`.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -11,57 +11,58 @@ use bytes::Bytes;
 /// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// The little-endian fields of a structure of fixed size. Where each begins is a constant: one that does not lie inside
-/// the structure does not compile.
+/// The little-endian fields of a structure of fixed size. Their offsets are constants, and a field outside the
+/// structure does not compile.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a, const BYTES: usize>(&'a [u8; BYTES]);
 
 impl<'a, const BYTES: usize> Fields<'a, BYTES> {
-    /// The fields of a structure that fills `bytes`.
+    /// Returns the fields of a structure that fills `bytes`.
     #[must_use]
     pub const fn of(bytes: &'a [u8; BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// What stands before the structure that ends `bytes`, and its fields. `None` if there are too few bytes.
+    /// Splits off the structure that ends `bytes`, and returns the bytes before it with its fields. `None` if there are
+    /// too few bytes.
     #[must_use]
     pub fn at_end_of(bytes: &'a [u8]) -> Option<(&'a [u8], Self)> {
         bytes.split_last_chunk().map(|(before, bytes)| (before, Self(bytes)))
     }
 
-    /// The bytes of a field.
+    /// Returns the `COUNT` bytes from offset `AT` on.
     #[must_use]
-    #[expect(clippy::indexing_slicing, reason = "the assertion, which the compiler evaluates")]
+    #[expect(clippy::indexing_slicing, reason = "the compiler evaluates the assertion")]
     pub fn array<const AT: usize, const COUNT: usize>(self) -> [u8; COUNT] {
         const { assert!(AT + COUNT <= BYTES, "a field lies inside its structure") };
         core::array::from_fn(|position| self.0[AT + position])
     }
 
-    /// The byte at a place.
+    /// Returns the byte at offset `AT`.
     #[must_use]
     pub fn u8<const AT: usize>(self) -> u8 {
         u8::from_le_bytes(self.array::<AT, 1>())
     }
 
-    /// The number of 16 bits at a place.
+    /// Returns the 16-bit number at offset `AT`.
     #[must_use]
     pub fn u16<const AT: usize>(self) -> u16 {
         u16::from_le_bytes(self.array::<AT, 2>())
     }
 
-    /// A number of four bytes.
+    /// Returns the 32-bit number at offset `AT`.
     #[must_use]
     pub fn u32<const AT: usize>(self) -> u32 {
         u32::from_le_bytes(self.array::<AT, 4>())
     }
 
-    /// A number of eight bytes.
+    /// Returns the 64-bit number at offset `AT`.
     #[must_use]
     pub fn u64<const AT: usize>(self) -> u64 {
         u64::from_le_bytes(self.array::<AT, 8>())
     }
 
-    /// A number of `COUNT` bytes, at most eight.
+    /// Returns the number of `COUNT` bytes, at most 8, at offset `AT`.
     #[must_use]
     pub fn uint<const AT: usize, const COUNT: usize>(self) -> u64 {
         const { assert!(COUNT <= 8, "a number has at most 64 bits") };
@@ -72,22 +73,23 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
 /// Bytes of a checksum.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 
-/// The CRC32C (Castagnoli) of bytes.
+/// Returns the CRC32C (Castagnoli) of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     checksum_append(0, bytes)
 }
 
-/// The checksum of more bytes behind those of `checksum`.
+/// Returns the checksum of the bytes behind `checksum`, continued over more bytes.
 #[cfg(feature = "std")]
 pub(crate) use crc32c::crc32c_append as checksum_append;
 #[cfg(not(feature = "std"))]
 pub(crate) use plain_checksum_append as checksum_append;
 
-/// The same byte by byte, by a table: the crate that has faster ways needs `std`.
+/// Computes [`checksum_append`] byte by byte with a table, because the crate with the fast versions needs `std`.
 #[cfg(any(test, not(feature = "std")))]
 #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
 pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
     const fn remainder(number: u32, bits: u32) -> u32 {
+        // The constant is the Castagnoli polynomial, bits reversed.
         if bits == 0 { number } else { remainder((number >> 1) ^ ((number & 1) * 0x82f6_3b78), bits - 1) }
     }
     static REMAINDERS: [u32; 256] = {
@@ -102,30 +104,32 @@ pub(crate) fn plain_checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!checksum, add)
 }
 
-/// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block,
-/// so that sealing a payload never moves it. One constant for all, because a parameter would run through the builders
-/// of every kind to save some 100 bytes per filter.
+/// Bytes that a writable [`AlignedBuffer`] keeps free behind its contents: the largest tail of a filter block, so that
+/// sealing a payload never moves it. One constant serves all kinds: a parameter would run through every builder to save
+/// some 100 bytes per filter.
 pub(crate) const TAIL_CAPACITY: usize = 100;
 
-/// Buffers from this size on begin at varying lines of a page. In smaller ones a page would be too much memory, and
-/// allocators place them at varying offsets anyway.
+/// Buffers from this size on begin at varying lines of a page. Smaller ones do not, because a page would be too much
+/// memory for them, and allocators already place them at varying offsets.
 const STAGGERED_BYTES: usize = 64 << 10;
 
 /// Lines in a page of 4 KiB.
 const LINES_OF_PAGE: usize = 64;
 
-/// The lines to leave free before the contents of a large buffer, different for 64 consecutive ones.
+/// Returns the number of lines to leave free before the contents of a large buffer, different for 64 consecutive
+/// buffers.
 ///
 /// A key has the same line number in all filters of one size. Large buffers that come straight from the system all
-/// start at the same offset in a page, and those lines fall into one set of the first-level cache, which holds 8 to 12:
-/// lines that were prefetched for 64 filters are evicted before they are tested. Staggered, they take up to a third
-/// less time.
+/// start at the same offset in a page, so that those lines share one set of the first-level cache, which holds 8 to 12.
+/// If 64 filters are probed for a key, their prefetched lines evict each other before they are tested. Staggered
+/// buffers take up to a third less time.
 fn stagger() -> usize {
     static BUFFERS: AtomicUsize = AtomicUsize::new(0);
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes aligned to a cache line. Unless made [without](Self::without_tail), there is room to append a trailer.
+/// Zeroed bytes aligned to a cache line, with room to append a trailer unless made by
+/// [`without_tail`](Self::without_tail).
 #[derive(Debug)]
 pub struct AlignedBuffer {
     bytes: Vec<u8>,
@@ -133,12 +137,12 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// `length` zero bytes. `None` when allocation fails.
+    /// Allocates `length` zero bytes and room for a tail. `None` when allocation fails.
     pub(crate) fn zeroed(length: u64) -> Option<Self> {
         Self::with_free(length, TAIL_CAPACITY)
     }
 
-    /// The same for bytes that are read, to which nothing is appended.
+    /// Allocates `length` zero bytes without room for a tail. `None` when allocation fails.
     #[must_use]
     pub fn without_tail(length: u64) -> Option<Self> {
         Self::with_free(length, 0)
@@ -146,21 +150,22 @@ impl AlignedBuffer {
 
     fn with_free(length: u64, tail_bytes: usize) -> Option<Self> {
         let length = usize::try_from(length).ok()?;
-        // The same capacity wherever in its page the buffer begins, so that memory is counted alike in every build.
+        // The capacity does not depend on the offset in the page, so that every build is charged the same memory.
         let (free_lines, skipped) = if length < STAGGERED_BYTES { (1, 0) } else { (LINES_OF_PAGE, stagger()) };
+        // One line more than needed, or a page more, to align and stagger the start.
         let capacity = length.checked_add(tail_bytes + free_lines * LINE_BYTES)?;
         // `vec!` gets zeroed pages from the system at no cost until they are used, but aborts when allocation fails. So
-        // the memory is reserved and freed first; the black box keeps the compiler from optimizing that away.
+        // the memory is first reserved and freed; the black box keeps the compiler from removing that.
         core::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(capacity).ok()?;
         let mut bytes = vec![0; capacity];
-        // `align_offset` may decline (it does under some interpreters): unaligned is only slower.
+        // `align_offset` may fail to compute an offset (under some interpreters). An unaligned buffer is only slower.
         let aligned = Some(bytes.as_ptr().align_offset(LINE_BYTES)).filter(|&at| at < LINE_BYTES).unwrap_or(0);
         let start = aligned + skipped * LINE_BYTES;
         bytes.truncate(start + length);
         Some(Self { bytes, start })
     }
 
-    /// An empty buffer with capacity for `length` bytes and a tail.
+    /// Allocates an empty buffer with capacity for `length` bytes and a tail.
     #[must_use]
     pub fn empty(length: u64) -> Option<Self> {
         let mut buffer = Self::zeroed(length)?;
@@ -168,23 +173,23 @@ impl AlignedBuffer {
         Some(buffer)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// All of it, to be written.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Bytes held.
+    /// Returns the capacity in bytes, including the room around the contents.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Grows the capacity to `length` bytes and a tail, moving the contents if necessary. `None` when allocation fails.
+    /// Grows the capacity to `length` bytes and a tail; moves the contents if necessary. `None` when allocation fails.
     pub(crate) fn reserve(&mut self, length: usize) -> Option<()> {
         if self.start.checked_add(length)?.checked_add(TAIL_CAPACITY)? > self.bytes.capacity() {
             let mut larger = Self::empty(length.try_into().ok()?)?;
@@ -203,12 +208,12 @@ impl AlignedBuffer {
         self.as_mut_slice().get_mut(length..)
     }
 
-    /// Appends bytes, within the capacity.
+    /// Appends `tail`, within the capacity.
     pub fn append(&mut self, tail: &[u8]) {
         self.bytes.extend_from_slice(tail);
     }
 
-    /// Its bytes, which nobody changes any more.
+    /// Returns the bytes as an immutable buffer, without copying them.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         Bytes::from(self.bytes).slice(self.start..)

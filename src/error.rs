@@ -1,4 +1,4 @@
-//! Errors, each with the expected and the found value.
+//! Errors, each with the expected value and the one found.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use crate::hash::{HashId, HashIdentity};
 use crate::ids::{FileId, KindId};
 use crate::simd::InstructionSet;
 
-/// The message of each variant. A variant with several messages has a line for each case.
+/// Implements `Display` with a message for each variant. A variant with several messages has a line for each case.
 macro_rules! messages {
     ($error:ident { $($case:pat => $($message:expr),+;)+ }) => {
         impl fmt::Display for $error {
@@ -29,37 +29,37 @@ pub(crate) use messages;
 pub enum ConfigError {
     /// A size outside 1 to 100 bits per key, or not a number.
     BitsPerKey {
-        /// The size asked for.
+        /// The requested size.
         got: f64,
     },
     /// A rate that is not strictly between 0 and 1, or not a number.
     FalsePositiveRate {
-        /// The rate asked for.
+        /// The requested rate.
         got: f64,
     },
-    /// A rate that no filter of the kind has.
+    /// A rate that no filter of the kind can have.
     RateOutOfRange {
         /// The kind.
         kind: KindId,
         /// The lowest rate that the kind offers.
         min: f64,
-        /// The highest.
+        /// The highest rate.
         max: f64,
-        /// The rate asked for.
+        /// The requested rate.
         got: f64,
     },
-    /// A size below that of any filter of the kind.
+    /// A size below the kind's smallest.
     SizeOutOfRange {
         /// The kind.
         kind: KindId,
         /// The smallest size that the kind offers, in bits per key.
         min: f64,
-        /// The size asked for, in bits per key.
+        /// The requested size, in bits per key.
         got: f64,
     },
     /// An instruction set that this CPU does not have.
     InstructionSet {
-        /// The set asked for.
+        /// The requested set.
         got: InstructionSet,
     },
     /// Any other option outside its range.
@@ -68,7 +68,7 @@ pub enum ConfigError {
         option: &'static str,
         /// Its range, in words.
         expected: &'static str,
-        /// The value asked for.
+        /// The requested value.
         got: u64,
     },
 }
@@ -78,11 +78,11 @@ messages! { ConfigError {
     Self::FalsePositiveRate { got } =>
         "false positive rate: expected a number between 0 and 1, both excluded, got {got}";
     Self::RateOutOfRange { kind, min, max, got } =>
-        "false positive rate of {kind} filters: expected {min:.3e} to {max}, got {got:e}; take another kind";
+        "false positive rate of {kind} filters: expected {min:.3e} to {max}, got {got:e}; choose another kind";
     Self::SizeOutOfRange { kind, min, got } =>
         "size of {kind} filters: expected at least {min} bits per key, got {got}";
     Self::InstructionSet { got } =>
-        "instruction set: expected one that this CPU and this build have ({}), got {got}", instruction_sets();
+        "instruction set: expected one that this CPU and this build support ({}), got {got}", instruction_sets();
     Self::OutOfRange { option, expected, got } => "{option}: expected {expected}, got {got}";
 } }
 
@@ -92,15 +92,15 @@ fn instruction_sets() -> String {
 
 impl core::error::Error for ConfigError {}
 
-/// Why the bytes of a filter block cannot be used. To a read, all of them mean "may be present".
+/// The reason why the bytes of a filter block cannot be used. A read treats every one of them as "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// Fewer bytes than a trailer and what it claims before it.
+    /// Fewer bytes than a trailer, or than the trailer says there are before it.
     TooShort {
-        /// The least number of bytes expected.
+        /// The smallest number of bytes expected.
         expected: u64,
-        /// The bytes there are.
+        /// The number of bytes found.
         got: u64,
     },
     /// The last bytes are not those of a filter block.
@@ -108,9 +108,9 @@ pub enum BlockError {
         /// The value at the position of the magic number.
         got: u16,
     },
-    /// A block of a version that this reader does not know: use a newer reader.
+    /// The block's version is unknown to this reader: use a newer one.
     Version {
-        /// The newest version this reader knows.
+        /// The newest version that this reader knows.
         expected: u8,
         /// The block's version.
         got: u8,
@@ -129,27 +129,27 @@ pub enum BlockError {
         /// The checksum of the bytes found.
         got: u32,
     },
-    /// The block is longer or shorter than its trailer says: bytes are missing, or not its own.
+    /// The block is longer or shorter than its trailer says: bytes are missing, or foreign ones were added.
     Length {
-        /// The whole block's bytes by its trailer.
+        /// The length of the whole block by its trailer.
         expected: u64,
-        /// The bytes there are.
+        /// The number of bytes found.
         got: u64,
     },
-    /// A kind of filter that this reader does not know: a newer or a user-defined one, or one of a feature
-    /// that this build does not have.
+    /// A kind of filter that this reader does not know: a newer kind, a user-defined one, or one behind a feature that
+    /// this build lacks.
     UnknownKind {
         /// The kind's number.
         got: u8,
     },
-    /// A block of a known kind, but not of the one to restore.
+    /// The block's kind is known, but is not the kind to restore.
     Kind {
         /// The kind to restore.
         expected: KindId,
         /// The block's kind.
         got: KindId,
     },
-    /// A hash function that this reader does not know: a newer one.
+    /// A hash function that this reader does not know, because it is newer.
     UnknownHash {
         /// The function's number.
         got: u8,
@@ -163,49 +163,49 @@ pub enum BlockError {
         /// The value found.
         got: u64,
     },
-    /// The block was built with another hash than the reader's.
+    /// The block was built with a hash that differs from the reader's.
     HashMismatch {
-        /// The hasher in use.
+        /// The reader's hash.
         expected: HashIdentity,
-        /// The hasher that built the block.
+        /// The hash that built the block.
         got: HashIdentity,
     },
-    /// The block is bound to another file than the one it is loaded for, or to none; or it is bound and was loaded
-    /// without a file id. Either way it may be the filter of other keys.
+    /// The block is bound to another file than the one it is loaded for, or to none; or it is bound but was loaded
+    /// without a file id. In each case it may be the filter of other keys.
     FileMismatch {
-        /// The file that it was loaded for; `None` when it was loaded for none.
+        /// The file that the block was loaded for; `None` when it was loaded without a file id.
         expected: Option<FileId>,
-        /// The file that the block is bound to; `None` when it is bound to none.
+        /// The file that the block is bound to; `None` when it is unbound.
         got: Option<FileId>,
     },
-    /// A key that the file certainly holds is absent from the block: the reader's hash function differs despite its
-    /// equal identity, or the block was not built for the file.
+    /// The block answers "absent" for a key that the file certainly contains: the reader's hash function differs
+    /// despite its equal identity, or the block was not built for the file.
     KnownKeyAbsent {
         /// The identity that the reader's hasher and the block share.
         hash: HashIdentity,
     },
-    /// The block holds none of the parts of keys that the reader probes for, or ranges inside others.
+    /// The block holds none of the parts of keys that the reader probes for, or its ranges lie within the parts of
+    /// another extractor.
     ExtractorMismatch {
         /// The parts that the reader probes for: whole keys, and the extractors by name.
         expected: String,
         /// The parts that the block holds.
         got: String,
     },
-    /// The filter does not answer for the parts of keys that a probe is for: it was written before the store had their
-    /// extractor, or with another one or another hash, or its reader does not name them
-    /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)), or gives known keys of which none has
-    /// such a part ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)).
+    /// The filter cannot answer for the probed parts of keys. It was written before the store had their extractor, or
+    /// with another extractor or hash; or the reader does not name them
+    /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)); or no known key of the reader
+    /// ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)) has such a part.
     PartNotHeld,
-    /// A range filter, which is probed for ranges and not for key hashes: open it with
-    /// `RangeFilter`.
+    /// A range filter, which is probed for ranges, not for key hashes: open it with `RangeFilter`.
     RangeFilter,
-    /// A block that holds a part of its file's keys only: open it through the `PartitionIndex` of its container.
+    /// The block holds only a part of its file's keys: open it through the `PartitionIndex` of its container.
     Partition,
-    /// A block in the place of a partition that is none: it was written as a filter of its own.
+    /// A block in the place of a partition is not marked as one: it was written as a filter for a whole file.
     NotAPartition,
     /// The block could not be read from storage.
     Unreadable {
-        /// What went wrong.
+        /// The cause, in words.
         reason: String,
     },
 }
@@ -226,45 +226,46 @@ messages! { BlockError {
     Self::UnknownHash { got } =>
         "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release";
     Self::Field { field, expected, got } => "filter block field {field}: expected {expected}, got {got}";
-    // Fingerprints tell secret seeds apart.
+    // Two secret seeds have the same hash id, so only their fingerprints can distinguish them.
     Self::HashMismatch {
         expected: HashIdentity { id: HashId::Xxh3Secret, seed: own },
         got: HashIdentity { id: HashId::Xxh3Secret, seed },
     } =>
         "filter block built with another secret seed (fingerprint {seed:#010x}, the reader's is {own:#010x})";
     Self::HashMismatch { expected, got: HashIdentity { id: HashId::Xxh3Secret, seed } } =>
-        "filter block built with a secret seed (fingerprint {seed:#010x}), which the reader was not given: its hash is \
+        "filter block built with a secret seed (fingerprint {seed:#010x}), but the reader's hash is \
          {expected}; open with the hasher of that seed";
     Self::HashMismatch { expected, got } =>
         "filter block built with another hash: expected {expected}, got {got}";
     Self::FileMismatch { expected: Some(expected), got: Some(got) } =>
         "filter block of another file: expected one bound to the file of {expected}, got {got}";
     Self::FileMismatch { expected: Some(expected), got: None } =>
-        "filter block of an unknown file: expected one bound to the file of {expected}, got one that is bound to \
-         none; give its builder the file id";
-    // Two missing ids do not mismatch.
+        "filter block of an unknown file: expected one bound to the file of {expected}, got an \
+         unbound one; pass the file id to its builder";
+    // `got` is always `Some` here: a block without a file id and a reader without one do not mismatch.
     Self::FileMismatch { expected: None, got } =>
-        "filter block of a file: expected one that is bound to none, got one bound to the file of {}; load it with \
+        "filter block of a file: expected an unbound one, got one bound to the file of {}; load it with \
          the file id", got.as_ref().map_or("none".into(), FileId::to_string);
-    // A secret seed or a function of the caller's may have changed; the default hash cannot.
+    // A secret seed or a user-defined function may have changed under the same identity; the default hash cannot.
     Self::KnownKeyAbsent { hash: hash @ HashIdentity { id: HashId::Xxh3, .. } } =>
-        "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
-         known to have, got \"absent\"";
+        "filter block of another file, or built wrong ({hash}): expected it to contain the known keys of its \
+         file, got \"absent\"";
     Self::KnownKeyAbsent { hash } =>
-        "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
-         its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
-         changed, or a function without its tag";
+        "filter block built with another hash of the same identity ({hash}): expected it to contain the known \
+         keys of its file, got \"absent\" here or in another table of the set; a secret seed was \
+         changed, or a hash function but not its tag";
     Self::ExtractorMismatch { expected, got } =>
         "filter block built with other key extractors: expected one of {expected}, got {got}";
     Self::PartNotHeld =>
         "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
-         reader that names it (LoadContext::with_key_parts) and has a known key with one, if any, got another";
+         reader that names the part (LoadContext::with_key_parts) and whose known keys, if any, include one with \
+         it; got another";
     Self::RangeFilter =>
         "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
          `sstfilter_range::RangeFilter`";
     Self::Partition =>
-        "filter block of one partition: expected a block of all of its file's keys; open it through its \
-         container's top index";
+        "filter block of one partition: expected a block of all keys of its file; open it through the \
+         top index of its container";
     Self::NotAPartition =>
         "filter block in the place of a partition: expected one that is marked as a partition";
     Self::Unreadable { reason } => "filter block could not be read: {reason}";
@@ -273,11 +274,11 @@ messages! { BlockError {
 impl core::error::Error for BlockError {}
 
 impl BlockError {
-    /// Checks a field of a block: for kinds of filter of your own.
+    /// Checks a field of a block; for user-defined kinds.
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`], unless the field `is_sound`.
+    /// [`BlockError::Field`], unless `is_sound`.
     pub fn require(
         is_sound: bool,
         field: &'static str,
@@ -288,25 +289,25 @@ impl BlockError {
     }
 }
 
-/// Why a block cannot be made smaller.
+/// The reason why a block cannot be made smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShrinkError {
-    /// The block has no form of so few bytes that is worth having:
-    /// [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its sizes.
+    /// The block has no useful form of so few bytes: [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its
+    /// sizes.
     TooSmall {
         /// The kind of the block.
         kind: KindId,
-        /// The bytes that the block has.
+        /// The block's size in bytes.
         block_bytes: u64,
-        /// The most bytes that it should have.
+        /// The requested maximum in bytes.
         max_bytes: u64,
-        /// The bytes of its smallest form worth having: `block_bytes` when it cannot shrink.
+        /// The size of its smallest useful form: `block_bytes` when it cannot shrink.
         min_bytes: u64,
     },
     /// Allocation failed.
     NoMemory {
-        /// The bytes asked for.
+        /// The requested bytes.
         bytes: u64,
     },
     /// The payload is damaged.
@@ -321,10 +322,10 @@ impl From<BlockError> for ShrinkError {
 
 messages! { ShrinkError {
     Self::TooSmall { kind, block_bytes, max_bytes, min_bytes } =>
-        "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {min_bytes} bytes, the \
-         smallest size worth having, got {max_bytes}; drop the filter instead";
+        "shrinking a {kind} filter block of {block_bytes} bytes: expected at least {min_bytes} bytes, the \
+         smallest useful size, got {max_bytes}; drop the filter instead";
     Self::NoMemory { bytes } => "allocation of {bytes} bytes for a smaller filter failed";
-    Self::Block(error) => "filter block to be shrunk: {error}";
+    Self::Block(error) => "shrinking a filter block: {error}";
 } }
 
 impl core::error::Error for ShrinkError {

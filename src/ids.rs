@@ -6,9 +6,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::ConfigError;
 
-/// The number of a kind of filter, as recorded in a block's trailer.
+/// The number of a kind of filter, as a block's trailer records it.
 ///
-/// 0 is never written; 1 to 127 belong to this project; 128 to 255 to its users.
+/// 0 is never written; 1 to 127 belong to this project, 128 to 255 to user-defined kinds.
 ///
 /// ```
 /// use sstfilter::KindId;
@@ -38,11 +38,11 @@ impl KindId {
     pub const XOR_PLUS: Self = Self(8);
     /// Binary fuse: fingerprints in three neighbouring segments. The variant `binary-fuse-4` has four.
     pub const BINARY_FUSE: Self = Self(9);
-    /// Filters for ranges of keys, of the package `sstfilter-range`. Not among [`all`](crate::kind::all) kinds, whose
-    /// filters are built from hashes and probed for single keys.
+    /// Filters for ranges of keys, of the package `sstfilter-range`. [`all`](crate::kind::all) leaves it out, because
+    /// it lists kinds that are built from hashes and probed for single keys.
     pub const RANGE: Self = Self(10);
 
-    /// The kind's name, as used in reports and option files.
+    /// Returns the kind's name, as used in reports and option files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,19 +61,19 @@ impl KindId {
         }
     }
 
-    /// The kind with this number, known or not.
+    /// Returns the kind with this number, known or not.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         Self(code)
     }
 
-    /// The kind's number.
+    /// Returns the kind's number.
     #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Whether the number is in the range reserved for user-defined kinds.
+    /// Returns whether the number is in the range reserved for user-defined kinds.
     #[must_use]
     pub const fn is_user_defined(self) -> bool {
         self.0 >= 128
@@ -92,22 +92,22 @@ impl fmt::Display for KindId {
     }
 }
 
-/// The seed of file fingerprints: the ASCII bytes `sstfbind`, read as a big-endian number. A seed of its own, so that
-/// no file id has the fingerprint that the same bytes have as a key.
+/// The seed of file fingerprints: the ASCII bytes `sstfbind`, read as a big-endian number. It differs from the seed of
+/// key hashes, so that no file id has the fingerprint that the same bytes have as a key.
 const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 
 /// The id of the file that a filter block is built for: random ([`FileId::random`]), a UUID, or any 1 to 16 bytes that
-/// no other contents ever have, in this store or in any store that it exchanges files with.
+/// never stand for other contents, in this store or in any store that it exchanges files with.
 ///
 /// Only a *bound* block identifies its file. An unbound block of another file (a swapped sidecar, a misdirected or
-/// stale write) has valid checksums and answers "absent" for nearly every key. So pass the id when the filter is built
-/// and again when it is loaded: a block bound to another file, or to none, is then
-/// [unusable](crate::BlockError::FileMismatch). The block carries a 64-bit fingerprint of the id, in 8 bytes.
+/// stale write) has valid checksums and answers "absent" for nearly every key. So pass the id when you build the filter
+/// and again when you load it: a block bound to another file, or to none, is then
+/// [unusable](crate::BlockError::FileMismatch). The block stores a 64-bit fingerprint of the id, in 8 bytes.
 ///
-/// If an id is reused, a stale block of the former file is accepted, and loses nearly all keys of the new one. So draw
-/// it at random when the file is begun, and store it in the file's metadata. A file number is an id only if it never
-/// stands for two contents: not after a crash, when the next number comes from a directory listing or from a manifest
-/// that was not synced, nor in a replica, a shard or an exporter that counts the same numbers.
+/// If an id is reused, readers accept a stale block of the former file, and lose nearly all keys of the new one. So
+/// draw the id at random when the file is begun, and store it in the file's metadata. A file number is an id only if it
+/// never stands for two contents. It may do so after a crash, when the next number comes from a directory listing or
+/// from a manifest that was not synced, or in a replica, a shard or an exporter that counts the same numbers.
 ///
 /// ```
 /// use sstfilter::{FileId, Filters};
@@ -128,11 +128,11 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The id of these 1 to 16 bytes. Ids of different lengths differ.
+    /// Returns the id made from 1 to 16 bytes. Ids of different lengths differ.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] for no bytes, or more than 16.
+    /// [`ConfigError::OutOfRange`] for 0 bytes, or more than 16.
     pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
         if !(1..=16).contains(&id.len()) {
             let (option, expected) = ("file id", "1 to 16 bytes");
@@ -141,26 +141,26 @@ impl FileId {
         Ok(Self::of(id))
     }
 
-    /// An id that no other file has, drawn at random. Keep its [`fingerprint`](Self::fingerprint) with the file:
+    /// Draws an id at random that no other file has. Store its [`fingerprint`](Self::fingerprint) with the file:
     /// readers need it.
     ///
     /// # Panics
     ///
-    /// On bare WebAssembly (`wasm32-unknown-unknown`), which has neither a clock nor random numbers, so that each run
-    /// would draw the same ids. Make ids of random bytes from the host there.
+    /// On bare WebAssembly (`wasm32-unknown-unknown`). It has neither a clock nor random numbers, so that each run
+    /// would draw the same ids; get random bytes from the host, and pass them to [`new`](Self::new).
     #[cfg(feature = "std")]
     #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())
     }
 
-    /// The fingerprint that a block carries.
+    /// Returns the fingerprint that a block stores.
     #[must_use]
     pub const fn fingerprint(self) -> u64 {
         self.fingerprint
     }
 
-    /// The id whose fingerprint was kept.
+    /// Returns the id that has this stored fingerprint.
     #[must_use]
     pub const fn from_fingerprint(fingerprint: u64) -> Self {
         Self { fingerprint }
@@ -171,8 +171,8 @@ impl FileId {
     }
 }
 
-/// Sixteen bytes that nothing else has: made of the process's random seed, the time, the process number and a counter.
-/// Unique, not secret.
+/// Returns 16 unique bytes, made of the process's random seed, the time, the process id and a counter. Unique, not
+/// secret.
 #[cfg(feature = "std")]
 pub fn unique_id() -> [u8; 16] {
     use core::hash::{BuildHasher, Hasher};
@@ -182,11 +182,12 @@ pub fn unique_id() -> [u8; 16] {
 
     static CREATED: AtomicU64 = AtomicU64::new(0);
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
-    // Bare WebAssembly has no clock, and the standard library panics. Without one, `RandomState` has the same seed in
-    // each run, and so would ids.
+    // Bare WebAssembly has no clock, so the standard library panics here. That is intended: `RandomState` has the same
+    // seed in each run there, and ids would repeat.
     let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-    // WASI has no process numbers, and the standard library panics. It has a clock, and a new seed in each run.
+    // WASI has no process ids, and `std::process::id` would panic. It has a clock, and a new seed in each run.
     let process = if cfg!(target_os = "wasi") { 0 } else { std::process::id() };
+    // Two keyed hashes of the same input, because one has only 64 bits. Each `RandomState::new` has other keys.
     let half = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count);
@@ -198,7 +199,7 @@ pub fn unique_id() -> [u8; 16] {
 }
 
 impl From<[u8; 16]> for FileId {
-    /// The id of a UUID, or of any 16 bytes.
+    /// Makes the id of a UUID, or of any 16 bytes.
     fn from(id: [u8; 16]) -> Self {
         Self::of(&id)
     }

@@ -1,41 +1,41 @@
-//! What outlives a panic that the caller catches: locks, and builders that were running the engine's code.
+//! State that survives a panic which the caller catches: locks, and builders that were running the engine's code.
 
 #[cfg(feature = "std")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, even if a thread has panicked while it held the lock. Only for values that each step leaves whole:
-/// code of the engine's, which may panic, runs before the first change or outside of the lock.
+/// Locks `mutex`, even if a thread has panicked while it held the lock. Use it only for values that stay valid after
+/// each step: the engine's code, which may panic, runs before the first change or outside the lock.
 #[cfg(feature = "std")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a call of a builder has not come to its end. The engine's hash function, extractor, policy or sink may
-/// panic, and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter
-/// must not be built.
+/// Tracks whether a call of a builder was interrupted. The engine's hash function, extractor, policy or sink may panic,
+/// and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must not
+/// be built.
 ///
-/// A call that ends early, by a panic or `?`, is never left. So a forgotten [`leave`](Self::leave) costs a filter, but
-/// loses no key.
+/// A call that ends early, by a panic or `?`, never reaches [`leave`](Self::leave). So a forgotten `leave` costs a
+/// filter, but loses no key.
 #[derive(Debug, Default)]
 pub struct Interruption {
-    /// Calls that have been entered and not left: they may be nested.
+    /// Calls entered and not yet left; a number, because calls may nest.
     calls: u64,
 }
 
 impl Interruption {
-    /// Before code that may panic.
+    /// Call this before code that may panic.
     #[inline]
     pub fn enter(&mut self) {
         self.calls += 1;
     }
 
-    /// After it.
+    /// Call this after the code has returned.
     #[inline]
     pub fn leave(&mut self) {
         self.calls -= 1;
     }
 
-    /// Outside of all calls: whether one of them was interrupted.
+    /// Returns whether a call was interrupted. Valid only outside of all calls.
     #[must_use]
     pub const fn has_happened(&self) -> bool {
         self.calls > 0

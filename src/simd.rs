@@ -1,13 +1,16 @@
 //! The instruction set that the kernels use.
 //!
-//! The fastest set that the CPU has is detected once, when a filter is first built or opened. All sets give the same
-//! answers and the same bytes. Selecting another one is for tests, benchmarks and debugging.
+//! The fastest set that the CPU has is detected once, when a filter is first built or opened. All sets return the same
+//! answers and write the same bytes; select another one only for tests, benchmarks and debugging.
 //!
-//! Compiled for CPUs that have AVX2 (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, ...), or for 64-bit ARM, single
-//! probes of blocked Bloom filters use that set and are inlined into their caller. Compiled for the best set there is
-//! (AVX-512 as on `icelake-server` and `znver4`, or NEON), nothing is left to choose at run time, and
-//! [`available`](InstructionSet::available) lists only that set. Nor is anything left without the feature `std`, which
-//! detects what the CPU has: then the set that the crate is compiled for is used, or portable code.
+//! Three builds decide more at compile time:
+//!
+//! - For a CPU with AVX2 (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, ...) or a 64-bit ARM, single probes of
+//!   blocked Bloom filters use that set and are inlined into their caller.
+//! - For the best set there is (AVX-512 as on `icelake-server` and `znver4`, or NEON), all kernels use that set without
+//!   run-time detection, and [`available`](InstructionSet::available) lists only that set.
+//! - Without the feature `std`, which detects what the CPU has, all kernels use the set that the crate is compiled for,
+//!   or portable code.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -32,7 +35,7 @@ pub enum InstructionSet {
     Portable = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 from 2013 (Haswell) and 2015 (Excavator) on.
     Avx2 = 2,
-    /// AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ, and GFNI, beside AVX2: Ice Lake, Zen 4 and later.
+    /// AVX2 and AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ, and GFNI: Ice Lake, Zen 4 and later.
     Avx512 = 3,
     /// NEON: every 64-bit ARM.
     Neon = 4,
@@ -45,7 +48,7 @@ macro_rules! avx2 {
     };
 }
 
-/// Each extension is asked for separately: AVX-512 F does not imply the others.
+/// Like `avx2!`, for AVX-512. Each extension is tested separately: AVX-512 F does not imply the others.
 macro_rules! avx512 {
     ($has:ident) => {
         avx2!($has)
@@ -60,13 +63,13 @@ macro_rules! is_compiled_for {
     };
 }
 
-/// From the slowest to the fastest.
+/// Every set, from the slowest to the fastest: `fastest` takes the last one that is available.
 const ALL: [InstructionSet; 4] =
     [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
 
 impl InstructionSet {
-    /// Whether the set can be selected: this CPU, under this operating system, has all of its instructions, and the
-    /// crate was not compiled for another set.
+    /// Returns whether the set can be selected: this CPU and operating system support all of its instructions, and the
+    /// crate was not compiled for another set only.
     #[must_use]
     pub fn is_available(self) -> bool {
         if let Some(only) = ONLY {
@@ -83,18 +86,18 @@ impl InstructionSet {
         }
     }
 
-    /// The sets that can be selected here, from the slowest to the fastest.
+    /// Returns the sets that can be selected here, from the slowest to the fastest.
     pub fn available() -> impl Iterator<Item = Self> {
         ALL.into_iter().filter(|set| set.is_available())
     }
 
-    /// The fastest set that is available.
+    /// Returns the fastest available set.
     #[must_use]
     pub fn fastest() -> Self {
         Self::available().last().unwrap_or(Self::Portable)
     }
 
-    /// The set's name: `portable`, `avx2`, `avx512` or `neon`.
+    /// Returns the set's name: `portable`, `avx2`, `avx512` or `neon`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,24 +126,27 @@ pub(crate) const COMPILED: Option<InstructionSet> = if avx512!(is_compiled_for) 
     None
 };
 
-/// The set that the crate is compiled for, if there is no better one: the dispatch then folds to it. Without `std`,
-/// nothing tells which others the CPU has.
+/// The set that the crate is compiled for, if there is no better one; the dispatch then folds to it. Without `std`, the
+/// other sets of the CPU cannot be detected.
 const ONLY: Option<InstructionSet> = match COMPILED {
     None if !cfg!(feature = "std") => Some(InstructionSet::Portable),
+    // AVX2 compiled in does not exclude a CPU with AVX-512, so that the choice stays at run time.
     Some(InstructionSet::Avx2) if cfg!(feature = "std") => None,
     compiled => compiled,
 };
 
-/// The set in use; 0 until it is detected. Only available sets are ever stored.
+/// The set in use; 0 until it is detected. Only available sets are ever stored, which makes the calls of the dispatch
+/// sound.
 static SELECTED: AtomicU8 = AtomicU8::new(0);
 
-/// The set that the kernels use now.
+/// Returns the set that the kernels use now.
 #[inline]
 #[must_use]
 pub fn selected() -> InstructionSet {
     if let Some(only) = ONLY {
         return only;
     }
+    // Relaxed: the value guards no other memory, and every set returns the same answers.
     match SELECTED.load(Ordering::Relaxed) {
         1 => InstructionSet::Portable,
         2 => InstructionSet::Avx2,
@@ -153,19 +159,19 @@ pub fn selected() -> InstructionSet {
 #[cold]
 fn detect() -> InstructionSet {
     let fastest = InstructionSet::fastest();
-    // If another thread selected a set in the meantime, that one stays.
+    // Keeps a set that another thread selected in the meantime.
     match SELECTED.compare_exchange(0, fastest as u8, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fastest,
         Err(_) => selected(),
     }
 }
 
-/// Makes the kernels of the process use `set` from now on. A block that is open already may keep the set that it was
-/// opened with for single probes.
+/// Makes all kernels of the process use `set` from now on. A block that is already open may keep its earlier set for
+/// single probes.
 ///
 /// # Errors
 ///
-/// [`ConfigError::InstructionSet`] when it is not [available](InstructionSet::is_available).
+/// [`ConfigError::InstructionSet`] when `set` is not [available](InstructionSet::is_available).
 ///
 /// ```
 /// use sstfilter::simd::{self, InstructionSet};
@@ -184,7 +190,7 @@ pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Runs `test` with each available set. A lock keeps other tests from selecting in between.
+/// Runs `test` with each available set. A lock keeps other tests from selecting a set in between.
 #[cfg(test)]
 pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
     static SELECTING: std::sync::Mutex<()> = std::sync::Mutex::new(());

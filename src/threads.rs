@@ -1,5 +1,5 @@
-//! The threads of one large build. Work is cut into pieces whose results do not depend on who does them, or when: the
-//! bytes of a filter are the same for any number of threads.
+//! The threads of one large build. Work is cut into pieces whose results do not depend on the thread or the order, so
+//! that a filter has the same bytes for any number of threads.
 
 use alloc::vec::Vec;
 #[cfg(feature = "std")]
@@ -8,22 +8,22 @@ use std::{panic::resume_unwind, sync::Mutex, thread};
 #[cfg(feature = "std")]
 use crate::panics::lock;
 
-/// Keys that make a further thread worth its start: a millisecond of work against some 50 microseconds.
+/// Keys that make another thread worthwhile: a millisecond of work, against some 50 microseconds to start it.
 const KEYS_PER_THREAD: u64 = 1 << 16;
 
-/// Of `threads`, as many as have enough work with `keys` keys; at least one. Without `std`, one.
+/// Returns how many of `threads` have enough work with `keys` keys; at least 1. Without `std`, always 1.
 #[must_use]
 pub fn worthwhile(threads: usize, keys: u64) -> usize {
     let most = if cfg!(feature = "std") { usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX) } else { 1 };
     threads.min(most).max(1)
 }
 
-/// Calls `work` for each of `pieces`, on the calling thread and up to `threads - 1` others. All take the next piece in
-/// turn. The calling thread works in `own`, others in a default value.
+/// Calls `work` for each of `pieces`, on the calling thread and up to `threads - 1` others. Each thread takes the next
+/// piece when it is free. The calling thread passes `own` to `work`, others a default value.
 ///
 /// The threads end with the call: a pool would have to be configured, shared and shut down, to save 50 microseconds.
-/// Without `std` there are none, and the calling thread does all of the work.
-#[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "there is one thread"))]
+/// Without `std` the calling thread does all of the work.
+#[cfg_attr(not(feature = "std"), expect(unused_variables, reason = "without `std` there is only one thread"))]
 pub fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
     #[cfg(feature = "std")]
     share_among(threads, thread::Builder::new, pieces, own, work);
@@ -39,6 +39,7 @@ fn share_among<T: Send, S: Default>(
     own: &mut S,
     work: impl Fn(&mut S, T) + Sync,
 ) {
+    // The calling thread is one of `threads`, and a thread without a piece would be of no use.
     let more = threads.min(pieces.len()).saturating_sub(1);
     let pieces = Mutex::new(pieces.into_iter());
     let next = || lock(&pieces).next();
@@ -48,11 +49,12 @@ fn share_among<T: Send, S: Default>(
         }
     };
     thread::scope(|scope| {
-        // If the system refuses to start a thread, those that run do all of the work.
+        // If the system refuses to start a thread, the running ones do all of the work.
         let spawned = (0..more).map_while(|_| builder().spawn_scoped(scope, || drain(&mut S::default())).ok());
         let others: Vec<_> = spawned.collect();
         drain(own);
-        // What a user's kind or policy panics with is passed on. The scope would say only that a thread panicked.
+        // Passes on the payload of a panic in a user-defined kind or policy. The scope would report only that a thread
+        // panicked.
         others.into_iter().for_each(|other| other.join().unwrap_or_else(|payload| resume_unwind(payload)));
     });
 }
@@ -85,7 +87,7 @@ mod tests {
     #[test]
     fn threads_that_cannot_be_created_are_done_without() {
         let (mut done, mut own) = (vec![0; 50], 0);
-        // More than the address space has in one piece, also in 32 bits.
+        // More than the address space has free in one range, also with 32 bits.
         let too_large = || thread::Builder::new().stack_size(usize::MAX / 4 * 3);
         share_among(8, too_large, done.iter_mut().collect(), &mut own, |own, piece: &mut u64| {
             *own += 1;

@@ -1,13 +1,12 @@
-//! Sizes and rates as types, so that neither is ever a bare `f64`.
+//! Sizes and rates as types, so that a bare `f64` never stands for either.
 
 use core::fmt;
 
 use crate::error::ConfigError;
 
-/// Filter size per distinct key, in thousandths of a bit.
+/// Filter size per distinct key, in thousandths of a bit, from 1 to 100 bits.
 ///
-/// The range is 1 to 100 bits. Arithmetic on sizes is done in integers, so that a size is the
-/// same on every platform.
+/// Sizes are computed in integers, so that they are equal on every platform.
 ///
 /// ```
 /// use sstfilter::BitsPerKey;
@@ -39,6 +38,7 @@ impl BitsPerKey {
         if !(1.0..=100.0).contains(&bits) {
             return Err(ConfigError::BitsPerKey { got: bits });
         }
+        // `libm`, because `f64::round` needs `std`.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -48,7 +48,7 @@ impl BitsPerKey {
         Ok(Self { millibits })
     }
 
-    /// The size in thousandths of a bit per key.
+    /// Returns the size of `millibits` thousandths of a bit per key.
     ///
     /// # Errors
     ///
@@ -59,20 +59,20 @@ impl BitsPerKey {
         if is_size { Ok(size) } else { Err(ConfigError::BitsPerKey { got: size.get() }) }
     }
 
-    /// The size in thousandths of a bit per key.
+    /// Returns the size in thousandths of a bit per key.
     #[must_use]
     pub const fn millibits(self) -> u32 {
         self.millibits
     }
 
-    /// The size in bits per key.
+    /// Returns the size in bits per key.
     #[must_use]
     pub fn get(self) -> f64 {
         f64::from(self.millibits) / 1_000.0
     }
 
-    /// The smallest size for which the monotone predicate `is_enough` holds, by bisection. `None` when the largest size
-    /// is not enough.
+    /// Finds the smallest size for which the monotone predicate `is_enough` holds, by bisection. `None` when the
+    /// largest size is not enough.
     pub fn smallest_where(is_enough: impl Fn(Self) -> bool) -> Option<Self> {
         let (mut low, mut high) = (Self::MIN.millibits, Self::MAX.millibits);
         if !is_enough(Self::MAX) {
@@ -103,7 +103,7 @@ impl fmt::Display for BitsPerKey {
     }
 }
 
-/// The share of absent keys that a filter reports as "may be present", strictly between 0 and 1.
+/// The share of absent keys for which a filter returns "may be present", strictly between 0 and 1.
 ///
 /// ```
 /// use sstfilter::FalsePositiveRate;
@@ -120,7 +120,7 @@ impl FalsePositiveRate {
     /// One in a hundred.
     pub const ONE_PERCENT: Self = Self(0.01);
 
-    /// A rate between 0 and 1, both excluded.
+    /// Returns the rate, which lies between 0 and 1, both excluded.
     ///
     /// # Errors
     ///
@@ -129,25 +129,27 @@ impl FalsePositiveRate {
         if rate > 0.0 && rate < 1.0 { Ok(Self(rate)) } else { Err(ConfigError::FalsePositiveRate { got: rate }) }
     }
 
-    /// The rate 2^-`bits`, that of a fingerprint of `bits` bits. `bits` is from 1 to 1,000.
+    /// Returns the rate 2^-`bits`, which a fingerprint of `bits` bits has.
     ///
     /// # Errors
     ///
     /// [`ConfigError::FalsePositiveRate`] when `bits` is 0 or above 1,000.
     pub fn from_fingerprint_bits(bits: u32) -> Result<Self, ConfigError> {
+        // 2^-1,000 is still a normal `f64`; from 2^-1,075 on, the rate would be 0.
         if !(1..=1_000).contains(&bits) {
             return Err(ConfigError::FalsePositiveRate { got: if bits == 0 { 1.0 } else { 0.0 } });
         }
+        // Halving is exact, so that the rate is equal on every platform.
         Self::new((0..bits).fold(1.0, |rate, _| rate / 2.0))
     }
 
-    /// The rate as a fraction of 1.
+    /// Returns the rate as a fraction of 1.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// log2(1/rate): the bits per key that no filter of this rate can go below.
+    /// Returns log2(1/rate), the information-theoretic minimum of bits per key at this rate.
     #[must_use]
     pub fn information_bits(self) -> f64 {
         -libm::log2(self.0)
@@ -160,8 +162,7 @@ impl fmt::Display for FalsePositiveRate {
     }
 }
 
-/// The target that a filter's size is chosen by. It means the same for every kind; a kind that cannot meet it returns
-/// an error.
+/// The target that sets a filter's size. It means the same for every kind; a kind that cannot meet it returns an error.
 ///
 /// ```
 /// use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
@@ -177,10 +178,10 @@ impl fmt::Display for FalsePositiveRate {
 pub enum Sizing {
     /// At most this false positive rate in a large filter, in as few bytes as the kind needs.
     Rate(FalsePositiveRate),
-    /// The size: the whole block of a large file takes at most about this, with as low a rate as the kind gives.
+    /// At most about this size for the whole block of a large file, with the lowest rate that the kind reaches at it.
     BitsPerKey(BitsPerKey),
-    /// The bits stored per key: of a fingerprint or a cuckoo filter's tag, or the columns of a Ribbon filter. Bloom
-    /// filters have none.
+    /// Bits stored per key: of a fingerprint or a cuckoo filter's tag, or the columns of a Ribbon filter. An error for
+    /// Bloom filters, which have no fingerprints.
     FingerprintBits(u8),
 }
 

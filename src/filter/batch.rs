@@ -1,7 +1,7 @@
-//! The loops of every kind's batch probe: answers as words of 64 bits.
+//! The loops that all kinds use to probe in batches. Answers are bits in words of 64.
 //!
-//! A kind supplies the test of one key and, optionally, the prefetch for a later one. Everything here is inlined into
-//! the kind's own loop, so that it is compiled for its constants. Vector kernels that test several keys with one
+//! A kind supplies the test of one key and, optionally, the prefetch for a later key. All loops are inlined into the
+//! kind's own loop, and so compiled for its constants. Kinds whose vector kernels test several keys with one
 //! instruction (blocked Bloom, Ribbon) have their own loops.
 
 #[cfg(feature = "growing")]
@@ -14,7 +14,7 @@ use crate::hash::KeyHash;
 pub(crate) fn answers(hashes: &[KeyHash], matches: &mut [u64], mut test: impl FnMut(KeyHash) -> bool) {
     let (whole, rest) = hashes.as_chunks::<64>();
     let (whole_words, rest_word) = matches.split_at_mut(whole.len());
-    // Loops of fixed length, which the compiler unrolls: eight keys at a time, because 64 would not fit the instruction
+    // Loops of fixed length, which the compiler unrolls. Eight keys at a time, because 64 would not fit the instruction
     // cache.
     for (chunk, word) in whole.iter().zip(whole_words) {
         let eights = chunk.as_chunks::<8>().0.iter().enumerate();
@@ -26,8 +26,8 @@ pub(crate) fn answers(hashes: &[KeyHash], matches: &mut [u64], mut test: impl Fn
     }
 }
 
-/// [`answers`] for a filter larger than the nearer caches: `prefetch` gets each key [`KEYS_AHEAD`] keys before its
-/// test.
+/// Like [`answers`], for a filter larger than the nearer caches: calls `prefetch` for each key [`KEYS_AHEAD`] keys
+/// before its test.
 #[cfg(feature = "growing")]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the loop is compiled for the test of its kind")]
@@ -50,15 +50,15 @@ pub(crate) fn answers_ahead(
     }
 }
 
-/// Up to 64 answers as a word: bit `i` is the `i`th.
+/// Packs up to 64 answers into a word: bit `i` is answer `i`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of the loops above")]
 pub(crate) fn word_of(answers: impl Iterator<Item = bool>) -> u64 {
-    // Shifts and ORs without a branch: which keys match cannot be predicted.
+    // Shifts and ORs without a branch, because the answers cannot be predicted.
     answers.enumerate().fold(0, |word, (bit, is_match)| word | u64::from(is_match) << bit)
 }
 
-/// "May be present" for every key: the answers of a payload that cannot be probed.
+/// Sets "may be present" for every key, the answers of a payload that cannot be probed.
 pub(crate) fn all_match(hashes: &[KeyHash], matches: &mut [u64]) {
     answers(hashes, matches, |_| true);
 }

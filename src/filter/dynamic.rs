@@ -10,18 +10,18 @@ use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
 use crate::hash::{HashIdentity, KeyHash};
 
-/// A filter in memory, without knowledge of blocks.
+/// A filter in memory that knows nothing of blocks.
 pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
     /// The contents that a block stores.
     fn contents(&self) -> &dyn Contents;
 
     fn contents_mut(&mut self) -> &mut dyn Contents;
 
-    /// Inserts keys in order, up to the first that fails. Only a kind that can be full fails.
+    /// Inserts keys in order, up to the first that fails. Fails only for a kind that can be full.
     fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError>;
 
-    /// Restores a stored filter. Although its checksum holds, the payload may be one that no writer produces. That is
-    /// an error, or else the restored filter must contain every key inserted from now on.
+    /// Restores a stored filter. Its checksum holds, but the payload may still be one that no writer produces. If so,
+    /// returns an error or a filter that contains every key inserted from now on.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError>
     where
         Self: Sized;
@@ -29,7 +29,7 @@ pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
 
 /// A shape, a payload, and the hash of its keys.
 pub(crate) trait Contents {
-    /// The kind of its blocks.
+    /// Returns the kind of its blocks.
     fn kind(&self) -> KindId;
     fn hash_identity(&self) -> HashIdentity;
     fn shape(&self) -> &dyn FilterShape;
@@ -37,19 +37,19 @@ pub(crate) trait Contents {
     /// Removes all keys.
     fn clear(&mut self);
     fn health(&self) -> FilterHealth;
-    /// Writes the payload to `out`, which has its length and is all zeros.
+    /// Writes the payload to `out`, which has the right length and is all zeros.
     fn write_payload(&self, out: &mut [u8]);
     fn contains(&self, hash: KeyHash) -> bool;
-    /// Bit `i % 64` of word `i / 64` of `matches` becomes the answer for key `i`.
+    /// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for key `i`.
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]);
 }
 
-/// The shape of a filter that one thread at a time changes.
+/// The shape of a filter that only one thread at a time changes.
 pub(crate) trait GrowingShape: FilterShape {
     const KIND: KindId;
     fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth;
-    /// Checks a stored payload for what inserting and removing rely on. An error for contents that no writer stores;
-    /// harmless deviations are corrected.
+    /// Checks the properties of a stored payload that inserting and removing rely on. Returns an error for contents
+    /// that no writer stores, and corrects harmless deviations.
     fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError>;
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct StoredFilter<'a> {
     pub(crate) kind: KindId,
     pub(crate) hash: HashIdentity,
     pub(crate) shape: &'a EncodedShape,
-    /// Has the shape's length.
+    /// The payload, as long as the shape requires.
     pub(crate) payload: &'a [u8],
 }
 
 impl StoredFilter<'_> {
-    /// The shape, if the block is of kind `expected`.
+    /// Decodes the shape, if the block is of kind `expected`.
     pub(crate) fn decode<S: FilterShape>(&self, expected: KindId) -> Result<S, BlockError> {
         if self.kind != expected {
             return Err(BlockError::Kind { expected, got: self.kind });
@@ -73,20 +73,21 @@ impl StoredFilter<'_> {
     }
 }
 
-/// The contents of a filter that one thread at a time changes.
+/// The contents of a filter that only one thread at a time changes.
 #[derive(Debug)]
 pub(crate) struct InMemory<S> {
     pub(crate) hash: HashIdentity,
     pub(crate) shape: S,
-    /// Has the shape's length.
+    /// As long as the shape requires.
     pub(crate) payload: AlignedBuffer,
     pub(crate) keys: u64,
 }
 
 impl<S: FilterShape> InMemory<S> {
-    /// A payload of zeros: no keys.
+    /// Creates a filter without keys: its payload is all zeros.
     pub(crate) fn empty(hash: HashIdentity, shape: S) -> Result<Self, FilterError> {
         let bytes = shape.payload_bytes();
+        // Refused at once: a larger filter could be filled but never stored.
         if bytes > MAX_PAYLOAD_BYTES {
             return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
         }
@@ -94,7 +95,7 @@ impl<S: FilterShape> InMemory<S> {
         Ok(Self { hash, shape, payload, keys: 0 })
     }
 
-    /// The payload of a filter that was filled for a file.
+    /// Returns the payload of a filter that was filled for a file.
     pub(crate) fn into_payload(self) -> BuiltPayload<S> {
         BuiltPayload::new(self.shape, self.payload)
     }
@@ -106,12 +107,13 @@ impl<S: FilterShape> InMemory<S> {
 }
 
 impl<S: GrowingShape> InMemory<S> {
-    /// Copies a stored payload.
+    /// Copies a stored payload into a new filter.
     pub(crate) fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
         let mut restored = Self::empty(stored.hash, stored.decode(S::KIND)?)?;
         restored.keys = stored.shape.keys;
         let payload = restored.payload.as_mut_slice();
         payload.copy_from_slice(stored.payload);
+        // After copying, because `accept` corrects the copy.
         restored.shape.accept(restored.keys, payload)?;
         Ok(restored)
     }
@@ -162,12 +164,13 @@ impl From<FilterError> for FallbackReason {
         match error {
             FilterError::NoMemory { .. } => Self::MemoryBudget,
             FilterError::Full { .. } => Self::ConstructionFailed,
+            // `TooLarge`. No other error occurs while the filter of a file is built.
             _ => Self::TooManyKeys,
         }
     }
 }
 
-/// Checks that two filters hold keys of the same hash, so that they can be merged.
+/// Checks that two filters hold keys of one hash, so that they can be merged.
 pub(crate) fn check_same_hash(expected: HashIdentity, got: HashIdentity) -> Result<(), FilterError> {
     if expected == got { Ok(()) } else { Err(FilterError::HashMismatch { expected, got }) }
 }

@@ -5,31 +5,31 @@ use core::fmt;
 use crate::error::{BlockError, ConfigError, messages};
 use crate::hash::HashIdentity;
 
-/// Why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged, except that a
-/// batch insert keeps the keys before the one that failed.
+/// The reason why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged,
+/// except that a batch insert keeps the keys before the one that failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FilterError {
     /// Allocation failed.
     NoMemory {
-        /// The bytes asked for.
+        /// The requested bytes.
         bytes: u64,
     },
     /// The filter would be larger than a block can be.
     TooLarge {
-        /// The most bytes of payload that a block can have.
+        /// The largest payload that a block can have.
         max_bytes: u64,
-        /// The bytes that the filter would have.
+        /// The payload that the filter would have.
         got: u64,
     },
-    /// No slot is free for the key: build a larger filter. The filter is unchanged.
+    /// No slot is free for the key: build a larger filter.
     Full {
-        /// Keys in the filter.
+        /// The number of keys in the filter.
         keys: u64,
-        /// Slots of the filter.
+        /// The number of slots of the filter.
         places: u64,
     },
-    /// The key to be removed is certainly not in the filter.
+    /// The key to remove is certainly not in the filter.
     NotPresent,
     /// Two filters to be merged differ in size.
     ShapeMismatch {
@@ -42,10 +42,10 @@ pub enum FilterError {
     HashMismatch {
         /// The hash of the filter merged into.
         expected: HashIdentity,
-        /// The hash of the other.
+        /// The hash of the other filter.
         got: HashIdentity,
     },
-    /// No filter can be restored from the block.
+    /// The block cannot be restored as a filter.
     Block(BlockError),
     /// No filter has these options.
     Config(ConfigError),
@@ -68,13 +68,13 @@ messages! { FilterError {
     Self::TooLarge { max_bytes, got } =>
         "filter too large: expected at most {max_bytes} bytes, got {got}; split the keys";
     Self::Full { keys, places } =>
-        "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one";
-    Self::NotPresent => "key to be removed: expected one that is in the filter, got one that is absent";
+        "filter full: {keys} keys in {places} slots, and no slot can be freed; build a larger one";
+    Self::NotPresent => "key to remove: expected one in the filter, got an absent one";
     Self::ShapeMismatch { expected: (bits, per_key), got: (got_bits, got_per_key) } =>
-        "filters to be merged: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \
+        "filters to merge: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \
          {got_per_key} for each key";
     Self::HashMismatch { expected, got } =>
-        "filters to be merged: expected keys of the same hash ({expected}), got {got}";
+        "filters to merge: expected keys of the same hash ({expected}), got {got}";
     Self::Block(error) => "stored filter: {error}";
     Self::Config(error) => "{error}";
 } }

@@ -1,6 +1,6 @@
 //! Fingerprints in cells: the part that xor, xor+ and binary fuse filters share once their keys are peeled.
 //!
-//! A kind defines where a key's cells are ([`Placement`]); the exclusive or of their values is the key's fingerprint.
+//! A kind defines each key's cells ([`Placement`]); the exclusive or of their values is the key's fingerprint.
 
 use crate::codec::AlignedBuffer;
 use crate::filter::batch::{answers, word_of};
@@ -10,13 +10,13 @@ use crate::filter::{BuildResult, BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
-/// The second 64 bits of the fraction of pi, which are odd. FORMAT.md has it as `PI[1]`.
+/// The second 64 bits of the fraction of pi, which are odd; `PI[1]` in FORMAT.md.
 const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
 
-/// A key's 32 fingerprint bits; a fingerprint is the highest of them.
+/// Returns a key's 32 fingerprint bits; a fingerprint is the highest of them.
 ///
-/// The cells are taken from the bits of `salted` without further mixing. The high bits of the product depend on
-/// all of them, so that keys with the same cells still differ in their fingerprints.
+/// The cells come from the bits of `salted` without further mixing. The high bits of the product depend on all of these
+/// bits, so that keys with the same cells still have different fingerprints.
 #[inline]
 pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
     (salted.wrapping_mul(FINGERPRINT_MULTIPLIER) >> 32) as u32
@@ -24,26 +24,28 @@ pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
 
 /// A shape whose filters are built by peeling: the keys are taken off, then their cells are set in reverse order.
 ///
-/// `add_all`, `peel` and `set_cells` are those of [`CellSums`] and of this module, for the shape's placement and width.
+/// `add_all`, `peel` and `set_cells` call the functions of [`CellSums`] and of this module with the shape's placement
+/// and width.
 pub(crate) trait PeeledShape: FilterShape + Copy {
     fn with_salt(self, salt: u8) -> Self;
 
-    /// Cells of the whole array.
+    /// Returns the number of cells in the whole array.
     fn cells(&self) -> u64;
 
-    /// Adds hashes that are at least [partitioned](crate::hash::partition_hashes), on up to `threads` threads.
+    /// Adds hashes that are sorted or at least [partitioned](crate::hash::partition_hashes), on up to `threads`
+    /// threads.
     fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError>;
 
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError>;
 
     fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]);
 
-    /// Bytes that building takes beside the hashes and the payload.
+    /// Returns the bytes that building takes in addition to the hashes and the payload.
     fn build_bytes(&self, keys: u64) -> u64 {
         self.cells() * CellSums::BYTES + keys * size_of::<u32>() as u64
     }
 
-    /// The payload of keys that were peeled off.
+    /// Builds the payload of keys that have been peeled.
     fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
         let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
         self.set_cells(sums, order, payload.as_mut_slice());
@@ -52,9 +54,9 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
     }
 }
 
-/// Builds the filter of distinct, ascending `hashes`. As many cells as possible from `reserve` on stay empty.
+/// Builds the filter of distinct, ascending `hashes`. Keeps as many cells as possible from `reserve` on empty.
 ///
-/// Threads share the adding of keys. Peeling is one thread's work, because its order decides which cells stay empty.
+/// Threads share the adding of keys. One thread peels, because the order of peeling decides which cells stay empty.
 pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize, threads: usize) -> BuildResult<S> {
     let mut sums = CellSums::new(shape.cells())?;
     try_salts(|salt| {
@@ -63,7 +65,7 @@ pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize
     })
 }
 
-/// Builds the filter of distinct, at least partitioned `hashes` with the salt of `shape`, in empty `sums`.
+/// Builds the filter of distinct `hashes`, at least partitioned, with the salt of `shape`, in empty `sums`.
 pub(crate) fn attempt<S: PeeledShape>(
     hashes: &[KeyHash],
     shape: S,
@@ -76,8 +78,7 @@ pub(crate) fn attempt<S: PeeledShape>(
     Ok(shape.assign(sums, &order)?)
 }
 
-/// Calls a function with a placement and the [`Width`] of fingerprints of some bits, so that its loops are compiled for
-/// them.
+/// Calls a function with a placement and the [`Width`] for `$bits` bits, so that its loops are compiled for both.
 macro_rules! with_width {
     ($bits:expr, $function:ident($placement:expr, $($argument:expr),* $(,)?)) => {{
         use $crate::filter::fingerprint::{Packed, WholeBytes};
@@ -92,7 +93,7 @@ macro_rules! with_width {
 }
 pub(crate) use with_width;
 
-/// Fills zeroed cells so that those of every peeled key add up to its fingerprint.
+/// Fills zeroed cells so that the cells of every peeled key add up to its fingerprint.
 pub(crate) fn set_cells<const ARITY: usize>(
     placement: impl Placement<ARITY>,
     width: impl Width,
@@ -109,7 +110,8 @@ pub(crate) fn set_cells<const ARITY: usize>(
     });
 }
 
-/// Whether the key of `hash` may be in the filter. A payload that is too short for one of its cells gives a positive.
+/// Returns whether the key of `hash` may be in the filter. If the payload is too short for one of its cells, the answer
+/// is positive.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
 pub(crate) fn may_contain<const ARITY: usize>(
@@ -119,6 +121,7 @@ pub(crate) fn may_contain<const ARITY: usize>(
     hash: KeyHash,
 ) -> bool {
     let (cells, bits) = placement.place(hash.get());
+    // All cells are read and added before the one comparison: which cell makes the difference cannot be predicted.
     let mut sum = width.fingerprint(bits);
     for cell in cells {
         let Some(value) = width.read(payload, cell) else { return true };
@@ -135,6 +138,7 @@ pub(crate) fn may_contain_batch<const ARITY: usize>(
     hashes: &[KeyHash],
     matches: &mut [u64],
 ) {
+    // The nearer caches hold a smaller payload, and prefetches would only cost time.
     if payload.len() > PROBE_PREFETCH_BYTES {
         answers_by_chunk(placement, width, payload, hashes, matches);
     } else {
@@ -149,8 +153,8 @@ fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], (cells, bits): 
     width.is_zero(cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell)))
 }
 
-/// For a payload larger than the nearer caches: computes and prefetches the cells of 64 keys while reading those of the
-/// previous 64.
+/// Answers for a payload larger than the nearer caches: computes and prefetches the cells of 64 keys while reading the
+/// cells of the previous 64.
 ///
 /// The cells are stored between the two passes; `batch::answers_ahead` would compute all three or four of them twice.
 fn answers_by_chunk<const ARITY: usize>(
@@ -182,15 +186,15 @@ fn answers_by_chunk<const ARITY: usize>(
 
 /// How fingerprints are laid out in the payload.
 pub(crate) trait Width: Copy {
-    /// The fingerprint, from a key's 32 bits.
+    /// Cuts the fingerprint out of a key's 32 bits.
     fn fingerprint(self, bits: u32) -> u32;
-    /// The bits of a cell, possibly with bits of its neighbours above them; `None` beyond the payload.
+    /// Reads the bits of a cell, possibly with bits of its neighbours above them; `None` beyond the payload.
     fn read(self, payload: &[u8], cell: usize) -> Option<u32>;
     /// Writes a cell whose bits are 0.
     fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32);
-    /// The byte in which the cell begins.
+    /// Returns the byte in which the cell begins.
     fn byte(self, cell: usize) -> usize;
-    /// Whether the cell's bits in `sum` are all 0.
+    /// Returns whether the cell's bits in `sum` are all 0.
     fn is_zero(self, sum: u32) -> bool;
 }
 
@@ -207,7 +211,7 @@ impl<const BYTES: usize> Width for WholeBytes<BYTES> {
     #[inline]
     fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
         let bytes = payload.as_chunks::<BYTES>().0.get(cell)?;
-        // Little-endian, and one load; with a copy into four bytes, batch probes took a tenth longer.
+        // Little-endian in one load; a copy into four bytes made batch probes a tenth slower.
         Some(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte)))
     }
 
@@ -220,7 +224,7 @@ impl<const BYTES: usize> Width for WholeBytes<BYTES> {
 
     #[inline]
     fn byte(self, cell: usize) -> usize {
-        // Wrapping: positions in a damaged xor+ payload can be anything, and this is for a prefetch.
+        // Wrapping, because positions in a damaged xor+ payload can be anything. The result is only prefetched.
         cell.wrapping_mul(BYTES)
     }
 
@@ -231,17 +235,17 @@ impl<const BYTES: usize> Width for WholeBytes<BYTES> {
 }
 
 /// Fingerprints of any number of bits: cell `i` begins at bit `i * bits`, and lies in the `WINDOW` bytes that begin at
-/// the byte of its first bit, wherever in that byte it begins.
+/// the byte of its first bit.
 ///
-/// Up to 16 bits, with the 7 before them, always fit 4 bytes. 17 to 31 bits are up to 38 with them, so 8 bytes are
-/// read. (Up to 25 would fit 4 bytes; one rule for all is worth the 4 bytes more at the end of a payload.)
+/// Up to 16 bits, with up to 7 before them, always fit 4 bytes. 17 to 31 bits take up to 38 with them, so 8 bytes are
+/// read. (Up to 25 would fit 4 bytes; one rule for all is worth 4 bytes more at the end of a payload.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<const WINDOW: usize> {
     pub(crate) bits: u8,
 }
 
 impl<const WINDOW: usize> Packed<WINDOW> {
-    /// In 64 bits: a payload of 512 MiB has more bits than a 32-bit `usize` can count.
+    /// The position is computed in 64 bits: a payload of 512 MiB has more bits than a 32-bit `usize` can count.
     #[inline]
     fn first_bit(self, cell: usize) -> u64 {
         cell as u64 * u64::from(self.bits)
@@ -278,7 +282,7 @@ impl<const WINDOW: usize> Width for Packed<WINDOW> {
 
     #[inline]
     fn is_zero(self, sum: u32) -> bool {
-        // The neighbours' bits, above the cell's own, are shifted out.
+        // The shift drops the neighbours' bits, which lie above the cell's own.
         sum << (32 - self.bits) == 0
     }
 }

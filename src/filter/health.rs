@@ -18,16 +18,15 @@ pub struct FilterHealth {
     pub keys: u64,
     /// From 0 to 1: ones over bits in a Bloom filter, counters in use over counters, tags over slots.
     pub fill_ratio: f64,
-    /// The fill ratio above which the filter should be replaced by a larger one: 0.7 in the Bloom family, where a
-    /// filter with its planned number of keys has half of its bits set; 0.95 of the slots of a cuckoo filter, beyond
-    /// which insertions soon fail.
+    /// The fill ratio above which you should build a larger filter: 0.7 in the Bloom family, where the planned number
+    /// of keys sets half of the bits; 0.95 of the slots of a cuckoo filter, above which insertions soon fail.
     pub max_fill_ratio: f64,
-    /// Expected false positive rate at this fill.
+    /// The expected false positive rate at this fill.
     pub expected_fpr: f64,
 }
 
 impl FilterHealth {
-    /// The expected false positive rate above which a filter should be replaced by a larger one: 10 %.
+    /// The expected false positive rate above which you should build a larger filter: 10 %.
     pub const MAX_FPR: f64 = 0.1;
 
     pub(crate) const fn of_bloom(keys: u64, fill_ratio: f64, expected_fpr: f64) -> Self {
@@ -38,10 +37,12 @@ impl FilterHealth {
         Self { keys, fill_ratio, max_fill_ratio: 0.95, expected_fpr }
     }
 
-    /// Whether it is time to build a larger filter: the fill ratio is above [`max_fill_ratio`](Self::max_fill_ratio),
-    /// or the expected rate above [`MAX_FPR`](Self::MAX_FPR). Compare the fields for limits of your own.
+    /// Returns whether it is time to build a larger filter: the fill ratio is above
+    /// [`max_fill_ratio`](Self::max_fill_ratio), or the expected rate above [`MAX_FPR`](Self::MAX_FPR). To use other
+    /// limits, compare the fields.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
+        // Either limit alone: a small tag has a high rate long before its table is full.
         self.fill_ratio > self.max_fill_ratio || self.expected_fpr > Self::MAX_FPR
     }
 }

@@ -1,8 +1,8 @@
-//! The kinds of filter, one folder each: what it is, its sizes, its build, and its probe. Here: the shape of a filter
-//! whichever kind it has, as an open block keeps it.
+//! The kinds of filter. Each has one folder with its explanation, sizing, build and probe. This module has the shape of
+//! a filter of any kind, as an open block keeps it.
 //!
-//! A kind knows hashes, its own payload, and what a block records of it (`encoded`). It knows nothing else of the
-//! block.
+//! A kind knows hashes, its own payload, and the fields that a block records for it (`encoded`), but nothing else of
+//! the block.
 
 pub(crate) mod batch;
 pub mod binary_fuse;
@@ -95,7 +95,7 @@ macro_rules! any_shape {
         }
 
         impl AnyShape {
-            /// The shape of a filter of one of the library's kinds, or of `kinds`.
+            /// Decodes the shape of a filter of one of the library's kinds, or of `kinds`.
             pub(crate) fn decode(
                 kind: KindId,
                 encoded: &EncodedShape,
@@ -103,6 +103,7 @@ macro_rules! any_shape {
             ) -> Result<Self, BlockError> {
                 let any = match kind {
                     $($(#[$only])? KindId::$id => FilterShape::decode(encoded).map(Self::$kind),)+
+                    // Its own error, because this kind is known but is opened by another package.
                     KindId::RANGE => Err(BlockError::RangeFilter),
                     _ => {
                         let user = kinds.and_then(|kinds| kinds.find(kind));
@@ -110,11 +111,11 @@ macro_rules! any_shape {
                     }
                 }?;
                 let is_whole = any.payload_bytes() == encoded.payload_bytes;
-                BlockError::require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
+                BlockError::require(is_whole, "payload bytes", "the length for the parameters", encoded.payload_bytes)?;
                 Ok(any)
             }
 
-            /// The probe by [`FilterShape::may_contain`].
+            /// Returns the probe that calls [`FilterShape::may_contain`].
             fn plain_probe(&self) -> SingleProbe {
                 match self {
                     $($(#[$only])? Self::$kind(_) => probe_of!($kind),)+
@@ -125,11 +126,12 @@ macro_rules! any_shape {
     };
 }
 
-/// The probe of a kind by [`FilterShape::may_contain`].
+/// The probe that calls [`FilterShape::may_contain`] of a kind.
 macro_rules! probe_of {
     ($kind:ident) => {
         |data, hash, open| match (&open.any, open.payload(data)) {
             (AnyShape::$kind(shape), Some(payload)) => shape.may_contain(payload, hash),
+            // A block that has become too short answers "may be present", so that no key is lost.
             _ => true,
         }
     };
@@ -154,26 +156,27 @@ any_shape! {
 }
 
 impl AnyShape {
-    /// The blocked Bloom shape, if it is one: sets probe those together.
+    /// Returns the shape of a blocked Bloom filter: sets probe such filters together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }
     }
 }
 
-/// The probe of single keys in an open filter, in the bytes of its block: a function that is chosen, with its
-/// instruction set and the filter's parameters, when the block is opened.
+/// The probe of a single key in an open filter, applied to the bytes of its block. The function is chosen when the
+/// block is opened, with its instruction set and the filter's parameters.
 ///
 /// One call through a pointer takes half as long as matching the kind, its parameters and the instruction set for each
 /// key. Rejected: a match of the kind before the call, to inline some kinds (a tenth slower for all), and assembly,
 /// which needs no call (no faster).
 pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 
-/// The shape of an open filter, with everything settled that a probe of a single key needs.
+/// The shape of an open filter, with everything that a probe of a single key needs precomputed.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct OpenShape {
     pub(crate) probe: SingleProbe,
-    /// Those of a blocked Bloom filter, beside its shape: a probe then reads them without asking for the kind.
+    /// The lines of a blocked Bloom filter, copied out of its shape, so that a probe reads them without matching the
+    /// kind.
     lines: Lines,
     payload_bytes: usize,
     pub(crate) any: AnyShape,
@@ -181,6 +184,7 @@ pub(crate) struct OpenShape {
 
 impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
+        // These kinds have single probes that are compiled for their usual parameters.
         let own_probe = match &any {
             AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
             #[cfg(feature = "xor")]
@@ -190,12 +194,12 @@ impl OpenShape {
         };
         let probe = own_probe.unwrap_or_else(|| any.plain_probe());
         let lines = any.as_blocked_bloom().map_or(Lines::new(0), |shape| shape.lines());
-        // A block is a slice, so its payload's length fits.
+        // A block is a slice, so the length of its payload fits a `usize`.
         let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
         Self { probe, lines, payload_bytes, any }
     }
 
-    /// The payload of the block in `data`; `None` if that has become shorter since it was opened.
+    /// Returns the payload of the block in `data`; `None` if `data` has become shorter since the block was opened.
     #[inline]
     pub(crate) fn payload<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
         data.get(..self.payload_bytes)

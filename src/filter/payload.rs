@@ -1,4 +1,4 @@
-//! Payloads under construction, and finished.
+//! Payloads, under construction and finished.
 
 use core::fmt;
 
@@ -12,30 +12,30 @@ pub(crate) trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
     /// Inserts a hash.
     fn insert(&mut self, hash: KeyHash);
 
-    /// Inserts many.
+    /// Inserts many hashes.
     fn insert_all(&mut self, hashes: &[KeyHash]) {
         hashes.iter().for_each(|&hash| self.insert(hash));
     }
 
-    /// Inserts many, and returns how many of them differ from the one before; `last` precedes the first.
+    /// Inserts many hashes, and returns how many of them differ from the previous one; `last` precedes the first.
     fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
         for_each_chunk(last, hashes, |chunk| self.insert_all(chunk))
     }
 
-    /// The most bytes that inserting has used beside the payload.
+    /// Returns the maximum bytes that inserting has used in addition to the payload.
     fn scratch_bytes(&self) -> u64 {
         0
     }
 
-    /// The payload of all hashes.
+    /// Returns the payload of all hashes.
     fn into_payload(self) -> AlignedBuffer;
 }
 
-/// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the one before; `last` precedes the
-/// first.
+/// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the previous one; `last` precedes
+/// the first.
 ///
-/// A chunk stays in the first-level cache between counting and inserting, and is one that inserting the chunk before
-/// has prefetched.
+/// A chunk stays in the first-level cache between counting and inserting. Inserting the previous chunk has prefetched
+/// it.
 pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut insert: impl FnMut(&[KeyHash])) -> u64 {
     let mut differing = 0;
     for chunk in hashes.chunks(HASHES_AHEAD) {
@@ -52,6 +52,7 @@ pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut 
 pub(crate) enum NotStreamed {}
 
 impl StreamedPayload for NotStreamed {
+    // Never called, because there is no value.
     fn insert(&mut self, _hash: KeyHash) {}
 
     fn into_payload(self) -> AlignedBuffer {
@@ -59,25 +60,25 @@ impl StreamedPayload for NotStreamed {
     }
 }
 
-/// A finished payload, and its shape.
+/// A finished payload and its shape.
 #[derive(Debug)]
 pub(crate) struct BuiltPayload<S> {
     pub(crate) shape: S,
     pub(crate) payload: AlignedBuffer,
-    /// Attempts made; 1 for kinds that always succeed.
+    /// The number of attempts; 1 for kinds that always succeed.
     pub(crate) attempts: u32,
-    /// The most bytes held at once, the input hashes not included.
+    /// The maximum bytes held at once, without the input hashes.
     pub(crate) peak_bytes: u64,
 }
 
 impl<S: FilterShape> BuiltPayload<S> {
-    /// A payload built in one attempt, without memory beside itself.
+    /// Wraps a payload that was built in one attempt, without further memory.
     pub(crate) fn new(shape: S, payload: AlignedBuffer) -> Self {
         let peak_bytes = payload.as_slice().len() as u64;
         Self { shape, payload, attempts: 1, peak_bytes }
     }
 
-    /// The payload of a finished stream.
+    /// Finishes a stream.
     pub(crate) fn of_stream(shape: S, stream: impl StreamedPayload) -> Self {
         let scratch_bytes = stream.scratch_bytes();
         let built = Self::new(shape, stream.into_payload());

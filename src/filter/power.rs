@@ -1,6 +1,6 @@
-//! Powers by multiplication alone: the same on every platform, which `powf` and `exp` are not.
+//! Powers by multiplication only: equal on every platform, unlike `powf` and `exp`.
 
-/// `base` to the power `exponent`, by squaring.
+/// Returns `base` to the power `exponent`, by squaring.
 pub(crate) fn power(mut base: f64, exponent: impl Into<u128>) -> f64 {
     let (mut exponent, mut result) = (exponent.into(), 1.0);
     while exponent > 0 {

@@ -1,10 +1,11 @@
-//! Why a file has another kind of filter than was requested, or none.
+//! The reasons why a file has another kind of filter than was requested, or none.
 
 use core::fmt;
 
-/// Why a file has another kind of filter than its policy requested, or none.
+/// The reason why a file has another kind of filter than its policy requested, or none.
 ///
-/// A block stores its reason, and every tool that reads it shows it. The last four are reasons for no filter at all.
+/// A block stores its reason, and every tool that reads the block shows it. The last four are reasons for no filter at
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FallbackReason {
@@ -12,32 +13,32 @@ pub enum FallbackReason {
     None,
     /// Fewer keys than the policy's minimum for the requested kind.
     TooFewKeys,
-    /// The requested kind is not smaller than a blocked Bloom filter of the same rate: by its plan for this number of
-    /// keys, or as built from these keys.
+    /// The requested kind is not smaller than a blocked Bloom filter of the same rate, either as planned for this
+    /// number of keys or as built from these keys.
     NotSmaller,
     /// More keys than the requested kind, its policy, or the format allows.
     TooManyKeys,
     /// Building the requested kind would have exceeded the memory budget, or the system's memory.
     MemoryBudget,
-    /// No attempt at building the requested kind succeeded.
+    /// No attempt to build the requested kind succeeded.
     ConstructionFailed,
     /// The finished filter of the requested kind did not contain one of its keys.
     SelfCheckFailed,
-    /// No filter: the engine's own hash function or extractor panicked while a key was added, so the filter might lack
-    /// that key.
+    /// No filter: the engine's own hash function or extractor panicked while a key was added, so that the filter might
+    /// lack that key.
     Panicked,
-    /// No filter: keys that were to be cut by range, or to be in a range filter, did not ascend.
+    /// No filter: keys did not ascend, although they were to be cut by range or put into a range filter.
     KeysOutOfOrder,
-    /// No range filter, or no filter of extracted parts alone: a key extractor gave a part for a prefix that a key with
-    /// the prefix does not have, or a part that is no prefix of its key, or none for the part itself. Also where keys
-    /// were added by their hashes to a filter of extracted parts alone.
+    /// No range filter, or no filter of only extracted parts. A key extractor returned a part for a prefix that a key
+    /// with the prefix does not have, a part that is no prefix of its key, or none for the part itself; or keys were
+    /// added by their hashes to a filter of only extracted parts.
     UnstableExtractor,
     /// No range filter: the file holds a range tombstone, which a scan must not skip.
     RangeTombstone,
 }
 
 impl FallbackReason {
-    /// The reasons that a block can record, at the index of their number.
+    /// The reasons that a block can record, indexed by their number.
     const RECORDED: [Self; 7] = [
         Self::None,
         Self::TooFewKeys,
@@ -48,19 +49,20 @@ impl FallbackReason {
         Self::SelfCheckFailed,
     ];
 
-    /// The number recorded in a trailer; above 6 for a reason for no filter, which none records.
+    /// Returns the number recorded in a trailer. Reasons for no filter have numbers above 6, which no block records.
     #[must_use]
     pub const fn code(self) -> u8 {
+        // The variants are declared in the order of `RECORDED`, and those that no block records come last.
         self as u8
     }
 
-    /// The recorded reason with this number.
+    /// Returns the recorded reason with this number.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::RECORDED.get(usize::from(code)).copied()
     }
 
-    /// The reason in a few words.
+    /// Returns the reason in a few words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,37 +1,38 @@
-//! Making a filter smaller without its keys: the shapes that it can have then, and their payloads.
+//! Makes a filter smaller without its keys: lists the shapes that it can have, and writes their payloads.
 //!
-//! A kind says which shapes a payload can be reduced to (`next_smaller`) and does it (`shrink_into`). The filter still
-//! contains every key; only its rate rises.
+//! A kind lists the shapes that a payload can be reduced to (`next_smaller`) and reduces it (`shrink_into`). The filter
+//! still contains every key; only its rate rises.
 
 use alloc::vec::Vec;
 
 use super::AnyShape;
 use crate::codec::AlignedBuffer;
 
-/// No filter is made smaller than this: it would be negative for fewer than one absent key in a hundred, and is better
-/// dropped. The limit also bounds how many divisors of a Bloom filter's lines are listed.
+/// No filter is made smaller than this rate allows: it would be negative for fewer than one absent key in a hundred,
+/// and is better dropped. The limit also bounds how many divisors of a Bloom filter's lines are listed.
 const MAX_FPR: f64 = 0.99;
 
-/// The most steps listed. Ribbon has up to 31, Bloom at usual sizes about 10; a user's kind may have one for each byte.
+/// The maximum number of steps listed. Ribbon has up to 31, Bloom at usual sizes about 10; a user-defined kind may have
+/// one for each byte.
 const MAX_STEPS: usize = 64;
 
-/// Why there is no smaller payload.
+/// The reason why there is no smaller payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShrinkFailure {
-    /// Its kind has no shape of so few bytes that is worth having.
+    /// The kind has no useful shape of so few bytes.
     NoShape {
-        /// The smallest payload that there is.
+        /// The size of the smallest useful payload.
         min_bytes: u64,
     },
     /// Allocation failed.
     NoMemory {
-        /// The bytes of the payload.
+        /// The size of the payload.
         bytes: u64,
     },
 }
 
 impl AnyShape {
-    /// The steps of a filter of `keys` keys, largest first: bytes of the unbound block, and its rate.
+    /// Lists the steps of a filter of `keys` keys, largest first: the bytes of the unbound block, and its rate.
     pub(crate) fn shrink_steps(&self, keys: u64) -> Vec<(u64, f64)> {
         let mut steps = Vec::new();
         let mut below_bytes = self.payload_bytes();
@@ -46,7 +47,7 @@ impl AnyShape {
         steps
     }
 
-    /// The largest payload of at most `max_bytes`, fewer than `payload` has, that the kind makes of it; and its shape.
+    /// Makes the largest payload that is smaller than `payload` and has at most `max_bytes`. Returns it with its shape.
     pub(crate) fn shrink(
         &self,
         keys: u64,
@@ -56,7 +57,8 @@ impl AnyShape {
         let too_small = || ShrinkFailure::NoShape { min_bytes: self.min_bytes(keys) };
         let smaller = self.worthwhile(keys, max_bytes).ok_or_else(too_small)?;
         let bytes = smaller.payload_bytes();
-        // The library's kinds meet this; a user's may not, and then has no other size.
+        // The library's kinds always return a smaller shape within the limit. A user-defined kind may not; it then has
+        // no other size.
         let failed = ShrinkFailure::NoShape { min_bytes: self.payload_bytes() };
         if bytes > max_bytes || bytes >= self.payload_bytes() {
             return Err(failed);
@@ -73,8 +75,8 @@ impl AnyShape {
         if is_done { Ok((smaller, out)) } else { Err(failed) }
     }
 
-    /// The largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
-    #[allow(clippy::match_wildcard_for_single_variants, reason = "with features, it stands for several")]
+    /// Returns the largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
+    #[allow(clippy::match_wildcard_for_single_variants, reason = "with more features, it stands for several kinds")]
     fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         match self {
             Self::BlockedBloom(shape) => shape.next_smaller(max_bytes).map(Self::BlockedBloom),
@@ -84,33 +86,35 @@ impl AnyShape {
         }
     }
 
-    /// The largest shape worth choosing among those with fewer than `below_bytes` of payload. Ribbon shrinks to almost
-    /// any size, and has fewer steps.
+    /// Returns the largest shape worth choosing among those with fewer than `below_bytes` of payload. Ribbon can shrink
+    /// to almost any size, but lists fewer steps.
     fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
         match self {
             Self::Ribbon(shape) => shape.shrink_step(below_bytes).map(Self::Ribbon),
+            // One byte less is enough to exclude the present size.
             _ => self.next_smaller(below_bytes.checked_sub(1)?),
         }
     }
 
-    /// The largest shape of at most `max_bytes`, if a filter of `keys` keys is worth having at that size.
+    /// Returns the largest shape of at most `max_bytes`, if a filter of `keys` keys is useful at that size.
     fn worthwhile(&self, keys: u64, max_bytes: u64) -> Option<Self> {
         self.next_smaller(max_bytes).filter(|shape| shape.is_worth_having(keys))
     }
 
-    /// NaN means not worth having.
+    /// Returns whether a filter of `keys` keys is useful. NaN is not.
     fn is_worth_having(&self, keys: u64) -> bool {
         self.expected_fpr(keys) <= MAX_FPR
     }
 
-    /// The smallest payload that is worth having; this one if none is smaller.
+    /// Returns the size of the smallest useful payload; this one's if none is smaller.
     fn min_bytes(&self, keys: u64) -> u64 {
-        // By halving, because rates fall as sizes grow: the steps of a user's kind may be too many to go through.
+        // Bisection, because rates fall as sizes grow, and a user-defined kind may have too many steps to go through.
         let (mut too_few, mut enough) = (0, self.payload_bytes());
         while enough - too_few > 1 {
             let middle = too_few.midpoint(enough);
             match self.worthwhile(keys, middle) {
-                // Its own bytes, unless they contradict the request.
+                // Uses the shape's own size, unless it contradicts the request: a user-defined kind could otherwise
+                // make the loop endless.
                 Some(shape) => enough = shape.payload_bytes().clamp(too_few + 1, middle),
                 None => too_few = middle,
             }

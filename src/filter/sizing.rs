@@ -1,19 +1,19 @@
-//! How kinds follow a requested rate or size.
+//! How kinds derive their parameters from a requested rate or size.
 
 use crate::error::ConfigError;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
-/// The number of keys for which sizes are compared with rates: large enough that neither depends on it any more, and
-/// one for all files, so that a store's filters have one rate.
+/// The number of keys at which sizes are compared with rates: so large that neither depends on it, and one number for
+/// all files, so that all filters of a store have one rate.
 pub(crate) const RATE_KEYS: u64 = 1 << 24;
 
-/// The error for fingerprints that a kind does not support.
+/// Returns the error for fingerprints that a kind does not support.
 pub(crate) fn no_such_fingerprints(option: &'static str, expected: &'static str, bits: u8) -> ConfigError {
     ConfigError::OutOfRange { option, expected, got: bits.into() }
 }
 
-/// What `of_size` or `of_rate` makes of a target, for a Bloom filter: it has no fingerprints.
+/// Calls `of_size` or `of_rate` for a target. Fingerprint bits are an error: a Bloom filter has no fingerprints.
 pub(crate) fn by_size_or_rate<T>(
     sizing: Sizing,
     of_size: impl FnOnce(BitsPerKey) -> Result<T, ConfigError>,
@@ -28,8 +28,8 @@ pub(crate) fn by_size_or_rate<T>(
     }
 }
 
-/// The fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from it: the
-/// narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
+/// Returns the fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from
+/// it: the narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
 pub(crate) fn fingerprint_bits(
     kind: KindId,
     widths: &[u8],
@@ -40,12 +40,14 @@ pub(crate) fn fingerprint_bits(
         Sizing::Rate(rate) => {
             let rate_of = |bits: u8| 1.0 / (1_u64 << bits) as f64;
             let least = widths.last().map_or(1.0, |&bits| rate_of(bits));
+            // Ascending: the first width that reaches the rate is the narrowest.
             let fitting = widths.iter().copied().find(|&bits| rate_of(bits) <= rate.get());
             fitting.ok_or(ConfigError::RateOutOfRange { kind, min: least, max: 1.0, got: rate.get() })
         }
         Sizing::BitsPerKey(size) => {
             let needed = |bits| block_bytes(bits).map(|bytes| bytes as f64 * 8.0 / RATE_KEYS as f64);
             let fits = |&bits: &u8| needed(bits).is_some_and(|needed| needed <= size.get());
+            // Rounded up to thousandths of a bit, so that the size in the error is one that fits.
             let least =
                 widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| libm::ceil(bits * 1e3) / 1e3);
             let fitting = widths.iter().rev().copied().find(fits);
@@ -54,7 +56,7 @@ pub(crate) fn fingerprint_bits(
         Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
         Sizing::FingerprintBits(bits) => Err(no_such_fingerprints(
             "fingerprint bits",
-            "a width that the kind has (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
+            "a width that the kind supports (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
             bits,
         )),
     }

@@ -1,26 +1,28 @@
-//! What every vector kernel needs: the choice of an instruction set, and prefetching.
+//! The parts that all vector kernels share: the choice of an instruction set, and prefetching.
 //!
-//! A kernel lives with its kind, in `filter/blocked_bloom/line` and `filter/ribbon/simd`. It works on plain slices,
-//! knows the bits of a payload and nothing of blocks, policies or files, and has one form for each instruction set;
-//! `portable` is plain Rust, and what the others are tested against: all give the same answers and the same bytes.
-//! Which one runs is decided once per call from outside, never inside a loop; for single probes, when a block is
-//! opened.
+//! A kernel lives with its kind, in `filter/blocked_bloom/line` and `filter/ribbon/simd`. It works on plain slices, and
+//! knows the bits of a payload but nothing of blocks, policies or files. It has one version per instruction set.
+//! `portable` is plain Rust, and the other versions are tested against it: all return the same answers and write the
+//! same bytes. The caller chooses the version once per call, never inside a loop; for single probes, once when a block
+//! is opened.
 //!
-//! Compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. Compiled for AVX2, single
-//! probes of blocked Bloom filters use AVX2 and are inlined, and all else is still decided at run time.
+//! If the crate is compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. If it is
+//! compiled for AVX2, single probes of blocked Bloom filters use AVX2 and are inlined; all other kernels are still
+//! chosen at run time.
 //!
-//! Targets without vectors have the portable form alone: operating systems' own code is compiled without SSE and NEON.
+//! Targets without vectors have only the portable version: operating systems' own code is compiled without SSE and
+//! NEON.
 //!
-//! `unsafe` is allowed in those two folders and here, and nowhere else: for instructions that not every CPU has, and
-//! for loads and stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
+//! `unsafe` is allowed only here and in those two folders: for instructions that not every CPU has, and for loads and
+//! stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(clippy::inline_always, reason = "a prefetch is one instruction")]
 
-/// Calls a function of the instruction set in use, from a module that has a submodule for each set.
+/// Calls the version of a function for the instruction set in use, from a module that has a submodule for each set.
 ///
-/// One relaxed load and a jump that goes the same way each time. A table of function pointers would be a load and an
-/// indirect call, which cannot be inlined; `cfg(target_feature)` alone would need a build for each CPU.
+/// It costs one relaxed load and a well-predicted jump. Rejected: a table of function pointers (a load and an indirect
+/// call, which cannot be inlined), and `cfg(target_feature)` only (a build for each CPU).
 macro_rules! dispatch {
     ($name:ident($($argument:expr),* $(,)?)) => {
         $crate::kernel::dispatch!($crate::simd::selected(), $name($($argument),*))
@@ -42,10 +44,10 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// Calls `$kernel` with the type of the instruction set in use, from `$sets::avx512`, `$sets::avx2` or `$sets::neon`,
+/// Calls `$kernel` with the type of the instruction set in use (from `$sets::avx512`, `$sets::avx2` or `$sets::neon`),
 /// or calls `$portable`.
 ///
-/// A generic kernel cannot have the instructions of its type parameter. It is inlined into a function that has them.
+/// A generic kernel cannot enable the instructions of its type parameter, so it is inlined into a function that does.
 macro_rules! dispatch_generic {
     ($kernel:ident::$function:ident, $($sets:ident)::+, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         match $crate::simd::selected() {
@@ -69,7 +71,7 @@ macro_rules! dispatch_generic {
 }
 pub(crate) use dispatch_generic;
 
-/// Calls a function from one that is compiled with the instructions of the set in use.
+/// Calls a function from one that is compiled with the instructions `$features`.
 #[cfg(any(
     all(target_arch = "x86_64", target_feature = "sse2"),
     all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")

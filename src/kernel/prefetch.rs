@@ -1,16 +1,17 @@
-//! Prefetching: the load of a cache line is started before it is needed. Changes nothing but time.
+//! Prefetching: starts the load of a cache line before it is needed. It changes nothing but time.
 
 /// Prefetches a line of 64 bytes that may straddle two cache lines.
 #[inline(always)]
+// The second address is the last byte, not one line further: an aligned line must not load its neighbour.
 pub(crate) fn prefetch_line(line: &[u8; 64]) {
     prefetch(line);
     prefetch(&raw const line[63]);
 }
 
-/// Prefetches the cache line of any address, whether or not there is memory.
+/// Prefetches the cache line of any address, valid or not.
 ///
-/// Into all levels (`T0`): the line is probed within a microsecond, and again by later keys. A non-temporal hint would
-/// keep a hot filter out of the larger caches.
+/// The line goes into all levels (`T0`), because it is probed within a microsecond, and again for later keys. A
+/// non-temporal hint would keep a hot filter out of the larger caches.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub fn prefetch<T>(address: *const T) {
@@ -19,7 +20,7 @@ pub fn prefetch<T>(address: *const T) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
 }
 
-/// Prefetches the cache line of any address, whether or not there is memory.
+/// Prefetches the cache line of any address, valid or not.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
 pub fn prefetch<T>(address: *const T) {

@@ -1,4 +1,4 @@
-//! Binary fuse as a kind.
+//! Configuration of binary fuse filters as a kind.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::filter::{
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
-/// Binary fuse filters of three or four cells for each key, with fingerprints of 4 to 32 bits.
+/// Binary fuse filters of three or four cells per key, with fingerprints of 4 to 32 bits.
 ///
 /// ```
 /// use sstfilter::kind::BinaryFuseKind;
@@ -32,8 +32,8 @@ pub struct BinaryFuseKind {
 }
 
 impl BinaryFuseKind {
-    /// Filters with this many cells for each key: three are faster, with 1.13 cells per key at a million keys; four are
-    /// smaller, with 1.07.
+    /// Configures filters of 3 or 4 `cells` per key. Three are faster, with 1.13 cells per key in all at a million
+    /// keys; four are smaller, with 1.07.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl Kind for BinaryFuseKind {
 
     const ID: KindId = KindId::BINARY_FUSE;
     const STRENGTH: &'static str = "is probed faster than Ribbon and is smaller than Bloom";
-    /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
+    /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt is followed by a
+    /// full sort.
     const ACCEPTS_PARTITIONED_HASHES: bool = true;
 
     fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {

@@ -1,5 +1,5 @@
-//! Keys in parts, for several threads to add: where the first cell ascends with the hash, neighbouring hashes have
-//! neighbouring cells.
+//! Divides keys into parts that several threads add: where the first cell ascends with the hash, neighbouring hashes
+//! have neighbouring cells.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,34 +7,37 @@ use core::ops::Range;
 use super::shape::FuseShape;
 use crate::hash::{KeyHash, map_to_range};
 
-/// log2 of the slices of hash space that parts are made of. Partitioned hashes ascend in at least this many of their
-/// highest bits, if there are [`FEWEST_HASHES`].
+/// log2 of the slices of hash space that parts consist of. If there are [`FEWEST_HASHES`], partitioned hashes ascend in
+/// at least this many of their highest bits.
 const LOG2_SLICES: u32 = 5;
 
 const SLICES: u64 = 1 << LOG2_SLICES;
 
-/// From here on hashes are partitioned into a window for each slice, or more.
+/// From this number on, hashes are partitioned into a window for each slice, or more.
 const FEWEST_HASHES: usize = 1 << (12 + LOG2_SLICES);
 
-/// Segments for each part, at least: more than the keys of a part reach into the next one.
+/// The minimum number of segments in a part: more than the keys of a part reach into the next one.
 const SEGMENTS_PER_PART: u64 = 8;
 
-/// A range of cells, and keys that have all their cells in it.
+/// A range of cells, and the keys whose cells all lie in it.
 type Part<'a> = (Range<usize>, &'a [KeyHash]);
 
 impl FuseShape {
-    /// Partitioned `hashes` in about two parts for each thread: those with even numbers, and those with odd ones. Parts
-    /// of one group have no cells in common. `None` when there are too few keys, or they are not partitioned.
+    /// Divides partitioned `hashes` into about two parts for each thread, grouped into even and odd ones. Parts of one
+    /// group have no cells in common. `None` when there are too few keys, or they are not partitioned.
     pub(super) fn parts<'a>(&self, mut hashes: &'a [KeyHash], threads: usize) -> Option<[Vec<Part<'a>>; 2]> {
+        // Twice the threads, because even and odd parts are added one group after the other.
         let count = SLICES.min(2 * threads as u64).min(self.range / self.segment / SEGMENTS_PER_PART);
+        // With fewer than four parts, a group would have only one, and no work to share.
         let is_enough = hashes.len() >= FEWEST_HASHES && count >= 4;
-        // A kind that delegates to this one may hand over its hashes in any order.
+        // Checked, because a kind that delegates to this one may pass its hashes in any order.
         if !is_enough || !hashes.is_sorted_by_key(|&hash| slice_of(hash)) {
             return None;
         }
         let [mut even, mut odd] = [const { Vec::new() }; 2];
         for part in 0..count {
             let [first, end] = [part, part + 1].map(|part| (part * SLICES).div_ceil(count));
+            // Partitioned hashes ascend by slice, so that a bisection finds the end of each part.
             let keys = hashes.partition_point(|&hash| slice_of(hash) < end);
             let keys = hashes.split_off(..keys).unwrap_or_default();
             let group = if part % 2 == 0 { &mut even } else { &mut odd };
@@ -43,7 +46,7 @@ impl FuseShape {
         Some([even, odd])
     }
 
-    /// The cells of keys in some slices, with salt 0.
+    /// Returns the cells of keys in some slices, with salt 0.
     fn cells_of(&self, first_slice: u64, end_slice: u64) -> Option<Range<usize>> {
         let first_hash = |slice: u64| u128::from(slice) << (u64::BITS - LOG2_SLICES);
         let first_cell = |hash: u128| Some(map_to_range(u64::try_from(hash).ok()?, self.range));

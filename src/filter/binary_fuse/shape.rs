@@ -1,5 +1,4 @@
-//! The shape of a binary fuse filter: how many cells it gets, in segments of which length, where keys have them, and
-//! its probe.
+//! The shape of a binary fuse filter: its cells and segments, their placement, and its probe.
 
 use alloc::string::ToString;
 
@@ -12,12 +11,12 @@ use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, P
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
-/// Cells of a key in a binary fuse filter.
+/// The number of cells of each key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FuseArity {
-    /// Three: the faster one, with 1.13 cells per key at a million keys.
+    /// Three cells: faster, with 1.13 cells per key at a million keys.
     Three = 3,
-    /// Four: the smaller one, with 1.07.
+    /// Four cells: smaller, with 1.07.
     Four = 4,
 }
 
@@ -26,19 +25,19 @@ impl FuseArity {
         [Self::Three, Self::Four].into_iter().find(|arity| arity.get() == cells.into())
     }
 
-    /// As a number.
+    /// Returns the number of cells.
     pub(crate) const fn get(self) -> u32 {
         self as u32
     }
 }
 
-/// The binary logarithm of the longest segment.
+/// The binary logarithm of the longest segment: that of the tables' last row for three cells.
 const MAX_LOG2_SEGMENT: u8 = 18;
 
-/// The most cells: more than fit a payload.
+/// The maximum number of cells: more than fit a payload.
 const MAX_CELLS: u64 = 1 << 38;
 
-/// Calls a function with the constant arity and the width of a shape, so that its loops are compiled for them.
+/// Calls a function with a shape's arity and width as constants, so that its loops are compiled for them.
 macro_rules! with_cells {
     ($shape:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match $shape.arity {
@@ -48,7 +47,7 @@ macro_rules! with_cells {
     };
 }
 
-/// The bits that a fingerprint can have. Fewer than 4 would be a rate that nobody wants; a key's 32 bits are the most.
+/// The supported fingerprint widths. Fewer than 4 bits would be a useless rate, and a key has only 32 fingerprint bits.
 pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
 /// The shape of a binary fuse filter.
@@ -57,19 +56,19 @@ pub(crate) struct FuseShape {
     pub(super) arity: FuseArity,
     pub(crate) fingerprint_bits: u8,
     log2_segment: u8,
-    /// Segments in which a key's first cell can be.
+    /// The segments in which a key's first cell can lie.
     segments: u32,
     salt: u8,
     /// The salt's step, precomputed.
     salt_step: SaltStep,
-    /// Length of a segment.
+    /// The length of a segment.
     pub(super) segment: u64,
-    /// Cells that can be a key's first.
+    /// The number of cells in which a key's first cell can lie.
     pub(super) range: u64,
 }
 
 impl FuseShape {
-    /// A shape with salt 0; `None` when a block cannot record it.
+    /// Returns a shape with salt 0; `None` when a block cannot record it.
     pub(crate) fn new(arity: FuseArity, fingerprint_bits: u8, log2_segment: u8, segments: u32) -> Option<Self> {
         if !FINGERPRINT_BITS.contains(&fingerprint_bits) || log2_segment > MAX_LOG2_SEGMENT || segments == 0 {
             return None;
@@ -81,7 +80,7 @@ impl FuseShape {
         (shape.cells() <= MAX_CELLS).then_some(shape)
     }
 
-    /// A faster probe of single keys, for what nearly all filters have: three cells of 8 or 16 bits, unsalted.
+    /// Returns a faster probe of single keys for nearly all filters: three cells of 8 or 16 bits, unsalted.
     pub(in crate::filter) fn single_probe(&self) -> Option<SingleProbe> {
         match (self.arity, self.fingerprint_bits, self.salt) {
             (FuseArity::Three, 8, 0) => Some(probe_three::<1>),
@@ -90,7 +89,7 @@ impl FuseShape {
         }
     }
 
-    /// Where keys have their cells.
+    /// Returns the placement of keys in cells.
     #[inline]
     pub(in crate::filter) fn placement<const ARITY: usize>(&self) -> FuseCells<ARITY> {
         let Self { range, segment, log2_segment, salt, salt_step, .. } = *self;
@@ -107,6 +106,7 @@ impl FilterShape for FuseShape {
         let is_width = FINGERPRINT_BITS.contains(&fingerprint_bits);
         BlockError::require(is_width, "fingerprint bits", "4 to 32", fingerprint_bits)?;
         let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
+        // Reported with the reserved byte above it, which must be 0.
         BlockError::require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
         let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(BlockError::Field {
             field: "segments",
@@ -125,13 +125,14 @@ impl FilterShape for FuseShape {
         self.salt
     }
 
-    /// Whole words; wherever a cell begins, 4 bytes can be read, or 8 where one can lie in five bytes.
+    /// Returns the length in whole words. From the byte in which a cell begins, 4 bytes are read, or 8 if a cell can
+    /// span five.
     fn payload_bytes(&self) -> u64 {
         let window = if matches!(self.fingerprint_bits, 17..=31) { 8 } else { 4 };
         ((self.cells() - 1) * u64::from(self.fingerprint_bits) / 8 + window).next_multiple_of(8)
     }
 
-    /// 2^-w for fingerprints of w bits, whatever the number of keys.
+    /// Returns 2^-w for fingerprints of w bits, for any number of keys.
     fn expected_fpr(&self, _keys: u64) -> f64 {
         1.0 / (1_u64 << self.fingerprint_bits) as f64
     }
@@ -158,8 +159,8 @@ impl FilterShape for FuseShape {
     }
 }
 
-/// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. All cells lie in the
-/// payload, as `decode` has checked, so the whole block can stand for it.
+/// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. `decode` has checked that all cells lie in
+/// the payload, so the whole block can be passed instead.
 fn probe_three<const BYTES: usize>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
     let AnyShape::BinaryFuse(shape) = &open.any else { return true };
     let placement = FuseCells { is_raw: true, ..shape.placement::<3>() };
@@ -176,7 +177,7 @@ impl PeeledShape for FuseShape {
     }
 
     fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
-        // With another salt than 0, neighbouring hashes have no neighbouring cells.
+        // Parts exist only with salt 0: with another, neighbouring hashes do not have neighbouring cells.
         let groups = if threads > 1 && self.salt == 0 { self.parts(hashes, threads) } else { None };
         let Some(groups) = groups else {
             let hashes = hashes.iter().copied();
@@ -203,26 +204,26 @@ impl PeeledShape for FuseShape {
     }
 }
 
-/// Where keys have their cells.
+/// The placement of keys in cells.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::filter) struct FuseCells<const ARITY: usize> {
-    /// Cells that can be a key's first.
+    /// The number of cells in which a key's first cell can lie.
     range: u64,
-    /// Length of a segment, and its binary logarithm.
+    /// The length of a segment, and its binary logarithm.
     segment: u64,
     log2_segment: u8,
     salt_step: SaltStep,
-    /// Whether the unsalted hash places the first cell: with salt 0.
+    /// Whether the unsalted hash places the first cell, as with salt 0.
     is_raw: bool,
 }
 
 impl<const ARITY: usize> Placement<ARITY> for FuseCells<ARITY> {
-    /// One cell in each of consecutive segments.
+    /// Places one cell in each of consecutive segments.
     ///
-    /// With salt 0 the first cell ascends with the hash, so that sorted keys are built from one end to the other. Later
-    /// cells are moved within their segment by an exclusive or, which needs no multiplication and no bound.
+    /// With salt 0 the first cell ascends with the hash, so that sorted keys are built from one end to the other. An
+    /// exclusive or moves later cells within their segment: it needs no multiplication and no bound.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place(&self, hash: u64) -> ([usize; ARITY], u32) {
         let salted = KeyHash::from_well_mixed(hash).salted(self.salt_step);
         let first = map_to_range(if self.is_raw { hash } else { salted }, self.range);
@@ -237,15 +238,16 @@ impl<const ARITY: usize> Placement<ARITY> for FuseCells<ARITY> {
     }
 }
 
-/// From a number of keys on: the binary logarithm of the segment length, and the cells per key in 1/10,000 at
-/// this number of keys and at the next row's, between which it changes evenly.
+/// A row of the tables: the number of keys from which it applies, the binary logarithm of the segment length, and the
+/// cells per key in 1/10,000, at this number of keys and at the next row's. Between the two, the cells per key are
+/// interpolated.
 type Row = (u64, u8, u64, u64);
 
-/// Our own, measured on built filters at the number of keys that leaves no slack to the next whole segment: there about
-/// one attempt in 25 fails, whatever the number of keys. The usual formulas (Graf and Lemire 2022) are as good on
-/// average, but where their segment length has just doubled nearly all attempts fail: 97 % at 11,500 keys.
+/// Measured on built filters at the numbers of keys that leave no slack to the next whole segment: about one attempt in
+/// 25 fails there, for any number of keys. The usual formulas (Graf and Lemire 2022) are as good on average, but where
+/// their segment length has just doubled nearly all attempts fail: 97 % at 11,500 keys.
 ///
-/// With few keys there are more cells than the tables say: at least one segment to start in.
+/// With few keys there are more cells than the tables say, because there is at least one segment to start in.
 #[rustfmt::skip]
 pub(super) const THREE: &[Row] = &[
     (0, 3, 10_000, 10_000), (9, 4, 10_000, 10_000), (21, 5, 10_000, 10_000),
@@ -278,16 +280,18 @@ pub(super) const FOUR: &[Row] = &[
     (800_000_000, 17, 10_660, 10_660),
 ];
 
-/// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
+/// Returns the shape of a filter of `keys` keys; `None` if it cannot be recorded.
 pub(crate) fn shape_for(keys: u64, arity: FuseArity, fingerprint_bits: u8) -> Option<FuseShape> {
     let (log2_segment, factor) = row_for(keys, arity);
+    // In 128 bits, because `keys` is not limited yet.
     let cells = u128::from(keys) * u128::from(factor);
     let segments = cells.div_ceil(10_000 << log2_segment);
+    // No key has its first cell in the last `arity - 1` segments.
     let segments = u32::try_from(segments).ok()?.saturating_sub(arity.get() - 1).max(1);
     FuseShape::new(arity, fingerprint_bits, log2_segment, segments).filter(|shape| shape.cells() <= MAX_PEELED_CELLS)
 }
 
-/// The binary logarithm of the segment length, and 1/10,000 cells per key.
+/// Returns the binary logarithm of the segment length, and the cells per key in 1/10,000.
 fn row_for(keys: u64, arity: FuseArity) -> (u8, u64) {
     let rows = if arity == FuseArity::Three { THREE } else { FOUR };
     let next = rows.partition_point(|row| row.0 <= keys);
@@ -295,7 +299,7 @@ fn row_for(keys: u64, arity: FuseArity) -> (u8, u64) {
         return (0, 0);
     };
     let Some(&(to, ..)) = rows.get(next) else { return (log2_segment, last) };
-    // Rounded up; below 2^64, as rows end before 2^30 keys.
+    // Rounded up. The products are below 2^64, as rows end before 2^30 keys.
     let (past, left) = (keys - from, to - keys);
     (log2_segment, (first * left + last * past).div_ceil(to - from))
 }

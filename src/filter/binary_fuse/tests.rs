@@ -11,7 +11,7 @@ fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     hashes
 }
 
-/// The least numbers of keys of each row, and the largest number that has as many cells.
+/// The first number of keys of each row, and the largest number with as many cells.
 fn numbers_without_slack(arity: FuseArity, below: u64) -> Vec<u64> {
     let rows = if arity == FuseArity::Three { THREE } else { FOUR };
     let cells = |keys| shape_for(keys, arity, 8).unwrap().cells();
@@ -27,7 +27,7 @@ fn numbers_without_slack(arity: FuseArity, below: u64) -> Vec<u64> {
     edges.flat_map(|edge| [edge, last_of(edge), last_of(last_of(edge) + 1)]).filter(|&keys| keys < below).collect()
 }
 
-/// Mean and greatest number of attempts over `sets` sets of keys.
+/// Mean and maximum number of attempts over `sets` sets of keys.
 fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
     let shape = shape_for(keys, arity, 8).unwrap();
     let of_set = |set| build(&sorted(set, keys), shape, NO_RESERVE, 1).unwrap().attempts;
@@ -35,7 +35,7 @@ fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
     (f64::from(all.iter().sum::<u32>()) / sets as f64, all.into_iter().max().unwrap_or_default())
 }
 
-/// The numbers at which the usual formulas fail most attempts, and the worst of ours.
+/// Covers the numbers at which the usual formulas fail most attempts, and the worst ones of the tables.
 #[test]
 fn building_takes_about_one_attempt_at_every_number_of_keys() {
     let is_long = effort::is_long();
@@ -48,7 +48,7 @@ fn building_takes_about_one_attempt_at_every_number_of_keys() {
         for keys in numbers {
             let sets = (work / keys.max(1)).clamp(if is_long { 10 } else { 3 }, 800);
             let (mean, most) = attempts(arity, keys, sets);
-            // Five standard errors above one in ten that fails.
+            // Five standard errors above a failure rate of one in ten.
             let at_most = 1.1 + 5.0 * (0.1 / sets as f64).sqrt();
             if is_long {
                 println!("{arity:?}, {keys} keys: {mean:.3} attempts, at most {most}, {sets} sets");

@@ -1,4 +1,4 @@
-//! Building: one pass over the hashes, in any order.
+//! Builds in one pass over the hashes, in any order.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,8 +11,8 @@ use crate::filter::{BuildLimits, FilterShape, StreamedPayload, for_each_chunk};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
-/// Keys that are staged before they are inserted together, so that their lines can be prefetched: several times the
-/// prefetch distance of 48, in 2 KiB that stay in L1.
+/// Keys that are staged and then inserted together, so that their lines can be prefetched: several times the prefetch
+/// distance of 48, in 2 KiB that stay in L1.
 const STAGED_KEYS: usize = 256;
 
 /// A blocked Bloom payload under construction.
@@ -20,7 +20,7 @@ const STAGED_KEYS: usize = 256;
 pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
-    /// Keys that were added one by one and await insertion.
+    /// Keys that were added one by one and are not inserted yet.
     staged: Box<[KeyHash; STAGED_KEYS]>,
     staged_keys: usize,
     scratch_limit: u64,
@@ -28,7 +28,7 @@ pub(crate) struct BloomBits {
 }
 
 impl BloomBits {
-    /// All lines empty. `None` when allocation fails. `limits` are for what inserting uses beside the payload.
+    /// Creates empty lines. `None` when allocation fails. `limits` apply to the memory in addition to the payload.
     pub(crate) fn new(shape: BloomShape, limits: BuildLimits) -> Option<Self> {
         let payload = AlignedBuffer::zeroed(shape.payload_bytes())?;
         let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
@@ -57,7 +57,7 @@ impl StreamedPayload for BloomBits {
         self.insert_and_count(None, hashes);
     }
 
-    /// A filter that exceeds the caches is filled in parts that fit, if there are hashes and memory for it.
+    /// Fills a filter that exceeds the caches in parts that fit, if there are enough hashes and memory.
     fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
         let Self { shape, payload, .. } = self;
         let Some(mut parts) = Parts::new(*shape, hashes.len() as u64, self.scratch_limit) else {
@@ -85,33 +85,35 @@ fn insert_into(payload: &mut AlignedBuffer, shape: BloomShape, hashes: &[KeyHash
     line::insert_batch(lines, shape.probes(), hashes);
 }
 
-/// log2 of the most parts: each is a write stream, and more of them exceed the TLB and cost more than they gain.
+/// log2 of the maximum number of parts: each part is a write stream, and more of them exceed the TLB and cost more than
+/// they save.
 const MAX_LOG2_PARTS: u32 = 9;
 
 /// With fewer keys per line than this, a pass over the whole filter costs more than partitioning saves.
 const MIN_KEYS_PER_LINE: u64 = 2;
 
-/// Keys per line that wait for their part: at 8 bytes a key, they take as much memory as the filter.
+/// Keys per line that wait for their part: at 8 bytes a key, they take as much memory as the filter's lines.
 const WAITING_KEYS_PER_LINE: u64 = 8;
 
-/// Hashes that wait until there are many for a part of the filter, which is then brought into the cache once for all.
+/// Hashes that wait for their part of the filter. A part is inserted into when enough hashes wait for it, so that its
+/// lines come into the cache once for all of them.
 ///
-/// Parts are made by the high bits of the hashes. A key's line is monotone in its hash, so the hashes of a part belong
-/// to neighbouring lines, and no line is computed for it. Each part has a place of fixed size, and is inserted when
-/// that is full: no pass counts the hashes of each part before.
+/// The high bits of the hashes determine the part. A key's line is monotone in its hash, so the hashes of a part belong
+/// to neighbouring lines, and no line is computed to find the part. Each part has a buffer of fixed size, which is
+/// inserted when it is full. So no earlier pass has to count the hashes of each part.
 #[derive(Debug)]
 struct Parts {
-    /// Shifts a hash right to the number of its part.
+    /// The right shift that turns a hash into the number of its part.
     shift: u32,
     waiting: Vec<KeyHash>,
-    /// Hashes that wait for each part.
+    /// The number of hashes that wait for each part.
     counts: Vec<usize>,
-    /// The most that wait for a part.
+    /// The capacity for each part.
     most: usize,
 }
 
 impl Parts {
-    /// `None` when it would not pay: for a small filter, too few hashes, or too little memory.
+    /// Returns `None` when parts would not pay: for a small filter, too few hashes, or too little memory.
     fn new(shape: BloomShape, hashes: u64, scratch_limit: u64) -> Option<Self> {
         let least = shape.lines().count() * MIN_KEYS_PER_LINE;
         if shape.payload_bytes() < PARTITION_FROM_BYTES || hashes < least {
@@ -126,15 +128,17 @@ impl Parts {
         let most = usize::try_from(waiting >> log2_parts).ok()?;
         let mut parts =
             Self { shift: u64::BITS - log2_parts, waiting: Vec::new(), counts: vec![0; 1 << log2_parts], most };
+        // Reserved first: `resize` would abort when allocation fails, and the filter can be built without parts.
         parts.waiting.try_reserve_exact(most << log2_parts).ok()?;
         parts.waiting.resize(most << log2_parts, KeyHash::from_well_mixed(0));
         Some(parts)
     }
 
-    /// Adds hashes, and calls `insert` with those of each part that is full.
+    /// Adds hashes, and calls `insert` with the hashes of each part that is full.
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^9 parts")]
     fn add(&mut self, hashes: &[KeyHash], insert: &mut impl FnMut(&[KeyHash])) {
         for line in hashes.chunks(LINE_BYTES / size_of::<KeyHash>()) {
+            // Prefetched here, because hardware prefetches end with each page: every 512 hashes.
             prefetch(line.as_ptr().wrapping_add(HASHES_AHEAD));
             for &hash in line {
                 let part = (hash.get() >> self.shift) as usize;
@@ -223,7 +227,7 @@ mod tests {
         assert!(!is_partitioned(0, 0, u64::MAX));
     }
 
-    /// Whatever fills the place of one part again and again, and with repeated hashes.
+    /// Fills the buffer of one part again and again, also with repeated hashes.
     #[test]
     fn hashes_that_crowd_in_one_part_are_inserted_and_counted_too() {
         let shape = BloomShape::for_keys(7_000_000, BitsPerKey::TEN).unwrap();

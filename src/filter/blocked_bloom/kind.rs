@@ -1,4 +1,4 @@
-//! Blocked Bloom as a kind.
+//! Configuration of blocked Bloom filters as a kind.
 
 use super::build::BloomBits;
 use super::line::MAX_PROBES;
@@ -9,9 +9,9 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
 ///
-/// Two settings are for filters that will [shrink](crate::FilterBlock::shrink_to): [`with_fold`](Self::with_fold) gives
-/// them a number of lines with small divisors, and [`with_probes`](Self::with_probes) fewer probes, which cost some of
-/// the rate at first and pay once the filter is small.
+/// Two settings are for filters that will [shrink](crate::FilterBlock::shrink_to). [`with_fold`](Self::with_fold) makes
+/// the number of lines a multiple with small divisors. [`with_probes`](Self::with_probes) sets fewer probes, which
+/// raise the rate at first and lower it once the filter is small.
 ///
 /// ```
 /// use sstfilter::kind::BlockedBloomKind;
@@ -23,7 +23,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
 ///
-/// // In percent: with all lines 1 of the absent keys is positive, and then with a half, a third, a quarter, a sixth.
+/// // In percent of absent keys: 1 with all lines, and the others with a half, a third, a quarter, a sixth of them.
 /// let rates: Vec<f64> = block.shrink_steps().iter().map(|(_, rate)| (rate * 1e2).round()).collect();
 /// assert_eq!((block.info().expected_fpr * 1e2).round(), 1.0);
 /// assert_eq!(rates[..4], [8.0, 22.0, 38.0, 66.0]);
@@ -32,19 +32,19 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockedBloomKind {
     size: BitsPerKey,
-    /// Where a rate is requested: the size follows from it and from the number of probes.
+    /// The requested rate, if any: the size follows from it and from the number of probes.
     rate: Option<FalsePositiveRate>,
-    /// `None` for the number that gives the lowest rate at the size.
+    /// `None` for the number with the lowest rate at the size.
     probes: Option<u8>,
-    /// The number of lines is a multiple of it.
+    /// The number of lines is a multiple of this factor.
     factor: u32,
 }
 
-/// The largest factor of [`BlockedBloomKind::with_fold`]: the smallest filter then has 64 KiB.
+/// The largest factor of [`BlockedBloomKind::with_fold`]: with it, the smallest filter has 64 KiB.
 const MAX_FACTOR: u32 = 1_024;
 
 impl BlockedBloomKind {
-    /// Filters of a rate or a size.
+    /// Configures filters of a rate or a size.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl BlockedBloomKind {
         by_size_or_rate(sizing.into(), |size| Ok(Self::new(size)), |rate| Self::of_rate(rate, None))
     }
 
-    /// Filters of `size`.
+    /// Configures filters of `size`.
     #[must_use]
     pub(crate) const fn new(size: BitsPerKey) -> Self {
         Self { size, rate: None, probes: None, factor: 1 }
@@ -61,6 +61,7 @@ impl BlockedBloomKind {
 
     fn of_rate(rate: FalsePositiveRate, probes: Option<u8>) -> Result<Self, ConfigError> {
         let rate_at = |size| {
+            // The best number of probes depends on the size, so each size that is tried has its own.
             let shape = BloomShape::with_settings(RATE_KEYS, size, probes.unwrap_or_else(|| probes_for(size)), 1);
             shape.map_or(1.0, |shape| shape.expected_fpr(RATE_KEYS))
         };
@@ -70,9 +71,9 @@ impl BlockedBloomKind {
         Ok(Self { rate: Some(rate), probes, ..Self::new(size) })
     }
 
-    /// Rounds the number of a filter's lines up to a multiple of `factor`, so that the filter folds by each of its
-    /// divisors: 12 allows a half, a third, a quarter, a sixth and a twelfth. That costs at most `factor - 1` lines of
-    /// 64 bytes, at 12 and 10,000 keys less than half a percent on average. The default is 1.
+    /// Rounds the number of a filter's lines up to a multiple of `factor`, so that the filter can fold by each divisor
+    /// of `factor`: 12 allows a half, a third, a quarter, a sixth and a twelfth. This costs at most `factor - 1` lines
+    /// of 64 bytes, at 12 and 10,000 keys less than half a percent on average. The default is 1.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl BlockedBloomKind {
         Ok(Self { factor, ..self })
     }
 
-    /// Sets the number of probes. By default it is the one with the lowest rate at the size
+    /// Sets the number of probes. The default is the number with the lowest rate at the size
     /// ([`probes_for`](crate::filter::blocked_bloom::probes_for)). A folded filter keeps its probes, which are then too
     /// many for its size. At 10 bits per key, whole, folded by 2, and by 4, the rates are
     ///
@@ -95,17 +96,18 @@ impl BlockedBloomKind {
     /// | 4 | 1.27 % | 9.4 % | 41 % |
     /// | 3 | 1.81 % | 9.3 % | 34 % |
     ///
-    /// Where a rate is requested, filters become large enough to have it with this number of probes.
+    /// If a rate is requested, filters become large enough to reach it with this number of probes.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] when `probes` is not from 1 to 16; [`ConfigError::RateOutOfRange`] when 100 bits per
-    /// key do not give the requested rate with this number.
+    /// [`ConfigError::OutOfRange`] when `probes` is not from 1 to 16; [`ConfigError::RateOutOfRange`] when this number
+    /// does not reach the requested rate at 100 bits per key.
     pub fn with_probes(self, probes: u8) -> Result<Self, ConfigError> {
         if !(1..=MAX_PROBES).contains(&probes) {
             let (option, expected) = ("probes of a bloom filter", "1 to 16");
             return Err(ConfigError::OutOfRange { option, expected, got: probes.into() });
         }
+        // With other probes the rate needs another size.
         let kind = match self.rate {
             Some(rate) => Self::of_rate(rate, Some(probes))?,
             None => Self { probes: Some(probes), ..self },

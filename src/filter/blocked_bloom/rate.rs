@@ -1,33 +1,33 @@
-//! The expected false positive rate, computed from counts alone.
+//! The expected false positive rate, computed only from counts.
 //!
-//! Only additions, multiplications and divisions are used, in a fixed order, so that a size derived
-//! from a rate is the same on every platform (`exp` and `powf` differ between them).
+//! It uses only additions, multiplications and divisions, in a fixed order, so that a size derived from a rate is the
+//! same on every platform (`exp` and `powf` differ between platforms).
 
 use super::line::MAX_PROBES;
 use crate::filter::power;
 
-/// Expected rate over the product of the lanes' expected fills, by number of probes. The product
-/// ignores that a key uses lanes in fixed sets; the ratio was computed by inclusion and exclusion over
-/// the sets at the sizes where each number of probes is used, and varies by less than 0.3 % there.
+/// Expected rate over the product of the lanes' expected fills, by number of probes. The product ignores that a key
+/// uses lanes in fixed sets. The ratio was computed by inclusion and exclusion over the sets at the sizes where each
+/// number of probes is used, and varies by less than 0.3 % there.
 const LANE_CORRECTION: [f64; 17] = [
     1.0, 1.0, 1.0029, 0.9984, 0.9972, 0.9945, 0.9947, 0.9952, 1.0, 0.9751, 0.9710, 0.9664, 0.9632, 0.9585, 0.9549,
     0.9537, 0.9517,
 ];
 
-/// Thousandths of a bit per key from which on the next number of probes gives fewer false positives,
-/// measured on built filters (each choice is within 1 % of its neighbour around its threshold). Nine
-/// probes would win from 13,260 on, by less than 3 %; eight are kept until 14,500 because the ninth
-/// needs a second round of lanes.
+/// Thousandths of a bit per key from which the next number of probes has fewer false positives, measured on built
+/// filters (around each threshold, the two numbers differ by at most 1 %). Nine probes would win from 13,260 on, by
+/// less than 3 %; eight are kept until 14,500 because the ninth needs a second round of lanes.
 pub(super) const PROBE_THRESHOLDS: [u32; 15] =
     [2_050, 3_550, 5_130, 6_680, 8_450, 10_220, 12_180, 14_500, 16_450, 18_800, 21_800, 24_300, 27_300, 30_000, 34_000];
 
-/// The correction for lines of `keys_per_line` keys.
+/// Returns the correction for lines of `keys_per_line` keys.
 ///
-/// In fuller lines than a number of probes is planned for, as folding makes them, nearly all bits are set, and which of
-/// them a query tests matters less. Up to eight probes, lanes fill up against each other: the rate is too high by the
-/// covariance of two bits, which goes with `n`, times the square of the odds that a bit is clear. Beyond, two probes
-/// share the bits of a lane, which goes with `n` times the odds. Either is scaled from the fullest planned line; the
-/// results are within 0.3 % of inclusion and exclusion up to eight probes, and half a percent beyond.
+/// Folding makes lines fuller than planned for their number of probes. Nearly all bits are then set, and it matters
+/// less which of them a query tests. Up to eight probes, lanes fill up against each other: the rate is too high by the
+/// covariance of two bits, which is proportional to `n` times the square of the odds that a bit is clear. Beyond, two
+/// probes share the bits of a lane, and the excess is proportional to `n` times the odds. Both are scaled from the
+/// fullest planned line; the results are within 0.3 % of inclusion and exclusion up to eight probes, and half a percent
+/// beyond.
 fn lane_correction(probes: u8, keys_per_line: u64) -> f64 {
     let planned = LANE_CORRECTION[usize::from(probes)];
     let fullest = fullest_planned(probes);
@@ -41,16 +41,16 @@ fn lane_correction(probes: u8, keys_per_line: u64) -> f64 {
     1.0 - (1.0 - planned) * (excess(keys_per_line) / excess(fullest))
 }
 
-/// Keys per line at the smallest size for which a number of probes is chosen.
+/// Returns the keys per line at the smallest size for which a number of probes is chosen.
 fn fullest_planned(probes: u8) -> u64 {
     let threshold = usize::from(probes).checked_sub(2).and_then(|index| PROBE_THRESHOLDS.get(index));
+    // A line has 512 bits, and thresholds are thousandths of a bit per key.
     512_000 / u64::from(*threshold.unwrap_or(&1_000))
 }
 
-/// The expected rate of `keys` keys in `lines` lines: the mean over the number of keys in a line.
+/// Returns the expected rate of `keys` keys in `lines` lines: the mean over the number of keys in a line.
 ///
-/// That number is binomial; its weights are walked outwards from the mean, so that nothing underflows
-/// at any size.
+/// This number is binomial. Its weights are computed outwards from the mean, so that nothing underflows at any size.
 pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
     if keys == 0 {
         return 0.0;
@@ -60,7 +60,7 @@ pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
         return of_one_line(keys, probes);
     }
     let mean = keys / lines;
-    // Lines that full do not differ any more; nor does a trailer's claim cost time.
+    // Lines this full do not differ any more. The limit also bounds the time for a trailer with a false number of keys.
     if mean > 1 << 16 {
         return of_one_line(mean, probes);
     }
@@ -82,11 +82,11 @@ pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
     (rates / weights * lane_correction(probes, mean)).min(1.0)
 }
 
-/// Weights below this, against the mean's 1, cannot show in the result: at the smallest rates the
-/// fullest lines count most, by a factor of at most 1e10.
+/// Weights below this, relative to the mean's 1, cannot change the result: at the smallest rates the fullest lines
+/// count most, by a factor of at most 1e10.
 const NEGLIGIBLE: f64 = 1e-30;
 
-/// The rate of a line that holds `keys` keys: each probe meets an independent fill.
+/// Returns the rate of a line with `keys` keys, in which the fills that the probes meet are independent.
 fn of_one_line(keys: u64, probes: u8) -> f64 {
     let clear = power(1.0 - f64::from(probes) / 512.0, keys);
     power(1.0 - clear, probes)

@@ -1,4 +1,4 @@
-//! Sizing and probing.
+//! Sizes and probes.
 
 use alloc::string::ToString;
 
@@ -9,10 +9,10 @@ use crate::filter::{EncodedShape, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, Sh
 use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// Lines that a payload can have.
+/// The maximum number of lines in a payload.
 pub(crate) const MAX_LINES: u64 = MAX_PAYLOAD_BYTES / LINE_BYTES as u64;
 
-/// The number of probes, 1 to 16, that gives the lowest rate at a size.
+/// Returns the number of probes, 1 to 16, with the lowest rate at a size.
 ///
 /// ```
 /// use sstfilter::BitsPerKey;
@@ -34,12 +34,12 @@ pub(crate) struct BloomShape {
 }
 
 impl BloomShape {
-    /// The shape for `keys` keys at `size`: at least one line, rounded up. `None` beyond the format's limit.
+    /// Returns the shape for `keys` keys at `size`: rounded up, at least one line. `None` beyond the format's limit.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Option<Self> {
         Self::with_settings(keys, size, probes_for(size), 1)
     }
 
-    /// The shape with 1 to 16 probes, and a number of lines that is a multiple of `factor`, at least 1.
+    /// Returns the shape with 1 to 16 probes whose number of lines is a multiple of `factor`, at least 1.
     pub(super) fn with_settings(keys: u64, size: BitsPerKey, probes: u8, factor: u32) -> Option<Self> {
         let millibits = u128::from(keys) * u128::from(size.millibits());
         let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1).next_multiple_of(factor.into());
@@ -47,8 +47,8 @@ impl BloomShape {
         Some(Self { lines: Lines::new(lines), probes })
     }
 
-    /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails, except that
-    /// the salt is not looked at.
+    /// Probes a filter that is not kept open. `None` where [`decode`](FilterShape::decode) fails, except that the salt
+    /// is not checked.
     #[inline]
     pub(crate) fn probe_once(params: &[u32], payload: &[u8], hash: KeyHash) -> Option<bool> {
         let &[word] = params else { return None };
@@ -66,11 +66,12 @@ impl BloomShape {
         self.lines
     }
 
-    /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
-    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit,
-    /// the filter that is built with that many lines.
+    /// Line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
+    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result equals, bit for
+    /// bit, the filter built with that many lines.
     pub(in crate::filter) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         let lines = self.lines.count();
+        // A factor of 1 would not make the filter smaller.
         let min_factor = lines.div_ceil((max_bytes / LINE_BYTES as u64).max(1)).max(2);
         let fits = |lines: &u64| lines * LINE_BYTES as u64 <= max_bytes;
         let folded = lines / min_divisor(lines, min_factor)?;
@@ -88,8 +89,8 @@ impl BloomShape {
         true
     }
 
-    /// The shape's lines in `payload`, all of them or none.
-    #[expect(clippy::cast_possible_truncation, reason = "more lines than memory has are not found in it")]
+    /// Returns the shape's lines in `payload`; `None` if some are missing.
+    #[expect(clippy::cast_possible_truncation, reason = "a line beyond memory is not found in the payload")]
     fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
         payload.as_chunks().0.get(..self.lines.count() as usize)
     }
@@ -98,6 +99,7 @@ impl BloomShape {
 impl FilterShape for BloomShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for blocked Bloom")?;
+        // 0 is outside the range, so the next line refuses a word that does not fit.
         let probes = u8::try_from(word).unwrap_or(0);
         BlockError::require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 16", word)?;
         BlockError::require(encoded.salt == 0, "salt", "0 for blocked Bloom", encoded.salt)?;
@@ -123,7 +125,7 @@ impl FilterShape for BloomShape {
         vec![("lines", self.lines.count().to_string()), ("probes", self.probes.to_string())]
     }
 
-    /// Ones over bits: about one half in a filter that holds what it was planned for.
+    /// Returns ones over bits: about one half in a filter with its planned number of keys.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         let (lines, _) = payload.as_chunks();
         Some(line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64))
@@ -143,15 +145,15 @@ impl FilterShape for BloomShape {
     }
 }
 
-/// The least divisor of `number` from `least` on; none beyond `number`.
+/// Returns the smallest divisor of `number` that is at least `least`; `None` if `least` is larger than `number`.
 ///
-/// By divisors in pairs, one of each at most the square root: 23,170 steps for the largest payload.
+/// Tests divisors in pairs, one of each at most the square root: 23,170 steps for the largest payload.
 fn min_divisor(number: u64, least: u64) -> Option<u64> {
     let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
     small.flat_map(|divisor| [divisor, number / divisor]).filter(|&divisor| divisor >= least).min()
 }
 
-/// The bits of all `lines`. The compiler makes vector code of it.
+/// Returns the union of all `lines`. The compiler turns it into vector code.
 fn union(lines: &[Line]) -> Line {
     let mut union = [0; LINE_BYTES];
     for line in lines {
@@ -160,7 +162,7 @@ fn union(lines: &[Line]) -> Line {
     union
 }
 
-/// The expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.
+/// Returns the expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.
 ///
 /// ```
 /// use sstfilter::BitsPerKey;
@@ -174,8 +176,8 @@ pub fn expected_fpr(keys: u64, size: BitsPerKey) -> f64 {
     BloomShape::for_keys(keys, size).map_or(1.0, |shape| shape.expected_fpr(keys))
 }
 
-/// The smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key
-/// when none is.
+/// Returns the smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key if there is
+/// none.
 pub(crate) fn smallest_size_for(keys: u64, rate: FalsePositiveRate) -> BitsPerKey {
     BitsPerKey::smallest_where(|size| expected_fpr(keys, size) <= rate.get()).unwrap_or(BitsPerKey::MAX)
 }

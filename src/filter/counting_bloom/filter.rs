@@ -7,20 +7,20 @@ use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// A counter that reaches this stays there: it may have lost count.
+/// The highest value of a counter. A counter that reaches it stays there, because it may have lost count.
 const SATURATED: u8 = 15;
 
 /// A Bloom filter that keys can be removed from: a counter of four bits in place of each bit.
 ///
-/// It contains every key that was inserted and not removed, as long as only keys are removed that were inserted.
+/// It contains every key that was inserted and not removed, as long as only inserted keys are removed.
 ///
-/// **Never remove a key that was not inserted.** [`remove`](Self::remove) refuses it when the filter can tell that the
-/// key is absent. But a false positive seems to be present; its removal then decrements the counters of other keys, and
-/// **the filter may answer "absent" for those keys from then on**. The filter cannot detect this. Only remove what an
-/// exact record (the table, the log) says is present, and as many times as it was inserted.
+/// **Never remove a key that was not inserted.** [`remove`](Self::remove) refuses if the key is certainly absent. But a
+/// false positive looks present; its removal decrements the counters of other keys, and **the filter may answer
+/// "absent" for those keys from then on**. The filter cannot detect this. Remove only keys that an exact record (the
+/// table, the log) says are present, and each as often as it was inserted.
 ///
-/// [`keys`](crate::DynamicFilter::keys) is the number of insertions less that of removals: a key that was inserted
-/// twice counts twice.
+/// [`keys`](crate::DynamicFilter::keys) is the number of insertions minus the number of removals: a key that was
+/// inserted twice counts twice.
 ///
 /// ```
 /// use sstfilter::{BitsPerKey, CountingBloom, DynamicFilter, FilterError, KeyHasher};
@@ -42,7 +42,7 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// An empty filter for `keys` keys with this many *counters* per key, of four bits each.
+    /// Creates an empty filter for `keys` keys with this many *counters* per key, of four bits each.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl CountingBloom {
         Self::empty(hash, BloomParams::for_keys(keys, counters_per_key))
     }
 
-    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
+    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
     ///
     /// # Errors
     ///
@@ -61,12 +61,12 @@ impl CountingBloom {
         Self::for_size(hash, keys, size_for_rate(keys, rate)?)
     }
 
-    /// An empty filter of `counters` counters, any number, and `probes` probes, 1 to 32.
+    /// Creates an empty filter with any number of `counters`, and `probes` probes, 1 to 32.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] without counters, or for another number of probes; [`FilterError::TooLarge`] beyond
-    /// 32 GiB; [`FilterError::NoMemory`] when allocation fails.
+    /// [`FilterError::Config`] without counters, or for another number of probes; [`FilterError::TooLarge`] beyond 32
+    /// GiB; [`FilterError::NoMemory`] when allocation fails.
     pub fn with_shape(hash: HashIdentity, counters: u64, probes: u8) -> Result<Self, FilterError> {
         Self::empty(hash, BloomParams::new(counters, probes)?)
     }
@@ -75,34 +75,36 @@ impl CountingBloom {
         Ok(Self { contents: InMemory::empty(hash, CountingBloomShape::new(params))? })
     }
 
-    /// Inserts a key, once more if it is present. Whether it was certainly absent before.
+    /// Inserts a key, once more if it is present. Returns whether it was certainly absent before.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
+        // A present key is counted again, because it must be removed as often as it was inserted.
         let is_new = self.increment(hash, self.probes());
         self.contents.keys += 1;
         is_new
     }
 
-    /// Inserts many keys. How many of them were certainly absent before.
+    /// Inserts many keys. Returns how many of them were certainly absent before.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
         hashes.iter().map(|&hash| u64::from(self.insert(hash))).sum()
     }
 
     /// Removes a key that was inserted, once.
     ///
-    /// A block that a policy built holds each key once, however often it was added: remove it once.
+    /// A block that a policy built contains each key once, even if it was added repeatedly: remove it once.
     ///
-    /// Removing a key that was never inserted but looks present decrements the counters of other keys, which the filter
-    /// may then report as absent: see [`CountingBloom`].
+    /// Removing a false positive decrements the counters of other keys, which the filter may then report as absent: see
+    /// [`CountingBloom`].
     ///
     /// # Errors
     ///
-    /// [`FilterError::NotPresent`] when the key is certainly absent; nothing has changed then.
+    /// [`FilterError::NotPresent`] when the key is certainly absent; the filter is then unchanged.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
         let mut sequence = self.params().sequence(hash);
         for decremented in 0..self.probes() {
             let position = sequence.next();
             if Counter::get(self.contents.bytes(), position) == 0 {
-                // Undo. What was decremented was not saturated, so it does not saturate now either.
+                // Undoes the removal. The decremented counters were not saturated, so incrementing does not saturate
+                // them.
                 self.increment(hash, decremented);
                 return Err(FilterError::NotPresent);
             }
@@ -112,61 +114,62 @@ impl CountingBloom {
         Ok(())
     }
 
-    /// Increments the first `probes` counters of a key except saturated ones, one after the other: a counter that the
-    /// key has twice, twice. Whether one of them was 0.
+    /// Increments the first `probes` counters of a key except saturated ones, in sequence: if the key has a counter
+    /// twice, it is incremented twice. Returns whether one of them was 0.
     fn increment(&mut self, hash: KeyHash, probes: u8) -> bool {
         let mut sequence = self.params().sequence(hash);
         (0..probes).fold(false, |was_zero, _| self.change(sequence.next(), |counter| counter + 1) == 0 || was_zero)
     }
 
-    /// Changes a counter unless it is saturated; what it was.
+    /// Changes a counter unless it is saturated, and returns its previous value.
     fn change(&mut self, position: u64, change: impl Fn(u8) -> u8) -> u8 {
         let (byte, shift) = Counter::location(position);
         let Some(byte) = self.contents.payload.as_mut_slice().get_mut(byte) else {
             return SATURATED;
         };
         let before = *byte >> shift & 15;
+        // A saturated counter stays: its true count is unknown, and a decrement could lose a key.
         if before != SATURATED {
             *byte = *byte & !(15 << shift) | (change(before) & 15) << shift;
         }
         before
     }
 
-    /// Whether the key may be present; `false` is certain, as long as only inserted keys were removed.
+    /// Returns whether the key may be present; `false` is certain, as long as only inserted keys were removed.
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.contents.contains(hash)
     }
 
-    /// Counters.
+    /// Returns the number of counters.
     #[must_use]
     pub fn counters(&self) -> u64 {
         self.params().positions
     }
 
-    /// Counters of each key.
+    /// Returns the number of counters of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
         self.params().probes
     }
 
-    /// Counters that have reached 15. They are never decremented again, because how much more they should have counted
-    /// is lost: removals leave them behind, and the rate rises with their number. When half of the counters are in use,
-    /// about one counter in 10^15 is saturated (Fan et al. 2000). Reads the whole filter.
+    /// Counts the counters that have reached 15. They are never decremented again, because their true count is lost:
+    /// removals leave them behind, and the rate rises with their number. When half of the counters are in use, about
+    /// one counter in 10^15 is saturated (Fan et al. 2000). Reads the whole filter.
     #[must_use]
     pub fn saturated(&self) -> u64 {
         count_saturated(self.contents.bytes())
     }
 
-    /// The number of distinct keys that most likely left this many counters in use (Swamidass and Baldi 2007);
+    /// Returns the number of distinct keys that most likely left this many counters in use (Swamidass and Baldi 2007);
     /// [`u64::MAX`] when all are in use. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
         self.contents.estimated_keys()
     }
 
-    /// The standard Bloom filter of the keys that are present: a quarter of the size, the same answers, for a file that
-    /// will not change.
+    /// Returns the standard Bloom filter of the present keys, with a quarter of the size and the same answers, for a
+    /// file that will not change.
     ///
     /// # Errors
     ///
@@ -175,6 +178,7 @@ impl CountingBloom {
         let mut filter = StandardBloom::empty(self.contents.hash, self.params())?;
         filter.contents.keys = self.contents.keys;
         let bits = filter.contents.payload.as_mut_slice();
+        // Four bytes of counters become one byte of bits.
         for (byte, counters) in bits.iter_mut().zip(self.contents.bytes().chunks(4)) {
             let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
             *byte = positions.fold(0, |byte, position| byte | 1 << position);

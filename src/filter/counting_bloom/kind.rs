@@ -1,4 +1,4 @@
-//! Counting Bloom as a kind: for files, built once.
+//! Configuration of counting Bloom filters as a kind: for files, built once.
 
 use super::filter::CountingBloom;
 use super::shape::CountingBloomShape;
@@ -10,10 +10,10 @@ use crate::filter::{
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
 
-/// Bits of a counter.
+/// The bits of a counter.
 const COUNTER_BITS: u32 = 4;
 
-/// Counting Bloom filters with some number of counters per key.
+/// Counting Bloom filters with a number of counters per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountingBloomKind {
     counters_per_key: BitsPerKey,
@@ -36,7 +36,7 @@ impl Kind for CountingBloomKind {
     type Stream = NotStreamed;
 
     const ID: KindId = KindId::COUNTING_BLOOM;
-    const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
+    const STRENGTH: &'static str = "accepts and removes keys while it is in use, and is never full";
     const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {

@@ -6,24 +6,15 @@
 //! Broder 2000). Inserting a key increments its k counters and removing it decrements them; a key is absent when one of
 //! its counters is 0. Positions, number of probes and rate are those of standard Bloom.
 //!
-//! # Why no key is lost
-//!
-//! A counter below 15 is exact: it counts how often the keys in the filter have its position, a key that has it twice
-//! counted twice. A counter that reaches 15 may have lost count, and stays there for good. So the counters of a key in
+//! A counter below 15 is exact: it counts how often the keys in the filter have its position; a key that has it twice
+//! counts twice. A counter that reaches 15 may have lost count, and stays there for good. So the counters of a key in
 //! the filter are always above 0, whatever was inserted and removed in between. When half of the counters are in use,
 //! about one in 10^15 reaches 15; [`saturated`](CountingBloom::saturated) counts them.
 //!
-//! This holds only if keys are removed that were inserted. The removal of a key that was **never inserted** is refused
-//! when one of its counters is 0. But a false positive cannot be told from a key in the filter: its removal decrements
-//! the counters of others, and **the filter may report those as absent from then on**. Remove only what an exact record
-//! says is in the filter.
-//!
-//! # What it costs
-//!
-//! Four times the memory of standard Bloom: 38.4 bits per key at 1 %, where a cuckoo filter, which can also remove
-//! keys, takes about 10.5. It is mainly educational. Choose it where the load may exceed the plan, since it is never
-//! full, or for a set in memory that is written to files as it shrinks and grows: [`to_standard_bloom`] makes the
-//! small, fixed filter of it.
+//! This holds only if you remove only inserted keys. The filter refuses to remove a key that was **never inserted**
+//! when one of the key's counters is 0. But it cannot distinguish a false positive from a key that it contains:
+//! removing one decrements the counters of others, and **the filter may report those as absent from then on**. Remove
+//! only keys that an exact record says are in the filter.
 //!
 //! [`to_standard_bloom`]: CountingBloom::to_standard_bloom
 //!

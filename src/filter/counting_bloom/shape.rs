@@ -3,7 +3,7 @@
 use crate::filter::KindId;
 use crate::filter::standard_bloom::{ArrayShape, Cell};
 
-/// A position is one counter of four bits, the first of a byte in its low half.
+/// A position is one counter of four bits; even positions are the low half of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counter;
 
@@ -11,12 +11,12 @@ pub(crate) struct Counter;
 pub(crate) type CountingBloomShape = ArrayShape<Counter>;
 
 impl Counter {
-    /// The byte of a counter, and the counter's lowest bit in it.
+    /// Returns the byte of a counter, and the counter's lowest bit in it.
     pub(super) fn location(position: u64) -> (usize, u64) {
         ((position >> 1) as usize, (position & 1) * 4)
     }
 
-    /// A counter's value; 0 beyond the payload.
+    /// Returns a counter's value; 0 beyond the payload.
     pub(super) fn get(payload: &[u8], position: u64) -> u8 {
         let (byte, shift) = Self::location(position);
         payload.get(byte).map_or(0, |byte| byte >> shift & 15)
@@ -40,7 +40,7 @@ impl Cell for Counter {
     }
 }
 
-/// Counters that have reached 15.
+/// Counts the counters that have reached 15.
 pub(super) fn count_saturated(payload: &[u8]) -> u64 {
     count(payload, saturated)
 }
@@ -49,13 +49,13 @@ fn count(payload: &[u8], select: impl Fn(u8) -> u8) -> u64 {
     payload.iter().map(|&byte| u64::from(select(byte).count_ones())).sum()
 }
 
-/// The lowest bit of each counter of a byte that is not 0.
+/// Returns the lowest bit of each counter of a byte that is not 0.
 fn taken(byte: u8) -> u8 {
     let halves = byte | byte >> 1;
     (halves | halves >> 2) & 0x11
 }
 
-/// The lowest bit of each counter of a byte that is 15.
+/// Returns the lowest bit of each counter of a byte that is 15.
 fn saturated(byte: u8) -> u8 {
     let halves = byte & byte >> 1;
     halves & halves >> 2 & 0x11

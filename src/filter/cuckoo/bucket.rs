@@ -1,13 +1,13 @@
-//! Four tags packed in one word, compared all at once.
+//! Four tags packed in one word and compared together.
 
 use core::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Shl, Shr};
 
-/// Tags in a bucket.
+/// Tags in a bucket. With four, two buckets reach a load of 97.7 %.
 pub(super) const SLOTS: u32 = 4;
 
 /// A word that holds a bucket: `u64` up to 16 bits per tag, `u128` up to 32.
 ///
-/// A private trait, because the two integers share none for wrapping arithmetic and little-endian bytes.
+/// A private trait, because the two integers share no trait for wrapping arithmetic and little-endian bytes.
 pub(super) trait Word:
     Copy
     + PartialEq
@@ -23,12 +23,12 @@ pub(super) trait Word:
     + Shr<u32, Output = Self>
 {
     fn low(self) -> u32;
-    /// The difference modulo the word.
+    /// Returns the difference modulo 2 to the word's width.
     fn minus(self, other: Self) -> Self;
     fn ones(self) -> u32;
-    /// The position of the lowest 1; the word's bits if there is none.
+    /// Returns the position of the lowest 1; the word's width if there is none.
     fn lowest(self) -> u32;
-    /// The word at byte `at`; 0 beyond the end.
+    /// Returns the word at byte `at`; 0 beyond the end.
     fn read(bytes: &[u8], at: usize) -> Self;
     fn write(self, bytes: &mut [u8], at: usize);
 }
@@ -75,7 +75,7 @@ macro_rules! word {
 
 word!(u64, u128);
 
-/// The four lanes of a bucket of tags of some width.
+/// The four lanes of a bucket of tags of one width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lanes<W> {
     tag_bits: u32,
@@ -88,7 +88,7 @@ pub(super) struct Lanes<W> {
 }
 
 impl<W: Word> Lanes<W> {
-    /// Lanes of `tag_bits` bits; four must fit the word.
+    /// Returns lanes of `tag_bits` bits; four must fit the word.
     #[inline]
     pub(super) fn new(tag_bits: u32) -> Self {
         let pair = W::from(1) | W::from(1) << tag_bits;
@@ -97,44 +97,44 @@ impl<W: Word> Lanes<W> {
         Self { tag_bits, lowest, highest, all: highest | highest.minus(lowest) }
     }
 
-    /// Keeps the four lanes of a word.
+    /// Keeps only the four lanes of a word.
     #[inline]
     pub(super) fn cut(&self, word: W) -> W {
         word & self.all
     }
 
-    /// Whether one of the lanes holds `tag`.
+    /// Returns whether one of the lanes holds `tag`.
     #[inline]
     pub(super) fn hold(&self, bucket: W, tag: u32) -> bool {
-        // The usual zero-lane test: subtracting 1 from each lane borrows from a lane of zero. A borrow can mark wrong
-        // lanes to its left, but it starts only in a lane of zero, so there is a mark exactly when there is such a
+        // The usual test for a zero lane: subtracting 1 from each lane borrows in a lane of zero. A borrow can mark
+        // wrong lanes to its left, but it starts only in a lane of zero. So there is a mark exactly if there is such a
         // lane.
         let differing = bucket ^ (self.lowest * tag.into());
         differing.minus(self.lowest) & !differing & self.highest != W::default()
     }
 
-    /// The highest bit of each lane that holds `tag`.
+    /// Returns a mark, the highest bit, for each lane that holds `tag`.
     #[inline]
     pub(super) fn which_hold(&self, bucket: W, tag: u32) -> W {
         let differing = bucket ^ (self.lowest * tag.into());
         let below = self.highest.minus(self.lowest);
-        // No lane's sum reaches beyond its highest bit.
+        // No lane's sum carries beyond its highest bit.
         !(((differing & below) + below) | differing) & self.highest
     }
 
-    /// The first bit of the lane that a mark of [`which_hold`](Self::which_hold) is in.
+    /// Returns the first bit of the lane that contains a mark of [`which_hold`](Self::which_hold).
     #[inline]
     pub(super) fn lane_of(&self, mark: u32) -> u32 {
         mark + 1 - self.tag_bits
     }
 
-    /// The tag in slot `slot`.
+    /// Returns the tag in slot `slot`.
     #[inline]
     pub(super) fn tag(&self, bucket: W, slot: u32) -> u32 {
         (bucket >> (slot * self.tag_bits) & (self.all >> ((SLOTS - 1) * self.tag_bits))).low()
     }
 
-    /// Tags in the bucket.
+    /// Returns the number of tags in the bucket.
     #[inline]
     pub(super) fn count(&self, bucket: W) -> u32 {
         SLOTS - self.which_hold(bucket, 0).ones()

@@ -8,14 +8,14 @@ use crate::filter::error::FilterError;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
 
-/// A filter that keys can be inserted into and removed from while it is in use.
+/// A filter that accepts and removes keys while it is in use.
 ///
-/// It is a multiset: a key can be present up to eight times (the places of its two buckets), and must be removed as
-/// often as it was inserted. Two keys with the same tag and the same two buckets are one key to it; they share the
-/// eight places. It contains whatever was inserted and not removed. [`keys`](crate::DynamicFilter::keys) counts each
-/// key as often as it is present.
+/// It is a multiset: a key can be present up to eight times (the slots of its two buckets), and must be removed as
+/// often as it was inserted. Two keys with the same tag and the same two buckets count as one key; they share the eight
+/// slots. The filter contains every key that was inserted and not removed. [`keys`](crate::DynamicFilter::keys) counts
+/// each key as often as it is present.
 ///
-/// The same operations in the same order give the same bytes everywhere.
+/// The same operations in the same order write the same bytes everywhere.
 ///
 /// ```
 /// use sstfilter::{CuckooFilter, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher};
@@ -42,8 +42,8 @@ pub struct CuckooFilter {
 }
 
 impl CuckooFilter {
-    /// An empty filter for `keys` keys with at most this false positive rate. Its tags have at least 6 bits, because
-    /// narrower ones save little and leave some keys without a place.
+    /// Creates an empty filter for `keys` keys with at most this false positive rate. Its tags have at least 6 bits,
+    /// because narrower ones save little and leave some keys without a slot.
     ///
     /// # Errors
     ///
@@ -53,12 +53,11 @@ impl CuckooFilter {
         Self::empty(hash, CuckooShape::for_rate(keys, rate)?)
     }
 
-    /// An empty filter for `keys` keys with tags of `tag_bits` bits, 4 to 32.
+    /// Creates an empty filter for `keys` keys with tags of `tag_bits` bits, 4 to 32.
     ///
-    /// With 6 bits or more, all of that many distinct keys fit, except in one filter of 10,000 (below 100 keys, or with
-    /// 6 bits from a billion on) or fewer. With 4 bits one filter in 250 of a thousand keys fills up before the plan,
-    /// because too many keys share tag and buckets, and large ones do so more often; with 5 bits one in 10,000 of three
-    /// hundred.
+    /// With 6 bits or more, `keys` distinct keys fit, except in at most one filter of 10,000 (below 100 keys, or with 6
+    /// bits from a billion on). With 4 bits, one filter in 250 of a thousand keys fills up early, because too many keys
+    /// share tag and buckets, and large ones do so more often; with 5 bits one in 10,000 of three hundred.
     ///
     /// # Errors
     ///
@@ -72,11 +71,11 @@ impl CuckooFilter {
         Ok(Self { contents: InMemory::empty(hash, shape)?, search: Search::default() })
     }
 
-    /// Inserts a key; a present key is then present once more.
+    /// Inserts a key; if it is present, it is then present once more.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Full`] when no slot can be freed; the filter is then unchanged. That is rare before 95 % of the
+    /// [`FilterError::Full`] when no slot can be freed; the filter is then unchanged. This is rare before 95 % of the
     /// slots are taken, except for a key that is present eight times.
     #[inline]
     pub fn insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
@@ -89,14 +88,15 @@ impl CuckooFilter {
         Ok(())
     }
 
-    /// Inserts many keys, in their order: faster than one by one in a filter that the caches do not hold, with the same
-    /// bytes.
+    /// Inserts many keys, in their order. The bytes are those of single inserts, but the call is faster if the filter
+    /// exceeds the caches.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Full`] at the first key that there is no place for. Those before it are present, and no others:
-    /// as many as [`keys`](crate::DynamicFilter::keys) has grown by.
+    /// [`FilterError::Full`] at the first key without a free slot. Only the keys before it are present;
+    /// [`keys`](crate::DynamicFilter::keys) has grown by their number.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        // Prefetches pay only when the loads miss L2 and L3.
         let is_cached = self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES;
         let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
         let mut ahead = if is_cached { &[] } else { hashes.get(KEYS_AHEAD..).unwrap_or_default() }.iter();
@@ -113,9 +113,9 @@ impl CuckooFilter {
 
     /// Removes one copy of a key.
     ///
-    /// Remove only inserted keys, and each as often as it was inserted. A block that a policy built holds each key
-    /// once, however often it was added. Removing a false positive removes the tag of another key, which then reads as
-    /// absent.
+    /// Remove only inserted keys, and each as often as it was inserted. A block that a policy built contains each key
+    /// once, even if it was added repeatedly. Removing a false positive removes the tag of another key, which the
+    /// filter then reports as absent.
     ///
     /// # Errors
     ///
@@ -130,20 +130,20 @@ impl CuckooFilter {
         Ok(())
     }
 
-    /// Whether the key may be present; `false` is certain, as long as only inserted keys were removed.
+    /// Returns whether the key may be present; `false` is certain, as long as only inserted keys were removed.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.contents.shape.probe(self.contents.bytes(), hash)
     }
 
-    /// Bits of a tag.
+    /// Returns the bits of a tag.
     #[must_use]
     pub fn tag_bits(&self) -> u8 {
         self.contents.shape.tag_bits
     }
 
-    /// The number of slots; insertions succeed up to a load of 95 %.
+    /// Returns the number of slots; insertions succeed up to a load of 95 %.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.contents.shape.slots()

@@ -1,21 +1,21 @@
-//! Inserting and removing tags. An insertion into full buckets first finds the path of evictions, then moves the tags.
+//! Inserts and removes tags. An insertion into full buckets first finds the path of evictions, then moves the tags.
 
 use alloc::vec::Vec;
 
 use super::bucket::Word;
 use super::shape::{Buckets, Candidates};
 
-/// Full buckets that a search expands before it gives up. Enough to fill 97 % of the slots, as tests assert; planned
+/// The full buckets that a search expands before it fails: enough to fill 97 % of the slots, as tests assert; planned
 /// filters stay at 95 %.
 const MAX_NODES: usize = 1024;
 
-/// Nodes that a search begins with: the buckets of the key that is inserted.
+/// The nodes that a search begins with: the two buckets of the inserted key.
 const ROOTS: u32 = 2;
 
-/// Spreads buckets over the table of visited ones (Fibonacci hashing): 2^64 over the golden ratio.
+/// Spreads buckets over the table of visited buckets (Fibonacci hashing): 2^64 over the golden ratio.
 const VISITED_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Nodes that a search lists, repeated buckets included, before it restarts without repeats. Nearly all inserts into a
+/// Nodes that a search lists, including repeated buckets, before it restarts without repeats. Nearly all inserts into a
 /// filter that is 95 % full need fewer. Rejected: checking for repeats from the start, which made inserts a quarter
 /// slower.
 const NEAR_NODES: usize = 64;
@@ -23,13 +23,13 @@ const NEAR_NODES: usize = 64;
 /// Entries of the table of visited buckets: twice the nodes, so that most buckets are at their first entry.
 const ENTRIES: usize = 2 * MAX_NODES;
 
-/// A full bucket that the search visits, and how it got there.
+/// A full bucket that the search visits, and the step that led to it.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     bucket: u64,
     /// The node whose tag could move here; unused in the [`ROOTS`].
     parent: u32,
-    /// The slot of that tag.
+    /// The slot of that tag in the parent's bucket.
     slot: u32,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Search {
 /// The buckets that a search has visited: a hash table of its nodes, with open addressing.
 #[derive(Debug, Default)]
 struct Visited {
-    /// A node's index plus one, or 0 for none. Allocated by the first search that needs it.
+    /// A node's index plus one, or 0 for no node. Allocated by the first search that needs it.
     nodes: Vec<u16>,
 }
 
@@ -53,7 +53,7 @@ impl Visited {
         self.nodes.resize(ENTRIES, 0);
     }
 
-    /// Appends a node, unless its bucket is listed already or the list has [`MAX_NODES`].
+    /// Appends a node, unless its bucket is already listed or the list is full ([`MAX_NODES`]).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_NODES nodes, and an entry has 11 bits")]
     fn append(&mut self, nodes: &mut Vec<Node>, node: Node) {
@@ -73,7 +73,7 @@ impl Visited {
 }
 
 impl<W: Word> Buckets<&mut [u8], W> {
-    /// Replaces `old` by `new` where lane `lane` begins.
+    /// Replaces `old` by `new` in the lane that begins at bit `lane`.
     #[inline]
     fn swap(&mut self, bucket: u64, lane: u32, old: u32, new: u32) {
         let (byte, shift) = self.locate(bucket);
@@ -81,20 +81,21 @@ impl<W: Word> Buckets<&mut [u8], W> {
         (word ^ W::from(old ^ new) << (shift + lane)).write(self.payload, byte);
     }
 
-    /// The mark of the lowest slot that holds `tag`; the word's bits when none does.
+    /// Returns the mark of the lowest slot that holds `tag`; the word's width if there is none.
     #[inline]
     fn mark(&self, bucket: u64, tag: u32) -> u32 {
         self.lanes.which_hold(self.get(bucket), tag).lowest()
     }
 
-    /// Puts the tag into a free slot, evicting others if necessary. Returns `false` and changes nothing when no path
-    /// leads to one.
+    /// Puts the tag into a free slot, evicting others if necessary. Returns `false` and changes nothing if no path
+    /// leads to a free slot.
     #[inline]
     pub(super) fn insert(&mut self, key: &Candidates, search: &mut Search) -> bool {
-        // Slots fill from the lowest on, so the bucket with the lower free slot is the emptier one. Balancing the
-        // buckets delays the first eviction, and comparing two marks is cheaper than counting tags.
+        // Slots fill from the lowest on, so the bucket with the lower free slot is the emptier one. Filling it delays
+        // the first eviction, and comparing two marks is cheaper than counting tags.
         let (first, second) = (self.mark(key.first, 0), self.mark(key.second, 0));
         let mark = first.min(second);
+        // The word's width means that neither bucket has a free slot.
         if mark as usize >= size_of::<W>() * 8 {
             return self.insert_by_evictions(key, search);
         }
@@ -115,12 +116,12 @@ impl<W: Word> Buckets<&mut [u8], W> {
         }
     }
 
-    /// Finds the nearest free slot: the tag that can move there, the slot's bucket and its mark.
+    /// Finds the nearest free slot. Returns the tag that can move there, the slot's bucket and its mark.
     ///
-    /// Breadth first, because the shortest path moves the fewest tags, and because nothing is moved until a path is
-    /// known: a filter that is full stays as it was. (The usual random walk ends with one displaced tag that has no
-    /// bucket.) A second visit to a bucket finds what the first one found, so leaving it out changes no path. Without
-    /// that, copies of one key, whose tags are all in two buckets, would fill the list with those two.
+    /// Breadth first, because the shortest path moves the fewest tags. Nothing is moved until a path is known, so that
+    /// a full filter stays unchanged. (The usual random walk ends with one displaced tag that has no bucket.) A second
+    /// visit to a bucket finds only what the first one found, so omitting it changes no path. Without that, copies of
+    /// one key, whose tags are all in two buckets, would fill the list with those two.
     fn find_path(&self, key: &Candidates, search: &mut Search) -> Option<(Node, u64, u32)> {
         let Search { nodes, visited } = search;
         let near = self.search(key, nodes, |nodes, node| {
@@ -140,8 +141,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
         })
     }
 
-    /// Expands bucket after bucket until one has a free slot; `list` appends the full ones and returns whether to go
-    /// on.
+    /// Expands bucket after bucket until one has a free slot; `list` appends full buckets and returns whether to go on.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "each caller's own loop")]
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_NODES nodes")]
@@ -174,12 +174,14 @@ impl<W: Word> Buckets<&mut [u8], W> {
         None
     }
 
-    /// Moves the tags on the path, the last one first, and puts `tag` into the slot of the first.
+    /// Moves the tags on the path, the last one first, so that each finds its slot free; then inserts `tag` into the
+    /// first slot.
     fn apply_path(&mut self, tag: u32, search: &Search, last: Node, free: (u64, u32)) {
         let (mut node, (mut bucket, mut lane)) = (last, free);
         loop {
             let parent = search.nodes[node.parent as usize];
             let moved = self.lanes.tag(self.get(parent.bucket), node.slot);
+            // This slot is free now: it was the end of the path, or its tag has just moved.
             self.swap(bucket, lane, 0, moved);
             (bucket, lane) = (parent.bucket, node.slot * u32::from(self.shape.tag_bits));
             self.swap(bucket, lane, moved, 0);
@@ -191,9 +193,10 @@ impl<W: Word> Buckets<&mut [u8], W> {
         self.swap(bucket, lane, 0, tag);
     }
 
-    /// Removes one copy of the tag from one of its buckets. Returns `false` and changes nothing when there is none.
+    /// Removes one copy of the tag from one of its buckets. Returns `false` and changes nothing if there is none.
     #[inline]
     pub(super) fn remove(&mut self, key: &Candidates) -> bool {
+        // In a fixed order, so that the same operations give the same bytes everywhere.
         for bucket in [key.first, key.second] {
             let mark = self.mark(bucket, key.tag);
             if (mark as usize) < size_of::<W>() * 8 {
@@ -228,7 +231,7 @@ mod tests {
         search.nodes.len()
     }
 
-    /// All tags of its two buckets are its own, so the search reaches no third bucket.
+    /// Its two buckets hold only its own tags, so the search reaches no third bucket.
     #[test]
     fn a_ninth_copy_is_refused_after_a_look_into_two_buckets() {
         for tag_bits in [4, 8, 17, 32] {
@@ -265,7 +268,7 @@ mod tests {
         }
     }
 
-    /// The path that is found when every bucket is listed as often as it is reached.
+    /// Returns the path that is found if every bucket is listed each time it is reached.
     fn find_with_repeats<W: Word>(table: &Buckets<&mut [u8], W>, key: &Candidates) -> Option<Vec<(u64, u32)>> {
         let mut nodes = vec![(key.first, 0, 0), (key.second, 0, 0)];
         for at in 0..MAX_NODES {
@@ -306,7 +309,7 @@ mod tests {
         }))
     }
 
-    /// Many equal tags and few buckets, so that most searches come to a bucket more than once.
+    /// Many equal tags and few buckets, so that most searches reach a bucket more than once.
     #[test]
     fn leaving_out_visited_buckets_changes_no_path() {
         let mut compared = 0;

@@ -1,4 +1,4 @@
-//! Cuckoo as a kind: for files, built once.
+//! Configuration of cuckoo filters as a kind: for files, built once.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::filter::{
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{FalsePositiveRate, Sizing};
 
-/// Cuckoo filters of a rate, or with tags of some bits.
+/// Cuckoo filters of a rate, or with a given tag width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CuckooKind {
     Rate(FalsePositiveRate),
@@ -23,7 +23,7 @@ impl CuckooKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let widths: Vec<u8> = match sizing {
             Sizing::Rate(rate) => return CuckooShape::for_rate(RATE_KEYS, rate).map(|_| Self::Rate(rate)),
-            // Filters with shorter tags may fill up before their plan.
+            // Leaves out shorter tags, with which filters may fill up before the planned number of keys.
             Sizing::BitsPerKey(_) => RELIABLE_TAG_BITS.collect(),
             Sizing::FingerprintBits(_) => TAG_BITS.collect(),
         };
@@ -38,7 +38,7 @@ impl Kind for CuckooKind {
 
     const ID: KindId = KindId::CUCKOO;
     const STRENGTH: &'static str =
-        "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
+        "accepts and removes keys while it is in use, in a quarter of a counting Bloom filter's memory";
     const UPDATES: Updates = Updates::InsertAndRemove;
 
     fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
@@ -49,7 +49,8 @@ impl Kind for CuckooKind {
         shape.map_err(|_| FallbackReason::TooManyKeys)
     }
 
-    /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.
+    /// Inserts all keys. One filter in 10,000 fills up before the last key, and the file then gets a blocked Bloom
+    /// filter. There is no second attempt: cuckoo blocks have no salt.
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut filter = CuckooFilter::empty(HashIdentity::default(), *plan)?;
         filter.insert_all(hashes)?;

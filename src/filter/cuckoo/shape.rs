@@ -1,4 +1,4 @@
-//! Sizes, rates, and the candidate buckets of a key.
+//! Sizes and rates, and the candidate buckets of a key.
 
 use alloc::string::ToString;
 use core::ops::Deref;
@@ -14,29 +14,30 @@ use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
 
-/// The fewest and the most bits of a tag.
+/// The supported tag widths.
 pub(super) const TAG_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
-/// Bits of a tag with which filters hold their planned keys. With fewer, too many keys share tag and buckets: with 4
-/// bits, one filter in 250 of a thousand keys fills up before the plan, and large ones do so more often; with 5 bits,
-/// one in 10,000 of three hundred keys.
+/// The tag widths with which filters hold their planned keys. With fewer bits, too many keys share tag and buckets:
+/// with 4 bits, one filter in 250 of a thousand keys fills up early, and large ones do so more often; with 5 bits, one
+/// in 10,000 of three hundred keys.
 pub(super) const RELIABLE_TAG_BITS: core::ops::RangeInclusive<u8> = 6..=32;
 
-/// Places in a pair of buckets.
+/// The slots in a pair of buckets.
 const PLACES_PER_PAIR: u64 = 8;
 
-/// Multipliers of [`CuckooShape::sum_of`]: the first 128 bits of the fraction of pi, that is, no chosen numbers.
+/// The multipliers of [`CuckooShape::sum_of`]: the first 128 bits of the fraction of pi, so that nobody chose them.
 const SUM_MULTIPLIERS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345];
 
-/// The size of a cuckoo filter: how wide its tags are, and how many buckets it has.
+/// The size of a cuckoo filter: its tag width, and its number of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuckooShape {
     pub(super) tag_bits: u8,
-    /// Pairs of buckets: one with an even number and one with an odd number.
+    /// The number of pairs of buckets: one with an even number and one with an odd number.
     pairs: u64,
 }
 
-/// `$call` for the buckets of a payload, compiled for words of 64 and of 128 bits; `None` where [`Buckets::new`] is.
+/// Runs `$call` for the buckets of a payload, compiled for words of 64 and of 128 bits; `None` if [`Buckets::new`]
+/// fails.
 macro_rules! with_buckets {
     ($shape:expr, $payload:expr, $buckets:pat => $call:expr) => {
         if $shape.tag_bits <= 16 {
@@ -59,7 +60,8 @@ pub(super) struct Candidates {
 }
 
 impl CuckooShape {
-    /// The shape for `keys` keys at a false positive rate of at most `rate`: the narrowest tags that give it.
+    /// Returns the shape for `keys` keys at a false positive rate of at most `rate`, with the narrowest tags that reach
+    /// it.
     pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let mut least = 1.0;
         for tag_bits in RELIABLE_TAG_BITS {
@@ -72,7 +74,7 @@ impl CuckooShape {
         Err(ConfigError::RateOutOfRange { kind: KindId::CUCKOO, min: least, max: 1.0, got: rate.get() })
     }
 
-    /// The shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
+    /// Returns the shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
     pub(crate) fn with_tag_bits(keys: u64, tag_bits: u8) -> Result<Self, ConfigError> {
         if !TAG_BITS.contains(&tag_bits) {
             return Err(ConfigError::OutOfRange { option: "tag bits", expected: "4 to 32", got: tag_bits.into() });
@@ -89,28 +91,28 @@ impl CuckooShape {
         }
     }
 
-    /// As many pairs as `words` words hold.
+    /// Returns the shape with all the pairs that fit `words` words.
     fn of_words(tag_bits: u8, words: u64) -> Self {
         Self { tag_bits, pairs: words * 8 / u64::from(tag_bits) }
     }
 
-    /// Buckets, of four places each: always an even number.
+    /// Returns the number of buckets, of four slots each: always even.
     pub(super) const fn buckets(&self) -> u64 {
         self.pairs * 2
     }
 
-    /// The number of slots; insertions succeed up to a load of 95 %.
+    /// Returns the number of slots; insertions succeed up to a load of 95 %.
     pub(super) const fn slots(&self) -> u64 {
         self.pairs * PLACES_PER_PAIR
     }
 
-    /// The payload's bytes after the last bucket: fewer than a pair of buckets has, all 0.
-    #[expect(clippy::cast_possible_truncation, reason = "behind the end of the payload there is nothing")]
+    /// Returns the payload's bytes after the last bucket: less than a pair of buckets, all 0.
+    #[expect(clippy::cast_possible_truncation, reason = "an offset beyond memory finds no bytes")]
     pub(super) fn bytes_behind<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         payload.get((self.pairs * u64::from(self.tag_bits)) as usize..).unwrap_or_default()
     }
 
-    /// Values of a tag: all but 0.
+    /// Returns the number of values of a tag. 0 is not one: it marks a free slot.
     const fn tag_values(&self) -> u64 {
         (1 << self.tag_bits) - 1
     }
@@ -122,23 +124,24 @@ impl CuckooShape {
         with_buckets!(*self, payload, buckets => buckets.may_contain(&key)).unwrap_or(true)
     }
 
-    /// Tags in a payload of the shape's length.
+    /// Counts the tags in a payload of the shape's length.
     pub(super) fn count(&self, payload: &[u8]) -> Option<u64> {
         with_buckets!(*self, payload, buckets => buckets.count())
     }
 
-    /// Where the key of `hash` can be. The high bits of the hash choose the first bucket; the tag comes from the bits
-    /// that the bucket does not determine.
+    /// Returns the buckets and the tag of a key. The high bits of the hash choose the first bucket; the tag comes from
+    /// the bits that the bucket does not determine.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a tag has at most 32 bits")]
     pub(super) const fn candidates(&self, hash: KeyHash) -> Candidates {
+        // `+ 1`, because 0 marks a free slot.
         let tag = map_to_range(hash.get().wrapping_mul(STEP), self.tag_values()) as u32 + 1;
         let first = map_to_range(hash.get(), self.buckets());
         Candidates { tag, first, second: self.other(first, tag) }
     }
 
-    /// The other bucket of a tag: the numbers of both add up to the tag's sum, modulo the number of buckets. The sum
-    /// is odd and the number of buckets even, so one of them has an even number and the other an odd one.
+    /// Returns the other bucket of a tag: the numbers of both add up to the tag's sum, modulo the number of buckets.
+    /// The sum is odd and the number of buckets even, so one of the two numbers is even and the other odd.
     #[inline]
     pub(super) const fn other(&self, bucket: u64, tag: u32) -> u64 {
         let (sum, buckets) = (self.sum_of(tag), self.buckets());
@@ -146,8 +149,8 @@ impl CuckooShape {
         if sum < bucket { other.wrapping_add(buckets) } else { other }
     }
 
-    /// The sum of the numbers of both buckets of `tag`: odd, and below the number of buckets. Neighbouring tags have
-    /// unrelated sums; otherwise the other buckets of small tags would cluster.
+    /// Returns the sum of the numbers of both buckets of `tag`: odd, and below the number of buckets. Mixing makes the
+    /// sums of neighbouring tags unrelated; otherwise the other buckets of small tags would cluster.
     #[inline]
     const fn sum_of(&self, tag: u32) -> u64 {
         let product = (tag as u64).wrapping_mul(SUM_MULTIPLIERS[0]);
@@ -156,10 +159,10 @@ impl CuckooShape {
     }
 }
 
-/// Places that `keys` keys need: at a load of 95 %, with slack below some 2,500 keys.
+/// Returns the slots for `keys` keys: at a load of 95 %, with slack below some 2,500 keys.
 ///
-/// A filter of m places takes 0.977 m keys on average, and small ones vary by about the root of m. With these sizes, at
-/// most one filter in 40,000 had too few places (tags of 8 bits, 300,000 sets of keys for each number of keys).
+/// A filter of m slots takes 0.977 m keys on average, and small ones vary by about the root of m. With these sizes, at
+/// most one filter in 40,000 had too few slots (tags of 8 bits, 300,000 sets of keys for each number of keys).
 fn places_for(keys: u64) -> u128 {
     if keys <= PLACES_PER_PAIR {
         return PLACES_PER_PAIR.into();
@@ -176,9 +179,9 @@ impl FilterShape for CuckooShape {
         BlockError::require(encoded.salt == 0, "salt", "0 for cuckoo", encoded.salt)?;
         let shape = Self::of_words(tag_bits, encoded.payload_bytes / 8);
         let is_whole = shape.pairs > 0 && shape.payload_bytes() == encoded.payload_bytes;
-        let expected = "those of pairs of buckets, up to the next word";
+        let expected = "whole pairs of buckets, padded to a word";
         BlockError::require(is_whole, "payload bytes", expected, encoded.payload_bytes)?;
-        BlockError::require(encoded.keys <= shape.slots(), "keys", "at most the places of the buckets", encoded.keys)?;
+        BlockError::require(encoded.keys <= shape.slots(), "keys", "at most the slots of the buckets", encoded.keys)?;
         Ok(shape)
     }
 
@@ -190,12 +193,11 @@ impl FilterShape for CuckooShape {
         (self.pairs * u64::from(self.tag_bits)).next_multiple_of(8)
     }
 
-    /// Exact, by additions and multiplications alone, because sizes follow from it.
+    /// Exact, and computed only by additions and multiplications, because sizes follow from it.
     ///
-    /// A key is told from others by its tag and its pair of buckets: one of `tag values x pairs` classes, all equally
-    /// likely, in whichever bucket its tag lies. An absent key is a false positive exactly when its class is that of
-    /// one of the keys, with probability `1 - (1 - 1 / classes) ^ keys`. At a load of l that is about `8 l / (2^bits -
-    /// 1)`.
+    /// A tag and its pair of buckets form one of `tag values x pairs` classes, all equally likely, in whichever bucket
+    /// the tag lies. An absent key is a false positive exactly if its class is that of a present key, with probability
+    /// `1 - (1 - 1 / classes) ^ keys`. At a load of l that is about `8 l / (2^bits - 1)`.
     fn expected_fpr(&self, keys: u64) -> f64 {
         let one_key = 1.0 / (self.tag_values() as f64 * self.pairs as f64);
         // The chance that one of `n` keys has the class, for n = 1, 2, 4, ...: the union of two halves. Nothing is
@@ -216,7 +218,7 @@ impl FilterShape for CuckooShape {
         vec![("buckets", self.buckets().to_string()), ("tag bits", self.tag_bits.to_string())]
     }
 
-    /// Tags over places.
+    /// Returns tags over slots.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         Some(self.count(payload)? as f64 / self.slots() as f64)
     }
@@ -238,8 +240,8 @@ impl GrowingShape for CuckooShape {
         FilterHealth::of_cuckoo(keys, keys as f64 / self.slots() as f64, self.expected_fpr(keys))
     }
 
-    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
-    /// bytes after the last bucket are 0.
+    /// Checks two invariants that later operations rely on: the recorded number of keys equals the number of tags, and
+    /// the bytes after the last bucket are 0.
     fn accept(&self, keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
         BlockError::require(self.count(payload) == Some(keys), "keys", "the number of tags", keys)?;
         let mut behind = self.bytes_behind(payload).iter();
@@ -247,7 +249,7 @@ impl GrowingShape for CuckooShape {
     }
 }
 
-/// The buckets of a payload that is probed or, with a `P` that can be written, changed; each is read as a word.
+/// The buckets of a payload, each read as a word. They are probed or, if `P` is writable, changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buckets<P, W> {
     pub(super) shape: CuckooShape,
@@ -256,17 +258,17 @@ pub(super) struct Buckets<P, W> {
 }
 
 impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
-    /// `None` unless the payload is as long as the shape says, and at least a word.
+    /// Returns `None` unless the payload has the shape's length, and at least a word.
     #[inline]
     pub(super) fn new(shape: CuckooShape, payload: P) -> Option<Self> {
         let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= size_of::<W>();
         is_whole.then(|| Self { shape, payload, lanes: Lanes::new(shape.tag_bits.into()) })
     }
 
-    /// The byte at which a bucket's word is read, and the bit of the word at which the bucket begins. Buckets are
-    /// packed to the bit. A word that would end beyond the payload is read from an earlier byte.
+    /// Returns the byte at which a bucket's word is read, and the bit of the word at which the bucket begins. Buckets
+    /// are packed to the bit. A word that would end beyond the payload is read from an earlier byte.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "payloads are as long as memory allows")]
+    #[expect(clippy::cast_possible_truncation, reason = "a payload fits memory")]
     pub(super) fn locate(&self, bucket: u64) -> (usize, u32) {
         let bit = bucket * u64::from(SLOTS) * u64::from(self.shape.tag_bits);
         let byte = ((bit / 8) as usize).min(self.payload.len() - size_of::<W>());
@@ -281,12 +283,12 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
 
     #[inline]
     fn may_contain(&self, key: &Candidates) -> bool {
+        // `|` instead of `||`, so that no branch separates the loads of the two buckets.
         self.lanes.hold(self.get(key.first), key.tag) | self.lanes.hold(self.get(key.second), key.tag)
     }
 
     fn may_contain_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        // A key's candidates are computed twice, for the prefetch and for the comparison: cheaper than storing them
-        // between.
+        // Computes a key's candidates twice, for the prefetch and for the comparison: cheaper than storing them.
         let candidates = |hash| self.shape.candidates(hash);
         let test = |hash| self.may_contain(&candidates(hash));
         if self.payload.len() < CUCKOO_PREFETCH_BYTES {
@@ -296,7 +298,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
         }
     }
 
-    /// Tags in all buckets.
+    /// Counts the tags in all buckets.
     fn count(&self) -> u64 {
         (0..self.shape.buckets()).map(|bucket| u64::from(self.lanes.count(self.get(bucket)))).sum()
     }

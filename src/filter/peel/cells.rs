@@ -11,27 +11,27 @@ use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::threads::share;
 
-/// Capacity of the queue of free cells: a ring of 16 KiB, which fits L1 beside the cells. A cell that finds it full is
-/// found again by the next scan. Part of the format, because it decides the order of peeling.
+/// Capacity of the queue of free cells: a ring of 16 KiB, which fits L1 together with the cells. If the ring is full, a
+/// free cell waits for the next scan. Part of the format, because it decides the order of peeling.
 const QUEUE_CELLS: usize = 4_096;
 
 /// Cells that are scanned for free ones before those are peeled: few enough for their sums to stay in the first-level
-/// cache (9 bytes each), and enough to keep the two loops long. Part of the format, as above.
+/// cache (9 bytes each), and enough to keep the two loops long. Part of the format, for the same reason.
 const SCANNED_CELLS: usize = 512;
 
-/// Scans of all cells in a row after which peeling fails. Well-mixed keys take at most 25 where some cells are to stay
-/// empty, else one or two. Keys that an attacker chose, so that they hang together like a chain, would take a scan for
-/// every two of them: without a limit, a build of quadratic time.
+/// Peeling fails after this many scans of all cells. Well-mixed keys take at most 25 scans if some cells have to stay
+/// empty, otherwise one or two. An attacker could choose keys that form a chain, which takes a scan for every two of
+/// them: without a limit, the build would take quadratic time.
 const SCANS: usize = 100;
 
-/// How many places ahead in the queue a key's cells are prefetched: about as many as the loads in flight of a core
-/// take, at three cells of two loads each.
+/// How many entries ahead in the queue a key's cells are prefetched: about the loads in flight that a core supports, at
+/// three cells of two loads each.
 const PEELED_AHEAD: usize = 8;
 
-/// How many cells ahead in the order a hash is prefetched before cells are set: one load each.
+/// How many cells ahead in the order a hash is prefetched before its cell is set, with one load each.
 const ASSIGNED_AHEAD: usize = 32;
 
-/// How many keys each cell has, and the exclusive or of their hashes.
+/// The number of keys of each cell, and the exclusive or of their hashes.
 #[derive(Debug)]
 pub(crate) struct CellSums {
     pub(super) hashes: Vec<u64>,
@@ -40,16 +40,16 @@ pub(crate) struct CellSums {
 }
 
 impl CellSums {
-    /// Bytes for each cell.
+    /// Bytes for each cell: a hash and a count.
     pub(crate) const BYTES: u64 = 9;
 
-    /// `cells` cells without keys.
+    /// Allocates `cells` cells without keys.
     pub(crate) fn new(cells: u64) -> Result<Self, FallbackReason> {
         Self::in_memory_of(Vec::new(), cells)
     }
 
-    /// The same in memory left from other work, if it is large enough and at most half too large: the first touch of a
-    /// new page can cost more than all the work in it.
+    /// Like [`new`](Self::new), but reuses memory left from other work if it is large enough and at most half too
+    /// large: the first touch of a new page can cost more than all the work in it.
     pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, FallbackReason> {
         spare.clear();
         let mut spare: Vec<u64> = spare.into_iter().map(KeyHash::get).collect();
@@ -69,7 +69,7 @@ impl CellSums {
 
     /// Removes all keys, for the next attempt.
     pub(crate) fn clear(&mut self) {
-        // New memory is not written: its pages may not exist yet.
+        // Skips memory that is still untouched: writing zeros would make the system allocate its pages.
         if self.added == 0 {
             return;
         }
@@ -78,14 +78,14 @@ impl CellSums {
         self.added = 0;
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.hashes.len() as u64 * Self::BYTES
     }
 
-    /// Adds keys; [`AttemptError::Retry`] when a cell meets its 256th, because the keys repeat or are badly mixed. A
-    /// key that comes twice is never alone in a cell: it remains, with those that it shares cells with, when the others
-    /// are peeled.
+    /// Adds keys. Returns [`AttemptError::Retry`] when a cell gets its 256th key, because the keys repeat or are badly
+    /// mixed. A repeated key is never alone in a cell: it remains when the others are peeled, with the keys that share
+    /// its cells.
     pub(crate) fn add_all<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY>,
@@ -96,8 +96,8 @@ impl CellSums {
         if overflows { Err(AttemptError::Retry) } else { Ok(()) }
     }
 
-    /// [`add_all`](Self::add_all) of keys in parts, which up to `threads` threads share. The keys of a part have all
-    /// their cells in its range; the ranges ascend and do not overlap.
+    /// Like [`add_all`](Self::add_all), for keys in parts that up to `threads` threads share. All cells of a part's
+    /// keys lie in its range; the ranges ascend and do not overlap.
     pub(crate) fn add_parts<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY> + Sync,
@@ -110,8 +110,8 @@ impl CellSums {
         })
     }
 
-    /// [`add_all`](Self::add_all) where the cells are in `ARITY` blocks of equal length and each key has one in each.
-    /// Up to `threads` threads share the blocks.
+    /// Like [`add_all`](Self::add_all), for cells in `ARITY` blocks of equal length, with one cell of each key in each
+    /// block. Up to `threads` threads share the blocks.
     #[cfg(feature = "xor")]
     pub(crate) fn add_by_block<const ARITY: usize>(
         &mut self,
@@ -127,7 +127,7 @@ impl CellSums {
         })
     }
 
-    /// Calls `add` for each of `parts` with the cells of its range; it returns whether a cell overflows.
+    /// Calls `add` for each of `parts` with the cells of its range; `add` returns whether a cell overflows.
     fn add_shared<T: Send>(
         &mut self,
         parts: Vec<(Range<usize>, T)>,
@@ -140,8 +140,8 @@ impl CellSums {
             (rest.split_off_to(range.end), keys)
         };
         let mut parts: Vec<_> = parts.into_iter().map(split).collect();
-        // The first block of an xor filter takes the least time, because its cells ascend with the keys: it fills the
-        // gap at the end.
+        // The first block of an xor filter takes the least time, because its cells ascend with the keys. It comes last,
+        // to fill the gap when other threads are still busy.
         parts.reverse();
         let overflows = AtomicBool::new(false);
         share(threads, parts, &mut (), |(), (cells, keys)| {
@@ -154,15 +154,16 @@ impl CellSums {
         CellRange { first: 0, hashes: &mut self.hashes, keys: &mut self.keys }
     }
 
-    /// Peels all keys off; [`AttemptError::Retry`] if some remain, or would take too long. [`assign`](Self::assign)
-    /// follows. As many as possible of the cells from `reserve` on stay empty: a key goes to one of them only where no
-    /// other cell is free.
+    /// Peels all keys; [`AttemptError::Retry`] if some remain or peeling takes too long. [`assign`](Self::assign)
+    /// follows. As many cells as possible from `reserve` on stay empty: a key takes one of them only if no other cell
+    /// is free.
     pub(crate) fn peel<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY>,
         reserve: usize,
     ) -> Result<PeelOrder, AttemptError> {
         let reserve = reserve.min(self.hashes.len());
+        // More keys than cells cannot all come off; checked before the order is allocated.
         if self.added > self.hashes.len() as u64 {
             return Err(AttemptError::Retry);
         }
@@ -177,7 +178,7 @@ impl CellSums {
                 let scanned = first..(first + SCANNED_CELLS).min(reserve);
                 peeled = self.peel_from(placement, reserve, scanned, &mut order, peeled, &mut waiting);
             }
-            // One by one, because each may free cells before the reserve, which take precedence.
+            // One cell at a time, because each may free cells before the reserve, which take precedence.
             for cell in reserve..self.keys.len() {
                 if self.keys[cell] == 1 {
                     peeled = self.peel_from(placement, reserve, cell..cell + 1, &mut order, peeled, &mut waiting);
@@ -190,11 +191,11 @@ impl CellSums {
         if peeled == order.len() { Ok(order) } else { Err(AttemptError::Retry) }
     }
 
-    /// Peels the free ones of some cells, at most [`SCANNED_CELLS`], and those below `reserve` that become free by it,
-    /// wherever they are. Returns how many are peeled now.
+    /// Peels the free cells among `scanned`, at most [`SCANNED_CELLS`], and all cells below `reserve` that become free.
+    /// Returns how many keys are peeled now.
     ///
-    /// First come, first served: neighbours in a queue are independent, so their loads overlap. With a stack, the next
-    /// cell would be the one whose load has only just begun.
+    /// A queue, not a stack: neighbours in a queue are independent, so their loads overlap. With a stack, the next cell
+    /// would be the one whose load has just begun.
     #[expect(clippy::cast_possible_truncation, reason = "no more than `MAX_PEELED_CELLS`")]
     fn peel_from<const ARITY: usize>(
         &mut self,
@@ -210,7 +211,7 @@ impl CellSums {
         let keys = &mut keys[..sums.len()];
         let (mut next, mut end) = (0_usize, 0_usize);
         for (cell, &count) in keys.iter().enumerate().take(scanned.end).skip(scanned.start) {
-            // Written unconditionally, kept if free: no branch predictor can guess which cells are free.
+            // Written unconditionally and kept if free: no branch predictor can guess which cells are free.
             waiting[end % QUEUE_CELLS] = cell as u32;
             end += usize::from(count == 1);
         }
@@ -218,7 +219,7 @@ impl CellSums {
             let cell = waiting[next % QUEUE_CELLS] as usize;
             next += 1;
             if looks_ahead {
-                // Whatever the ring holds there is a cell, if not one that will be peeled.
+                // The ring always holds a valid cell there, even if it will not be peeled.
                 let coming = waiting[(next + PEELED_AHEAD) % QUEUE_CELLS] as usize;
                 for other in placement.cells_of(sums[coming]) {
                     prefetch(sums.as_ptr().wrapping_add(other));
@@ -228,7 +229,7 @@ impl CellSums {
             if keys[cell] != 1 {
                 continue;
             }
-            // More free cells than keys: only where keys repeat.
+            // There can be more free cells than keys, but only if keys repeat.
             let Some(place) = order.get_mut(peeled) else { return peeled };
             *place = cell as u32;
             peeled += 1;
@@ -241,13 +242,13 @@ impl CellSums {
                 let has_place = usize::from(end - next < QUEUE_CELLS - 1);
                 end += usize::from(count == 1) & usize::from(other < reserve) & has_place;
             }
-            // The loop has cleared it with the others; `assign` reads it.
+            // Restores the hash, which the loop has cleared, for `assign`.
             sums[cell] = hash;
         }
         peeled
     }
 
-    /// Calls `set` for each cell that took a key, in the order in which they can be set, with the key's hash.
+    /// Calls `set` for each cell that took a key, with the key's hash, in the order in which the cells can be set.
     #[inline]
     pub(crate) fn assign(&self, order: &PeelOrder, mut set: impl FnMut(usize, u64)) {
         let mut coming = order.iter().rev().skip(ASSIGNED_AHEAD);
@@ -260,7 +261,7 @@ impl CellSums {
     }
 }
 
-/// Some neighbouring cells, while keys are added.
+/// A range of neighbouring cells, while keys are added.
 struct CellRange<'a> {
     /// The number of the first cell.
     first: usize,
@@ -278,7 +279,7 @@ impl<'a> CellRange<'a> {
         CellRange { first, hashes, keys }
     }
 
-    /// Adds keys; how many they are, and whether a cell has met its 256th.
+    /// Adds keys. Returns their number, and whether a cell got its 256th.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled with the placement; the first cell is mostly known to be 0")]
     fn add<const CELLS: usize>(

@@ -1,5 +1,5 @@
-//! Keys that were chosen to make peeling fail or take long. The story guarded against: a stranger who knows the seed
-//! writes some keys, and each compaction that meets them takes hours.
+//! Keys chosen to make peeling fail or take long. The failure guarded against: an attacker who knows the seed writes
+//! some keys, and each compaction that meets them takes hours.
 
 use core::cell::Cell;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ fn xors() -> [FixedPolicy; 2] {
     [FixedPolicy::xor, FixedPolicy::xor_plus].map(|of| of(Sizing::FingerprintBits(8)).unwrap())
 }
 
-/// For each salt two hashes that have all their cells in common: of some ten thousand there are such two.
+/// For each salt, two hashes that have all their cells in common; among some ten thousand there are two.
 fn inseparable<P: Placement<3>>(placements: impl Iterator<Item = P>) -> Vec<u64> {
     let pair = |placement: P| {
         let mut seen = HashMap::new();
@@ -62,7 +62,7 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
             built.finish_time,
             honest.finish_time
         );
-        // One less, and the last salt serves.
+        // With one pair fewer, the last salt succeeds.
         let plus = build(&policy, &with_others(chosen[..30].to_vec(), FEW)).report;
         assert_eq!((plus.reason, plus.attempts), (FallbackReason::None, 16));
     }
@@ -79,8 +79,8 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_a_binary_fuse_filter() {
     println!("fuse: {:?}, honest {:?}", built.finish_time, honest.report.finish_time);
 }
 
-/// The hash whose cells under salt 0 are the given ones of the second and the third block, and one in the first block
-/// that `accepts`.
+/// Returns the hash whose cells under salt 0 are the given ones of the second and the third block, and a cell of the
+/// first block that `accepts`.
 fn hash_at(second: u64, third: u64, block_cells: u64, noise: u64, mut accepts: impl FnMut(u64) -> bool) -> u64 {
     // The first 21 bits of the middle of the cell's range.
     let top = |cell: u64| u64::try_from(((u128::from(2 * cell + 1) << 63) / u128::from(block_cells)) >> 43).unwrap();
@@ -110,7 +110,7 @@ fn chain(keys: u64) -> Vec<u64> {
     let links = block_cells * 9 / 10 * 2;
     let region = links / 200 + 2;
     let mut taken = vec![0_u16; usize::try_from(region).unwrap()];
-    // The lower end is knotted, or the chain would come off from there in one scan.
+    // The lower end is knotted; otherwise the chain would come off from there in one scan.
     let mut hashes: Vec<u64> = (0..links + 2)
         .map(|link| {
             let (second, third) = (link.min(links) / 2, block_cells - 1 - link.min(links - 1).div_ceil(2));
@@ -121,7 +121,7 @@ fn chain(keys: u64) -> Vec<u64> {
             })
         })
         .collect();
-    // The others come off at once, each alone in its cell of the first block.
+    // The other keys come off at once, each alone in its cell of the first block.
     let alone = |key| u64::try_from((u128::from(2 * (region + key) + 1) << 63) / u128::from(block_cells)).unwrap();
     hashes.extend((0..keys - links - 2).map(alone));
     hashes
@@ -139,7 +139,7 @@ fn a_chain_of_keys_is_given_up_soon_and_the_next_salt_serves() {
     let times = built.finish_time.as_secs_f64() / honest.finish_time.as_secs_f64();
     println!("xor+, {keys} keys in a chain: {:?}, {times:.0} times as long as honest ones", built.finish_time);
     assert_eq!((built.reason, built.attempts), (FallbackReason::None, 2));
-    // Where no cells are to stay empty, the chain comes off in one scan.
+    // If no cells have to stay empty, the chain comes off in one scan.
     assert_eq!(build(&xor, &chosen).report.attempts, 1);
 }
 
@@ -170,7 +170,7 @@ fn a_chain_of_keys_is_scanned_a_hundred_times_and_no_more() {
     let (is_done, taken_off) = peeled(2 * block_cells);
     println!("{taken_off} of {keys} keys taken off, {in_chain} of them in the chain");
     assert!(!is_done);
-    // All that are not in the chain in the first scan, and two or three of the chain in each.
+    // The first scan takes off all keys outside the chain, and each scan two or three keys of the chain.
     let scans = 100;
     assert!((2 * scans - 2..=3 * scans).contains(&(taken_off - (keys - in_chain))), "{taken_off} keys taken off");
     assert_eq!(peeled(3 * block_cells), (true, keys));

@@ -7,7 +7,7 @@ struct Thirds(usize);
 
 impl Placement<3> for Thirds {
     fn place(&self, hash: u64) -> ([usize; 3], u32) {
-        // Divided before it is cut to a `usize`, of whatever width.
+        // Divided before the cast, so that the result does not depend on the width of `usize`.
         ([0, 1, 2].map(|third| third * self.0 + ((mix64(hash ^ third as u64) >> 16) % self.0 as u64) as usize), 0)
     }
 }

@@ -1,4 +1,4 @@
-//! The filter in memory, for many threads.
+//! The filter in memory, shared by many threads.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,14 +17,14 @@ use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
 
-/// A Bloom filter of fixed size that many threads add keys to and probe at the same time: all bits of a key are in one
-/// atomic word.
+/// A Bloom filter of fixed size that many threads fill and probe at the same time: all bits of a key are in one atomic
+/// word.
 ///
-/// The guarantee: `contains` answers `true` for every key whose insert *happens before* it (in the same
-/// thread; or before a lock was released, a message sent, a thread ended, which this thread has since acquired,
-/// received, joined). Inserts are relaxed: they order nothing by themselves, and a key that another thread is inserting
-/// right now may still read as absent. An insert that found the key present counts as well as the one that put it
-/// there. No insert is ever lost.
+/// The guarantee: `contains` returns `true` for every key whose insert *happens before* it: in the same thread, or
+/// before the release of a lock, the sending of a message or the end of a thread that this thread has since acquired,
+/// received or joined. Inserts are relaxed: they order nothing by themselves, and a key that another thread is
+/// inserting right now may still read as absent. An insert that found the key present counts like the insert that set
+/// its bits. No insert is ever lost.
 ///
 /// [`keys`](crate::DynamicFilter::keys) estimates the distinct keys from the fill, because exact counting would need a
 /// second word that all threads write to. It reads the whole filter. In 256 KiB it is within 1 % from 65,536 keys to
@@ -45,7 +45,7 @@ use crate::units::FalsePositiveRate;
 ///         });
 ///     }
 /// });
-/// // The scope has joined its threads, so all their keys are here.
+/// // The scope has joined its threads, so the filter contains all their keys.
 /// assert!((0..2_000_u32).all(|key| filter.contains(hasher.hash(&key.to_le_bytes()))));
 /// assert!((1_900..2_100).contains(&filter.keys()));
 ///
@@ -57,8 +57,8 @@ use crate::units::FalsePositiveRate;
 ///
 /// # Watching the observed rate
 ///
-/// A probe costs about a nanosecond, and a counter shared by all threads several: the filter counts none. Each user
-/// keeps its own [`FilterStats`](crate::FilterStats), which can be [merged](crate::FilterStats::merged):
+/// A probe costs about a nanosecond, and a counter shared by all threads several. So the filter does not count probes.
+/// Each user keeps its own [`FilterStats`](crate::FilterStats), which can be [merged](crate::FilterStats::merged):
 ///
 /// ```
 /// use sstfilter::{DynamicFilter, FilterStats, HashIdentity, KeyHash, RegisterBlockedBloom};
@@ -82,13 +82,13 @@ use crate::units::FalsePositiveRate;
 pub struct RegisterBlockedBloom {
     hash: HashIdentity,
     shape: RegisterBlockedShape,
-    /// As many as the shape requires.
+    /// As many words as the shape requires.
     words: Box<[AtomicU64]>,
 }
 
 impl RegisterBlockedBloom {
-    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`; where several
-    /// numbers of probes need the same size, with the fewest.
+    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`. If several
+    /// numbers of probes need the same size, it uses the fewest.
     ///
     /// ```
     /// use sstfilter::{FalsePositiveRate, HashIdentity, RegisterBlockedBloom};
@@ -106,10 +106,10 @@ impl RegisterBlockedBloom {
         Self::empty(hash, RegisterBlockedShape::for_rate(keys, rate)?)
     }
 
-    /// An empty filter of `bytes` bytes, a power of two from 64 to 2^30. Each key sets `probes` bits, 2 to 4, in a
-    /// word of 64. 256 KiB fit into second-level caches.
+    /// Creates an empty filter of `bytes` bytes, a power of two from 64 to 2^30. Each key sets `probes` bits, 2 to 4,
+    /// in a word of 64. 256 KiB fit into second-level caches.
     ///
-    /// Two bits are the fastest. At 8 bits of filter per key, the false positive rate is 5.33 % with two, 3.76 % with
+    /// Two bits are fastest. At 8 bits of filter per key, the false positive rate is 5.33 % with two, 3.76 % with
     /// three, and 3.35 % with four.
     ///
     /// # Errors
@@ -123,28 +123,29 @@ impl RegisterBlockedBloom {
         let no_memory = FilterError::NoMemory { bytes: shape.payload_bytes() };
         let mut words = Vec::new();
         match usize::try_from(shape.words()) {
+            // Reserved first, because `resize_with` aborts when allocation fails.
             Ok(count) if words.try_reserve_exact(count).is_ok() => words.resize_with(count, || AtomicU64::new(0)),
             _ => return Err(no_memory),
         }
         Ok(Self { hash, shape, words: words.into_boxed_slice() })
     }
 
-    /// The filter's size in bytes, without a block's trailer.
+    /// Returns the filter's size in bytes, without a block's trailer.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shape.payload_bytes()
     }
 
-    /// Bits of each key.
+    /// Returns the bits of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
         self.shape.probes
     }
 
     /// Inserts a key and returns whether it was new: `false` when all its bits were already set, by itself or by
-    /// others. If several threads insert the same key at the same moment, all may get `true`.
+    /// others. If several threads insert one key at the same moment, all may get `true`.
     ///
-    /// One relaxed load, and one atomic OR only when a bit is missing.
+    /// It costs one relaxed load, and one atomic OR only when a bit is missing.
     #[inline]
     #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
     pub fn insert(&self, hash: KeyHash) -> bool {
@@ -153,13 +154,13 @@ impl RegisterBlockedBloom {
         for_probes!(self.shape.probes, BITS => set(word, mask::<BITS>(hash)))
     }
 
-    /// Inserts many keys and returns how many of them were new. In large filters this is faster than one by one.
+    /// Inserts many keys and returns how many of them were new. In large filters this is faster than single inserts.
     #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
     pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
         for_probes!(self.shape.probes, BITS => self.insert_each::<BITS>(hashes))
     }
 
-    /// Prefetches the words in large filters.
+    /// Inserts many keys, with prefetches in large filters.
     #[inline(always)]
     fn insert_each<const BITS: u32>(&self, hashes: &[KeyHash]) -> u64 {
         let index_bits = self.shape.index_bits;
@@ -176,7 +177,7 @@ impl RegisterBlockedBloom {
         with_ahead.sum::<u64>() + last.iter().map(|&hash| insert(hash)).sum::<u64>()
     }
 
-    /// [`insert`](Self::insert) with exclusive access: no atomic operation, which is several times faster.
+    /// Like [`insert`](Self::insert), with exclusive access: it needs no atomic operation and is several times faster.
     #[inline]
     pub fn insert_exclusive(&mut self, hash: KeyHash) -> bool {
         let hash = hash.get();
@@ -188,14 +189,15 @@ impl RegisterBlockedBloom {
         })
     }
 
-    /// Whether the key may have been inserted; `false` is certain, for keys whose insert happens before this.
+    /// Returns whether the key may have been inserted; `false` is certain for keys whose insert happens before this
+    /// call.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
         layout::contains(&self.words, self.shape.index_bits, self.shape.probes, hash)
     }
 
-    /// Adds all keys of `other` that were inserted before this call; other threads may go on inserting into both.
+    /// Adds all keys of `other` that were inserted before this call; other threads may continue to insert into both.
     ///
     /// # Errors
     ///
@@ -229,14 +231,14 @@ impl RegisterBlockedBloom {
 /// Sets bits of a word and returns whether one of them was clear.
 ///
 /// Loads first: the atomic OR takes the cache line from all other cores, a cost that a present key can avoid. Relaxed
-/// is enough for both: bits are only ever set, an OR never loses one, and a thread that must see them synchronizes with
-/// this one by other means (see [`RegisterBlockedBloom`]).
+/// ordering suffices for both: bits are only ever set, an OR never loses one, and a thread that must see them
+/// synchronizes with this one by other means (see [`RegisterBlockedBloom`]).
 #[inline(always)]
 fn set(word: &AtomicU64, mask: u64) -> bool {
     let is_new = word.load(Ordering::Relaxed) & mask != mask;
     if is_new {
-        // Discard the OR's result: using it, x86 needs a compare-and-swap loop instead of one `lock or`. The price is
-        // that two threads that race with one key may both report it as new.
+        // The OR's result is discarded: to use it, x86 needs a compare-and-swap loop instead of one `lock or`. The
+        // price is that two threads that race with one key may both report it as new.
         word.fetch_or(mask, Ordering::Relaxed);
     }
     is_new
@@ -271,6 +273,7 @@ impl Contents for RegisterBlockedBloom {
 
     fn write_payload(&self, out: &mut [u8]) {
         for (word, out) in self.words.iter().zip(out.as_chunks_mut().0) {
+            // Relaxed, as in `set`: a key that is inserted at the same time may or may not be stored.
             *out = word.load(Ordering::Relaxed).to_le_bytes();
         }
     }
@@ -300,7 +303,7 @@ impl Dynamic for RegisterBlockedBloom {
         Ok(())
     }
 
-    /// Every payload of the right length is valid: a writer could have produced it.
+    /// Restores any payload of the right length: a writer could have produced each of them.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
         let mut filter = Self::empty(stored.hash, stored.decode(KindId::REGISTER_BLOCKED_BLOOM)?)?;
         for (word, &stored) in filter.words.iter_mut().zip(stored.payload.as_chunks().0) {

@@ -1,4 +1,4 @@
-//! Register-blocked Bloom as a kind: for files, built once.
+//! Configuration of register-blocked Bloom filters as a kind: for files, built once.
 
 use super::filter::RegisterBlockedBloom;
 use super::layout::PROBES;
@@ -27,21 +27,22 @@ impl RegisterBlockedKind {
         by_size_or_rate(sizing, |size| Ok(Self::Size(size)), |rate| Ok(Self::Rate(rate)))
     }
 
-    /// The size that meets the target with one number of probes, if any does.
+    /// Returns the size that meets the target with a number of probes, if there is one.
     fn shape(self, keys: u64, probes: u8) -> Option<RegisterBlockedShape> {
         match self {
             Self::Rate(rate) => RegisterBlockedShape::with_probes_for_rate(keys, rate, probes),
             Self::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
+                // Rounded down to a power of two, because a requested size is a maximum.
                 RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, probes)
             }
         }
     }
 }
 
-/// The largest filter for a file, in bytes: at most four bits in a word reach a low rate by size alone, with a tenth of
-/// the rate for nearly twice the size. 1,000 bits per key, ten times the most of any other Bloom filter, are reached at
-/// about 10^-7; without a limit, 10^-9 takes a GiB for some hundred keys.
+/// The largest filter for a file, in bytes. At most four bits in a word reach a low rate only by size: a tenth of the
+/// rate takes nearly twice the size. 1,000 bits per key, ten times the maximum of any other Bloom filter, are reached
+/// at about 10^-7; without a limit, 10^-9 would take a GiB for some hundred keys.
 fn max_bytes(keys: u64) -> u128 {
     (u128::from(keys) * 1_000 / 8).max(64)
 }
@@ -51,7 +52,8 @@ impl Kind for RegisterBlockedKind {
     type Stream = NotStreamed;
 
     const ID: KindId = KindId::REGISTER_BLOCKED_BLOOM;
-    const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
+    const STRENGTH: &'static str =
+        "accepts keys from any number of threads without a lock, and touches one word per key";
     const UPDATES: Updates = Updates::Insert;
     const IS_CONCURRENT: bool = true;
 
@@ -77,14 +79,14 @@ impl Kind for RegisterBlockedKind {
         hashes.iter().for_each(|&hash| {
             filter.insert_exclusive(hash);
         });
-        // A copy: the filter's atomic words cannot become bytes in place.
+        // Copied, because the filter's atomic words cannot become bytes in place.
         let bytes = plan.payload_bytes();
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FallbackReason::MemoryBudget)?;
         filter.write_payload(payload.as_mut_slice());
         Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, payload) })
     }
 
-    /// The plan for many keys may have no size that meets the rate.
+    /// Computed here, because the plan for many keys may have no size that reaches the rate.
     fn fallback_size(&self) -> Option<BitsPerKey> {
         Some(match *self {
             Self::Rate(rate) => smallest_size_for(RATE_KEYS, rate),

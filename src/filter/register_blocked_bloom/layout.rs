@@ -1,13 +1,13 @@
-//! Where a key's bits lie in its word, and probing words.
+//! The positions of a key's bits in its word, and probes of words.
 
 use super::sync::{AtomicU64, Ordering};
 use crate::filter::batch::answers;
 use crate::hash::KeyHash;
 
-/// How many bits a key sets in its word of 64; two of them may coincide. Two are the fastest.
+/// The supported numbers of bits that a key sets in its word of 64; two of them may coincide. Two are fastest.
 pub(super) const PROBES: core::ops::RangeInclusive<u8> = 2..=4;
 
-/// The parameter word: the bits of a key, and from bit 8 on the width of the word.
+/// Returns the parameter word: the bits of a key, and from bit 8 on the width of the word.
 pub(super) fn code_of(probes: u8) -> u32 {
     64 << 8 | u32::from(probes)
 }
@@ -34,33 +34,33 @@ macro_rules! for_probes {
 }
 pub(super) use for_probes;
 
-/// The index of the key's word, from the top bits of its hash: `index_bits` of them, 1 to 63.
+/// Returns the index of the key's word: the top `index_bits` bits of its hash, 1 to 63.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "below the number of words in memory")]
 pub(super) const fn word_index(hash: u64, index_bits: u32) -> usize {
     (hash >> (u64::BITS - index_bits)) as usize
 }
 
-/// Bit `number` of the key within its word. Each takes six of the hash's low bits, because the index takes the high
-/// ones.
+/// Returns bit `number` of the key within its word. Each takes six of the hash's low bits, because the index takes the
+/// high ones.
 #[inline(always)]
 const fn bit(hash: u64, number: u32) -> u64 {
     hash >> (6 * number) & 63
 }
 
-/// The key's bits in its word.
+/// Returns the key's bits in its word.
 ///
-/// The last bit first: the loops then begin with different code, which the compiler would otherwise merge into one
-/// path that branches for each bit, and a single insert of four bits would take a quarter longer.
+/// The last bit comes first: the loops for different numbers then begin with different code. Otherwise the compiler
+/// merges them into one path that branches for each bit, and a single insert of four bits takes a quarter longer.
 #[inline(always)]
 pub(super) fn mask<const BITS: u32>(hash: u64) -> u64 {
     (0..BITS).rev().fold(0, |mask, number| mask | 1 << bit(hash, number))
 }
 
-/// Whether all the key's bits are set in `word`.
+/// Returns whether all of the key's bits are set in `word`.
 ///
-/// Shifts the word by each bit's number and ANDs the lowest bits: cheaper than building a mask. Without a branch the
-/// CPU overlaps the loads of many keys.
+/// It shifts the word by each bit's number and ANDs the lowest bits, which is cheaper than building a mask. Without a
+/// branch the CPU overlaps the loads of many keys.
 #[inline(always)]
 fn has_all<const BITS: u32>(word: u64, hash: u64) -> bool {
     (0..BITS).rev().fold(1, |all, number| all & word >> bit(hash, number)) == 1
@@ -74,7 +74,7 @@ pub(super) trait Word {
 impl Word for AtomicU64 {
     #[inline(always)]
     fn value(&self) -> u64 {
-        // Relaxed: a filter publishes only its own bits, and those only accumulate.
+        // Relaxed: a filter publishes only its own bits, which only accumulate.
         self.load(Ordering::Relaxed)
     }
 }
@@ -87,7 +87,7 @@ impl Word for [u8; 8] {
     }
 }
 
-/// Whether `words`, `2 ^ index_bits` of them, hold all bits of the key.
+/// Returns whether `words`, `2 ^ index_bits` of them, contain all bits of the key.
 #[inline]
 pub(super) fn contains<W: Word>(words: &[W], index_bits: u32, probes: u8, hash: KeyHash) -> bool {
     let hash = hash.get();
@@ -96,10 +96,10 @@ pub(super) fn contains<W: Word>(words: &[W], index_bits: u32, probes: u8, hash: 
     for_probes!(probes, BITS => has_all::<BITS>(word, hash))
 }
 
-/// [`contains`] for many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
+/// Like [`contains`], for many keys: sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
 ///
-/// No prefetch: without a branch on the answers, the CPU overlaps the loads of many keys by itself. Rejected: a gather
-/// of eight words, which was slower than eight loads.
+/// It does not prefetch: without a branch on the answers, the CPU overlaps the loads of many keys by itself. Rejected:
+/// a gather of eight words, which was slower than eight loads.
 pub(super) fn contains_batch<W: Word>(
     words: &[W],
     index_bits: u32,
@@ -109,7 +109,8 @@ pub(super) fn contains_batch<W: Word>(
 ) {
     let Some(last) = words.len().checked_sub(1) else { return matches.fill(u64::MAX) };
     for_probes!(probes, BITS => {
-        // The index is below the length, a power of two; the mask tells the compiler, which then omits the check.
+        // The index is below the length, a power of two. The mask shows this to the compiler, which then omits the
+        // check.
         answers(hashes, matches, |hash| {
             has_all::<BITS>(words[word_index(hash.get(), index_bits) & last].value(), hash.get())
         });

@@ -1,6 +1,6 @@
-//! Every interleaving of two threads, and every value that relaxed atomics allow them to see. The failure guarded
-//! against: two simultaneous inserts into one word, where one overwrites the other's bits; and a reader that was told
-//! of a key and does not see it.
+//! Every interleaving of two threads, and every value that relaxed atomics allow them to see. The failures guarded
+//! against: two simultaneous inserts into one word, where one overwrites the other's bits; and a reader that
+//! synchronizes with an insert but does not see the key.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release --lib register_blocked`
 
@@ -69,7 +69,7 @@ fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
     });
 }
 
-/// Whether the key was there already or not: whoever was told of the insert sees it.
+/// Whether the key was already present or not, a thread that synchronizes with the insert sees it.
 // promise: threads
 #[test]
 fn a_reader_that_was_told_of_an_insert_sees_the_key() {
@@ -94,7 +94,7 @@ fn a_reader_that_was_told_of_an_insert_sees_the_key() {
     });
 }
 
-/// What is documented as not promised, so that the test above is known to be able to fail.
+/// Shows a documented non-guarantee, so that the test above is known to be able to fail.
 #[test]
 #[should_panic(expected = "absent")]
 fn a_reader_that_was_told_by_a_relaxed_flag_may_miss_the_key() {

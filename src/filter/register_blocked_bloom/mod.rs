@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //!
-//! Some filters are filled while others probe them: the keys of a join's build side, of a memtable, of what has been
-//! seen today. Such a filter has a fixed size, so that nothing moves, and its inserts must neither lock nor get lost. A
-//! Bloom filter can do that if all bits of a key are in one machine word: one load answers, and one atomic OR inserts.
-//! Blocks that small cost accuracy, because some words are much fuller than others, so the kind is for this use alone.
+//! Some filters are probed while they are filled: with the keys of a join's build side, of a memtable, or seen today.
+//! Such a filter has a fixed size, so that nothing moves, and its inserts must neither lock nor get lost. A Bloom
+//! filter meets this if all bits of a key are in one machine word: one load answers, and one atomic OR inserts. Blocks
+//! that small cost accuracy, because some words are much fuller than others, so use this kind only there.
 //!
 //! # What it costs
 //!
@@ -20,20 +20,20 @@
 //! filters. Floe (*Two Bits Are Better Than One*, 2026) has words of 32 bits, and 5.69 % with two bits at 8 bits per
 //! key; words of 64 are better at no cost.
 //!
-//! With the filter in the second-level cache, inserting a new key takes twice the time of a probe, and a key that is
-//! already present takes no more than a probe: an insert loads the word first, and only a missing bit needs the atomic
-//! OR, which takes the cache line from all other cores. `cargo bench -p sstfilter-benches --bench concurrent` measures
-//! it, alone and with two threads.
+//! If the filter is in the second-level cache, inserting a new key takes twice the time of a probe, and a present key
+//! takes no more than a probe: an insert loads the word first, and only a missing bit needs the atomic OR, which takes
+//! the cache line from all other cores. `cargo bench -p sstfilter-benches --bench concurrent` measures it, with one and
+//! two threads.
 //!
 //! Rejected: forcing the bits of a key apart (0.2 points better, a third slower), a counter of keys (all threads would
-//! write to it: the number is estimated from the fill instead), and growing (an engine that watches
+//! write to it; the number is estimated from the fill instead), and growing (an engine that watches
 //! [`health`](crate::DynamicFilter::health) builds a larger filter from its keys).
 //!
 //! # When to choose it
 //!
-//! When several threads insert, or probe while others insert, and a few percent of false positives are good enough. For
-//! a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less than half of the
-//! false positives.
+//! Choose it if several threads insert, or probe while others insert, and a few percent of false positives are
+//! acceptable. For a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less
+//! than half of the false positives.
 //!
 //! The bytes: docs/format/growing.md, "Register-blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and
 //! Space-Efficient Bloom Filters*, 2007; Lang, Neumann, Kemper, Boncz, *Performance-Optimal Filtering*, 2019 (there

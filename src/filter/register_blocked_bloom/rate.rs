@@ -1,16 +1,16 @@
-//! The expected rate, and the number of keys behind a fill, computed from counts alone.
+//! The expected rate, and the number of keys that a fill stands for, computed only from counts.
 //!
 //! The number of keys in a word is binomial. One of a filter's keys misses `d` given bits of a word with probability
-//! `1 - (1 - (1 - d / 64) ^ bits) / words`, and all keys miss them with that to the power of their number, so the
-//! distribution needs no summation. Only additions, multiplications and divisions are used, in a fixed order, so that
-//! sizes and recorded numbers of keys are the same on every platform.
+//! `1 - (1 - (1 - d / 64) ^ bits) / words`, and all keys miss them with that probability to the power of the number of
+//! keys, so the distribution needs no summation. Only additions, multiplications and divisions are used, in a fixed
+//! order, so that sizes and recorded numbers of keys are the same on every platform.
 
 use crate::filter::{MAX_KEYS, power};
 
-/// Bits in a word.
+/// The bits in a word.
 const WIDTH: f64 = 64.0;
 
-/// Partitions of a set of `i` into `d` parts (Stirling numbers of the second kind), at `[i][d]`.
+/// The number of partitions of a set of `i` into `d` parts (Stirling numbers of the second kind), at `[i][d]`.
 const PARTITIONS: [[f64; 5]; 5] = [
     [1.0, 0.0, 0.0, 0.0, 0.0],
     [0.0, 1.0, 0.0, 0.0, 0.0],
@@ -19,7 +19,7 @@ const PARTITIONS: [[f64; 5]; 5] = [
     [0.0, 1.0, 7.0, 6.0, 1.0],
 ];
 
-/// Subsets of `i` of `k` (binomial coefficients), at `[k][i]`.
+/// The number of subsets of `i` of `k` (binomial coefficients), at `[k][i]`.
 const SUBSETS: [[f64; 5]; 5] = [
     [1.0, 0.0, 0.0, 0.0, 0.0],
     [1.0, 1.0, 0.0, 0.0, 0.0],
@@ -28,10 +28,10 @@ const SUBSETS: [[f64; 5]; 5] = [
     [1.0, 4.0, 6.0, 4.0, 1.0],
 ];
 
-/// The expected rate of `keys` distinct keys in `words` words.
+/// Returns the expected rate of `keys` distinct keys in `words` words.
 ///
-/// By inclusion and exclusion over the probed key's bits, which may coincide as those of the keys in the filter may:
-/// exact for uniform hashes.
+/// Uses inclusion and exclusion over the probed key's bits, which may coincide, as may the bits of the keys in the
+/// filter. Exact for uniform hashes.
 pub(super) fn of_keys(keys: u64, words: u64, probes: u8) -> f64 {
     if keys == 0 {
         return 0.0;
@@ -45,10 +45,11 @@ pub(super) fn of_keys(keys: u64, words: u64, probes: u8) -> f64 {
     rate.clamp(0.0, 1.0)
 }
 
-/// The chance that `draws` drawn bits of one word are all clear, from the chances for each number of distinct ones.
+/// Returns the chance that `draws` drawn bits of one word are all clear, from the chances for each number of distinct
+/// ones.
 fn all_clear(draws: usize, clear: &[f64; 5]) -> f64 {
     let mut chance = 0.0;
-    // Ways to draw `distinct` distinct bits, over all ways to draw.
+    // The ways to draw `distinct` distinct bits, over all ways to draw.
     let mut ways = power(1.0 / WIDTH, draws as u64);
     for (distinct, (partitions, clear)) in PARTITIONS[draws].iter().zip(clear).enumerate() {
         chance += partitions * ways * clear;
@@ -57,19 +58,19 @@ fn all_clear(draws: usize, clear: &[f64; 5]) -> f64 {
     chance
 }
 
-/// The chance that `bits` given bits of one word are clear.
+/// Returns the chance that `bits` given bits of one word are clear.
 fn share_clear(bits: u64, keys: u64, words: u64, probes: u8) -> f64 {
     let missed_in_word = power(1.0 - bits as f64 / WIDTH, probes);
     power(1.0 - (1.0 - missed_in_word) / words as f64, keys)
 }
 
-/// The expected share of ones.
+/// Returns the expected share of ones.
 fn fill_of_keys(keys: u64, words: u64, probes: u8) -> f64 {
     1.0 - share_clear(1, keys, words, probes)
 }
 
-/// The number of keys whose expected fill is nearest to `ones` set bits; 0 only for no set bits. A full filter counts
-/// as lacking half a bit, because its expected fill is reached by no finite number of keys.
+/// Returns the number of keys whose expected fill is nearest to `ones` set bits; 0 only if no bit is set. A full filter
+/// counts as lacking half a bit, because no finite number of keys has its fill as expectation.
 pub(super) fn keys_of_ones(ones: u64, words: u64, probes: u8) -> u64 {
     if ones == 0 {
         return 0;
@@ -92,7 +93,7 @@ pub(super) fn keys_of_ones(ones: u64, words: u64, probes: u8) -> u64 {
 /// The result of counting a filter's set bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fill {
-    /// Ones in all words.
+    /// The ones in all words.
     pub(super) ones: u64,
     /// The share of all hashes that are positive. Exact for this filter, because it sums over the actual fill of each
     /// word.
@@ -101,7 +102,7 @@ pub(super) struct Fill {
 
 impl Fill {
     pub(super) fn of_words(words: impl Iterator<Item = u64>, probes: u8) -> Self {
-        // A histogram of words by their number of ones. Integer counts do not depend on the order of words, so neither
+        // A histogram of words by their number of ones: integer counts do not depend on the order of words, so neither
         // do the floating-point sums below.
         let mut with_ones = [0_u64; 65];
         words.for_each(|word| with_ones[word.count_ones() as usize] += 1);
@@ -132,11 +133,11 @@ mod tests {
         }
     }
 
-    /// The same by brute force, for the layout of two bits: every way in which one key's bits can fall.
+    /// Computes the rate by brute force, for the layout of two bits: every way in which one key's bits can fall.
     #[test]
     fn small_cases_agree_with_counting_them_out() {
         let one_key = of_keys(1, 1, 2);
-        // Two draws of 64: the same bit in 1 of 64 cases. A probed key draws twice from what is set.
+        // Two draws of 64 take the same bit in 1 of 64 cases. A probed key draws twice from the set bits.
         let counted = (1.0 / 64.0) * power(1.0 / 64.0, 2_u8) + (63.0 / 64.0) * power(2.0 / 64.0, 2_u8);
         assert!((one_key - counted).abs() < 1e-15, "{one_key}, {counted}");
         let in_eight_words = of_keys(1, 8, 2);
@@ -159,7 +160,7 @@ mod tests {
                     let bits = words as f64 * WIDTH;
                     let ones = (fill_of_keys(keys, words, probes) * bits).round();
                     let found = keys_of_ones(ones as u64, words, probes);
-                    // Near the full filter one bit more or less is many keys.
+                    // Near the full filter, one bit more or less means many keys.
                     let slack = 1.0 / (bits - ones).max(0.5) * words as f64 * 16.0;
                     assert!(found.abs_diff(keys) as f64 <= slack.max(0.0), "{probes} {words} {keys}: {found}");
                 }

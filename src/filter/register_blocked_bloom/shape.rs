@@ -1,4 +1,4 @@
-//! Sizes, and stored payloads.
+//! Sizes and stored payloads.
 
 use alloc::string::ToString;
 
@@ -9,23 +9,23 @@ use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
-/// Bytes of the smallest filter: one cache line.
+/// The size of the smallest filter: one cache line.
 const MIN_BYTES: u64 = 64;
 
-/// Bytes of the largest filter. Every size needs its own bits of the hash for the index; up to here they are disjoint
-/// from the 24 that choose the bits in the word, with room to spare.
+/// The size of the largest filter. The index takes more bits of the hash for each size; up to here they do not overlap
+/// the 24 that choose the bits in the word, with room to spare.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The shape of a register-blocked Bloom filter: its size and the bits of a key.
+/// The shape of a register-blocked Bloom filter: its size and the number of bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterBlockedShape {
     pub(super) probes: u8,
-    /// Binary logarithm of the number of words. With a power of two, a word's index is one shift of the hash.
+    /// The binary logarithm of the number of words. With a power of two, a word's index is one shift of the hash.
     pub(super) index_bits: u32,
 }
 
 impl RegisterBlockedShape {
-    /// A filter of `bytes` bytes, as the caller wants it.
+    /// Returns the shape of a filter of `bytes` bytes, or the reason why there is none.
     pub(crate) fn new(bytes: u64, probes: u8) -> Result<Self, ConfigError> {
         let refused = |option, expected, got| ConfigError::OutOfRange { option, expected, got };
         if !PROBES.contains(&probes) {
@@ -35,15 +35,18 @@ impl RegisterBlockedShape {
         Self::of_bytes(bytes, probes).ok_or(refused("size of a register-blocked bloom filter", expected, bytes))
     }
 
-    /// The smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is one.
+    /// Returns the smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is
+    /// one.
     pub(super) fn with_probes_for_rate(keys: u64, rate: FalsePositiveRate, probes: u8) -> Option<Self> {
         let mut sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, probes));
         sizes.find(|shape| shape.expected_fpr(keys) <= rate.get())
     }
 
-    /// The smallest size that keeps to `rate` with any number of probes, with the fewest that have it there.
+    /// Returns the smallest size that reaches `rate` with any number of probes, with the fewest probes that reach it
+    /// there.
     pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let fitting = PROBES.filter_map(|probes| Self::with_probes_for_rate(keys, rate, probes));
+        // `min_by_key` returns the first of equal sizes: the one with the fewest probes.
         fitting.min_by_key(|shape| shape.index_bits).ok_or(ConfigError::OutOfRange {
             option: "keys of a register-blocked bloom filter",
             expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
@@ -51,7 +54,7 @@ impl RegisterBlockedShape {
         })
     }
 
-    /// `None` when `bytes` is not a power of two, or out of range.
+    /// Returns `None` when `bytes` is not a power of two, or out of range.
     pub(super) fn of_bytes(bytes: u64, probes: u8) -> Option<Self> {
         let is_size = bytes.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&bytes);
         is_size.then(|| Self { probes, index_bits: (bytes / 8).ilog2() })
@@ -65,10 +68,11 @@ impl RegisterBlockedShape {
         self.words() * 64
     }
 
-    /// The payload's words, if their number is exactly that of the shape.
+    /// Returns the payload's words, if there are exactly as many as the shape has.
     #[inline]
     fn payload_words(self, payload: &[u8]) -> Option<&[[u8; 8]]> {
         let (words, rest) = payload.as_chunks();
+        // Only the exact length, because probes index by the number of words of the shape.
         (rest.is_empty() && words.len() as u64 == self.words()).then_some(words)
     }
 }
@@ -78,6 +82,7 @@ impl FilterShape for RegisterBlockedShape {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let [code] = encoded.words("1 for register-blocked Bloom")?;
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
+        // Compares the whole word, because no other word width is supported.
         let probes = PROBES.into_iter().find(|&probes| code_of(probes) == code);
         let probes = probes.ok_or(field("word layout", expected, code.into()))?;
         BlockError::require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;

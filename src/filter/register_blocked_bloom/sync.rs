@@ -1,4 +1,4 @@
-//! The atomic words: the standard library's, or under `cfg(all(test, loom))` those of loom, which tries every
+//! The atomic words: the standard library's or, under `cfg(all(test, loom))`, those of loom, which tries every
 //! interleaving.
 
 #[cfg(not(all(test, loom)))]

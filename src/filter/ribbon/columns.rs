@@ -1,56 +1,55 @@
-//! How many columns the blocks have: the part of the shape that sets the false positive rate.
+//! The number of columns of each block: the part of the shape that sets the false positive rate.
 
 use crate::error::ConfigError;
 use crate::filter::KindId;
 use crate::units::FalsePositiveRate;
 
-/// The most columns a block can have; results have as many bits.
+/// The maximum number of columns of a block; results have as many bits.
 pub(crate) const MAX_COLUMNS: u8 = 32;
 
-/// The number of shares that a layer is divided into: lower shares are counted in 65,536ths.
+/// The unit of lower shares: 65,536ths of a layer.
 const SHARES: u64 = 1 << 16;
 
-/// The first blocks of each layer have one column less than the others, so that any rate between
-/// 2^-r and 2^-(r+1), and any size, is possible.
+/// The first blocks of each layer have one column less than the others, so that any size, and any rate between 2^-r and
+/// 2^-(r+1), is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// Columns of the later blocks, 1 to 32.
+    /// The columns of the later blocks, 1 to 32.
     upper: u8,
-    /// The share of starts, in 65,536ths, whose blocks have `upper - 1` columns. 0 when `upper` is 1.
+    /// The share of starts, in 65,536ths, whose blocks have `upper - 1` columns. 0 if `upper` is 1.
     lower_share: u16,
 }
 
 impl Columns {
-    /// One column everywhere: the highest rate.
+    /// One column in every block: the highest rate.
     pub(crate) const ONE: Self = Self { upper: 1, lower_share: 0 };
 
-    /// `None` when no filter has such columns.
+    /// Returns `None` if no filter has such columns.
     pub(crate) fn new(upper: u8, lower_share: u16) -> Option<Self> {
         let valid = (1..=MAX_COLUMNS).contains(&upper) && (upper > 1 || lower_share == 0);
         valid.then_some(Self { upper, lower_share })
     }
 
-    /// From a parameter word; `None` when no filter has such columns.
+    /// Decodes a parameter word; `None` if no filter has such columns.
     pub(crate) fn decode(word: u32) -> Option<Self> {
         let [upper, reserved, low, high] = word.to_le_bytes();
         Self::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)
     }
 
-    /// The columns that give `rate`: never more, and less by at most 2^-16 of it.
+    /// Returns the columns for `rate`: their rate is never higher, and lower by at most 2^-16 of it.
     ///
     /// # Errors
     ///
     /// [`ConfigError::RateOutOfRange`] when the rate is above 1/2 or below 2^-32.
     pub(crate) fn for_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let mut upper = 1;
-        // Doubling is exact, so this is the same on every platform.
+        // Doubling is exact, so that the result is equal on every platform.
         let mut scaled = rate.get() * 2.0;
         while scaled < 1.0 && upper < MAX_COLUMNS {
             scaled *= 2.0;
             upper += 1;
         }
-        // Now rate = scaled x 2^-upper, and the mix of s x 2^-(upper-1) and (1-s) x 2^-upper gives
-        // (1+s) x 2^-upper.
+        // Now rate = scaled x 2^-upper, and the mix of s x 2^-(upper-1) and (1-s) x 2^-upper is (1+s) x 2^-upper.
         if scaled < 1.0 || (upper == 1 && scaled > 1.0) {
             return Err(ConfigError::RateOutOfRange {
                 kind: KindId::RIBBON,
@@ -64,7 +63,7 @@ impl Columns {
         Ok(Self { upper, lower_share })
     }
 
-    /// The columns with which `blocks` blocks fill at most `words` words, at least one per block.
+    /// Returns the columns with which `blocks` blocks fill at most `words` words, with at least one column per block.
     pub(crate) fn filling(words: u64, blocks: u64) -> Self {
         let Some(upper) = u8::try_from(words.div_ceil(blocks)).ok().filter(|&upper| upper <= MAX_COLUMNS) else {
             return Self { upper: MAX_COLUMNS, lower_share: 0 };
@@ -80,13 +79,13 @@ impl Columns {
         }
     }
 
-    /// The mean number of columns, in 65,536ths: it orders columns by the words that they take.
+    /// Returns the mean number of columns, in 65,536ths: it orders columns by the words that they take.
     pub(crate) fn shares(self) -> u32 {
         (u32::from(self.upper) << 16) - u32::from(self.lower_share)
     }
 
-    /// The columns with this mean, from [`ONE`](Self::ONE) on.
-    #[expect(clippy::cast_possible_truncation, reason = "up to 32; and less than one share")]
+    /// Returns the columns with this mean, which is at least that of [`ONE`](Self::ONE).
+    #[expect(clippy::cast_possible_truncation, reason = "at most 32, and less than one share")]
     pub(crate) fn of_shares(shares: u32) -> Self {
         let upper = shares.div_ceil(1 << 16);
         Self { upper: upper as u8, lower_share: ((upper << 16) - shares) as u16 }
@@ -100,19 +99,20 @@ impl Columns {
         self.lower_share
     }
 
-    /// Ones at the results' bits that any block stores.
+    /// Returns a mask of the result bits that any block stores.
     pub(crate) fn result_mask(self) -> u32 {
         u32::MAX >> (MAX_COLUMNS - self.upper)
     }
 
-    /// Of `weight`, the lower share, rounded down.
-    #[expect(clippy::cast_possible_truncation, reason = "a share of less than one of a u64")]
+    /// Returns the lower share of `weight`, rounded down.
+    #[expect(clippy::cast_possible_truncation, reason = "a fraction of a u64")]
     pub(crate) fn lower_part(self, weight: u64) -> u64 {
         ((u128::from(weight) * u128::from(self.lower_share)) >> 16) as u64
     }
 
-    /// The rate, when `lower` of `all` starts meet blocks of one column less.
+    /// Returns the rate if `lower` of `all` starts lie in blocks of one column less.
     pub(crate) fn rate(self, lower: u64, all: u64) -> f64 {
+        // Halving is exact, so that the rate is equal on every platform.
         let upper_rate = (0..self.upper).fold(1.0, |rate, _| rate / 2.0);
         upper_rate * (1.0 + lower as f64 / all as f64)
     }

@@ -1,59 +1,61 @@
-//! From a key's hash to its Ribbon equation: the slots that it adds up, the result that they must give, and which
-//! keys a bucket bumps.
+//! Derives a key's Ribbon equation from its hash: the slots that it adds up, and their result. Also has the thresholds
+//! for bumping.
 //!
 //! The three multipliers are the first three 64-bit words of the fraction of pi, made odd.
 
 use crate::hash::{STEP, map_to_range, mix64};
 
-/// Slots that one equation spans, and slots in a block: the bits of a word.
+/// The slots that one equation spans, and the slots in a block: the bits of a word.
 pub(super) const WIDTH: u64 = 64;
 
-/// How far beyond each end the final layer's starts are drawn before they are clamped ("smash" in the paper):
-/// it fills the first and the last slots, which few equations would reach otherwise.
+/// How far beyond each end the final layer's starts are drawn before they are clamped ("smash" in the paper): this
+/// fills the first and the last slots, which few equations would reach otherwise.
 pub(super) const SMASH: u32 = 16;
 
-/// Slots of a bucket: keys are bumped by bucket.
+/// The slots of a bucket, the unit of bumping.
 pub(super) const BUCKET_SLOTS: u64 = 128;
 
-/// By threshold code: keys whose start lies fewer slots than this from the left of the bucket are bumped to
-/// the next layer.
+/// The threshold of each code: keys are bumped to the next layer if they start fewer slots than this from the left of
+/// the bucket.
 pub(super) const THRESHOLDS: [u8; 4] = [0, 18, 38, 128];
 
 const PI: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1];
 
-/// The hash that a bumped key has in the next bumping layer.
+/// Returns the hash of a bumped key in the next bumping layer.
 #[inline]
 pub(super) const fn next_layer_hash(hash: u64) -> u64 {
     mix64(hash ^ STEP)
 }
 
-/// The hash that a key has in the final layer.
+/// Returns the hash of a key in the final layer.
 #[inline]
 pub(super) const fn final_layer_hash(hash: u64, salt: u8) -> u64 {
     mix64(hash.wrapping_add(STEP.wrapping_mul(salt as u64 + 1)))
 }
 
-/// How many starts a layer of `slots` slots draws from. The final layer's have [`SMASH`] before they are clamped; those
-/// of other layers have 0.
+/// Returns how many starts a layer of `slots` slots draws from. The final layer passes [`SMASH`], as its starts are
+/// clamped later; others pass 0.
 pub(super) const fn starts(slots: u64, smash: u32) -> u64 {
+    // An equation spans 64 slots, so none starts at the last 63.
     slots - (WIDTH - 1) + 2 * smash as u64
 }
 
-/// The first slot of a key's equation in a bumping layer.
+/// Returns the first slot of a key's equation in a bumping layer.
 #[inline]
 pub(super) const fn bumping_start(hash: u64, slots: u64) -> u64 {
     map_to_range(hash, starts(slots, 0))
 }
 
-/// Which of the 64 slots from the start on are added up; always the first.
+/// Returns which of the 64 slots from the start on are added up; always the first.
 #[inline]
 pub(super) const fn coefficients(hash: u64) -> u64 {
     let product = hash.wrapping_mul(PI[0]);
+    // `| 1`, so that a key that starts at a free slot can become its pivot without elimination.
     (product ^ product >> 32).wrapping_mul(PI[1]) | 1
 }
 
-/// The result that the slots must add up to: one bit per column, column 0 in bit 0. It does not use the high bits of
-/// the hash, because those decide the start.
+/// Returns the result of the sum: one bit per column, column 0 in bit 0. It does not use the high bits of the hash,
+/// because those decide the start.
 #[inline]
 pub(super) const fn result(hash: u64) -> u32 {
     ((hash ^ hash >> 31).wrapping_mul(PI[2]) >> 32) as u32

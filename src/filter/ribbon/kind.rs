@@ -1,4 +1,4 @@
-//! Ribbon as a kind, with the rules by which a file gets a blocked Bloom filter instead.
+//! Configuration of Ribbon filters as a kind, with the rules for falling back to a blocked Bloom filter.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,29 +17,30 @@ use crate::hash::KeyHash;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
-/// Ribbon filters of a rate (2^-32 to 1/2: never more, and from 10,000 keys on less by at most 1 %) or of a size, which
-/// the whole block meets to within 1 % from 10,000 keys on. No filter has more than 32 columns, about 33 bits per key.
+/// Ribbon filters of a rate or a size. A rate from 2^-32 to 1/2 is never exceeded, and from 10,000 keys on the filter's
+/// rate is at most 1 % lower. The whole block meets a size to within 1 % from 10,000 keys on. No filter has more than
+/// 32 columns, about 33 bits per key.
 ///
 /// A file gets a Ribbon filter unless, in this order,
 ///
 /// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`TooFewKeys`];
-/// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys: [`NotSmaller`] (never from
-///    1,024 keys on, so only with a lower minimum);
+/// 2. at this number of keys or at a larger one, Ribbon would not be smaller at the same rate: [`NotSmaller`] (never
+///    from 1,024 keys on, so only with a lower minimum);
 /// 3. it has more keys than the maximum, or than the format can record: [`TooManyKeys`];
 /// 4. building would take more memory than the context allows: [`MemoryBudget`];
-/// 5. no attempt at building it succeeds: [`ConstructionFailed`];
-/// 6. the finished block is larger than Bloom's at the same rate, or, where a size is requested, larger by more than a
-///    sixteenth than planned: [`NotSmaller`]. That takes hashes that crowd: of well-mixed ones every block is smaller
-///    than Bloom's by about 30 %;
-/// 7. the finished filter lacks one of its keys, where a self-check is on: [`SelfCheckFailed`].
+/// 5. no attempt to build it succeeds: [`ConstructionFailed`];
+/// 6. the finished block is larger than Bloom's at the same rate or, if a size is requested, exceeds the plan by more
+///    than a sixteenth: [`NotSmaller`]. Only hashes that crowd cause this: with well-mixed hashes every block is about
+///    30 % smaller than Bloom's;
+/// 7. the finished filter lacks one of its keys, if a self-check is on: [`SelfCheckFailed`].
 ///
-/// The Bloom filter has the same rate, as far as 100 bits per key give it (about 2.75e-10), or the same size; the
-/// report and the block say which rate to expect. Rules 1 and 2 are monotone: once a number of well-mixed keys gets
-/// Ribbon, every larger one does, up to rule 3.
+/// The Bloom filter has the same rate, as far as 100 bits per key reach it (about 2.75e-10), or the same size; the
+/// report and the block record the expected rate. Rules 1 and 2 are monotone: if a number of well-mixed keys gets
+/// Ribbon, every larger number does, up to rule 3.
 ///
-/// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones.
-/// Each thread beyond the first takes about 3 MB more; there are no more threads than the memory budget allows, and the
-/// choice of the kind does not depend on their number.
+/// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for later builds. Each
+/// thread beyond the first takes about 3 MB more; the memory budget limits the number of threads, and the choice of the
+/// kind does not depend on it.
 ///
 /// [`TooFewKeys`]: crate::FallbackReason::TooFewKeys
 /// [`NotSmaller`]: crate::FallbackReason::NotSmaller
@@ -49,41 +50,41 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// [`SelfCheckFailed`]: crate::FallbackReason::SelfCheckFailed
 #[derive(Clone, Debug)]
 pub struct RibbonKind {
-    /// The size of a block; `None` where the rate is given.
+    /// The size of a block; `None` if the rate is given.
     size: Option<BitsPerKey>,
     /// The columns at the rate; for a size, those of the rate that Bloom has at that size. At small sizes Bloom's rate
-    /// is higher than any that Ribbon offers: then there are none, and no size to compare.
+    /// is higher than any that Ribbon offers: then `None`, and there is no size to compare.
     equal: Option<Columns>,
     fallback_size: BitsPerKey,
     max_attempts: u32,
     pub(super) shared: Arc<Shared>,
 }
 
-/// A kind shares this with its clones.
+/// State that a kind shares with its clones.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// From here on Ribbon is smaller than Bloom. Found when a small file first asks: it takes milliseconds, and a kind
-    /// may be configured for every table that is opened. More by 1, or 0 before. Threads that find it at once find the
-    /// same.
+    /// The number of keys from which Ribbon is smaller than Bloom, plus 1; 0 until it is computed. It is computed for
+    /// the first small file: that takes milliseconds, and an engine may configure a kind for every table that it opens.
+    /// Threads that compute it at the same time get equal results.
     smaller_from: AtomicU32,
     /// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
-    /// file. Without locks, each build allocates its own.
+    /// file. Without `std` there are no locks, and each build allocates its own.
     #[cfg(feature = "std")]
     pub(super) idle_sections: std::sync::Mutex<Vec<Section>>,
 }
 
-/// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
+/// Above this number of keys Ribbon is smaller than Bloom at every rate that it offers.
 const SMALLER_FROM_AT_MOST: u32 = 4_096;
 
-/// 1 or 2 attempts are usual; 64 fail only for hashes that are not well mixed.
+/// 1 or 2 attempts are usual; 64 fail only with hashes that are not well mixed.
 const DEFAULT_MAX_ATTEMPTS: u32 = 64;
 
 impl RibbonKind {
-    /// Filters of a rate or a size.
+    /// Configures filters of a rate or a size.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a rate below 2^-32 or above 1/2, and for other than 1 to 32 fingerprint bits.
+    /// [`ConfigError`] for a rate below 2^-32 or above 1/2, and for fingerprint bits outside 1 to 32.
     pub fn configure(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         match sizing.into() {
             Sizing::Rate(rate) => Self::of_rate(rate),
@@ -100,8 +101,8 @@ impl RibbonKind {
         }
     }
 
-    /// Filters with the false positive rate of a blocked Bloom filter of `size`, in about 30 % less memory. A file that
-    /// cannot have a Ribbon filter gets the Bloom filter of that size.
+    /// Configures filters with the false positive rate of a blocked Bloom filter of `size`, in about 30 % less memory.
+    /// A file that cannot have a Ribbon filter gets the Bloom filter of that size.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl RibbonKind {
         Self { size, equal, fallback_size, max_attempts: DEFAULT_MAX_ATTEMPTS, shared: Arc::default() }
     }
 
-    /// Limits the attempts at each filter. The default is 64; usually 1 or 2 are needed.
+    /// Limits the attempts for each filter. The default is 64; usually 1 or 2 are needed.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl RibbonKind {
         self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE)
     }
 
-    /// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
+    /// Returns the smallest number of keys from which Ribbon's block is always smaller than Bloom's.
     pub(super) fn smaller_from(&self) -> u64 {
         let Some(columns) = self.equal else { return 0 };
         if let Some(known) = self.shared.smaller_from.load(Ordering::Relaxed).checked_sub(1) {
@@ -145,6 +146,7 @@ impl RibbonKind {
         let bloom = |keys| BloomShape::for_keys(keys, self.fallback_size).map(|shape| shape.block_bytes());
         let not_smaller = |&keys: &u32| ribbon(keys.into()) >= bloom(keys.into());
         let found = (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1);
+        // Relaxed: a thread that misses the value computes an equal one.
         self.shared.smaller_from.store(found + 1, Ordering::Relaxed);
         found.into()
     }
@@ -159,10 +161,10 @@ impl Kind for RibbonKind {
         "takes the least memory for its rate: within half a percent of the information bound for large files";
     /// With fewer keys, the trailer and the last layer's slack cost more than the columns save.
     const DEFAULT_MIN_KEYS: u64 = 1_024;
-    /// Exact, but for rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on.
+    /// Exact up to 5,000 keys, except for rare extra attempts; within 1 % above, and half a percent from 20,000 on.
     const HAS_EXACT_SIZE: bool = false;
 
-    /// Rules 2 and 3.
+    /// Applies rules 2 and 3.
     fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
         if keys < SMALLER_FROM_AT_MOST.into() && keys < self.smaller_from() {
             return Err(FallbackReason::NotSmaller);
@@ -184,6 +186,7 @@ impl Kind for RibbonKind {
         hashes: &[KeyHash],
         limits: BuildLimits,
     ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+        // The lock is held only to take or return a section, so that builds run in parallel.
         #[cfg(feature = "std")]
         let mut section = self.shared.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
         #[cfg(not(feature = "std"))]
@@ -198,14 +201,14 @@ impl Kind for RibbonKind {
         built
     }
 
-    /// Rule 6. Keys that a bucket cannot take cost twice, in the bucket's empty slots and in the next layer: with all
-    /// keys in one place the block is twice as large as planned.
+    /// Applies rule 6. Keys that a bucket cannot take cost twice, in the bucket's empty slots and in the next layer:
+    /// with all keys in one place the block is twice as large as planned.
     fn max_block_bytes(&self, keys: u64, plan: &RibbonShape) -> Option<u64> {
         let bloom = BloomShape::for_keys(keys, self.fallback_size)?.block_bytes();
         if self.size.is_none() {
             return Some(bloom);
         }
-        // Few keys at 1 bit per key may need some bits more than Bloom.
+        // At 1 bit per key, few keys may need some bits more than Bloom.
         let planned = plan.block_bytes().max(bloom);
         Some(planned + planned / 16)
     }
@@ -215,11 +218,11 @@ impl Kind for RibbonKind {
     }
 }
 
-/// The rate of a Bloom filter of `size`.
+/// Returns the rate of a Bloom filter of `size`.
 fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
     FalsePositiveRate::new(expected_fpr(RATE_KEYS, size))
 }
 
-/// The most sections kept for reuse: one for each concurrent build.
+/// The maximum number of sections kept for reuse: one for each concurrent build.
 #[cfg(feature = "std")]
 const MAX_KEPT: usize = 8;

@@ -1,4 +1,4 @@
-//! Each reason for a fallback, forced; and sizes and rates as asked for.
+//! Forces each reason for a fallback, and checks requested sizes and rates.
 
 use super::kind::RibbonKind;
 use crate::block::FallbackReason;
@@ -21,7 +21,7 @@ fn one_percent() -> FixedPolicy {
     policy(FalsePositiveRate::ONE_PERCENT)
 }
 
-/// The bytes of the Bloom filter that takes the place of `kind`'s.
+/// The bytes of the Bloom filter that replaces `kind`'s.
 fn bloom_block_bytes(kind: &RibbonKind, keys: u64) -> u64 {
     BlockedBloomKind::new(kind.fallback_size().unwrap()).plan(keys).unwrap().block_bytes()
 }
@@ -132,7 +132,7 @@ fn the_memory_estimate_bounds_what_building_takes() {
         let beside = built.report.peak_build_bytes - built.report.block_bytes;
         let hashes = (keys * 8).next_power_of_two();
         let estimate = one_percent().plan(keys, None).unwrap().build_bytes;
-        // There is some room behind the block, for what chance may add to it.
+        // The block has some spare capacity for the chance in the number of bumped keys.
         assert!(beside <= estimate + hashes + built.report.block_bytes / 10, "{keys}: {beside} against {estimate}");
     }
 }
@@ -171,7 +171,7 @@ fn a_size_is_met_and_a_bloom_rate_is_matched() {
     assert!(same.report.bits_per_key() < 7.0);
 }
 
-/// Hashes that crowd: what was mixed, in fewer places than there are.
+/// Hashes that crowd: mixed ones, mapped to fewer positions than there are.
 fn crowded(keys: u64) -> impl Iterator<Item = (&'static str, Vec<KeyHash>)> {
     type Make = fn(u64, u64) -> u64;
     let makes: [(&str, Make); 8] = [
@@ -259,7 +259,7 @@ fn builds_leave_their_memory_to_the_next_ones_and_keep_up_to_eight_sections_of_4
         assert!(idle()[0].bytes() <= 4 << 20, "{keys} keys: {} bytes", idle()[0].bytes());
     }
     assert!(idle()[0].bytes() > 3 << 20);
-    // As many builds as ever at the same time leave no more than eight.
+    // More concurrent builds leave no more than eight sections.
     for (before, after) in [(7, 7), (8, 8), (9, 8)] {
         idle().resize_with(before, Default::default);
         kind.build(&kind.plan(1_024).unwrap(), &[], BuildLimits::default()).unwrap();
@@ -267,7 +267,7 @@ fn builds_leave_their_memory_to_the_next_ones_and_keep_up_to_eight_sections_of_4
     }
 }
 
-/// `BuildLimits` is public, so a kind of one's own that wraps this one can pass on any number.
+/// `BuildLimits` is public, so a user-defined kind that wraps this one can pass any number.
 #[test]
 fn limits_of_no_threads_build_on_one() {
     let kind = RibbonKind::configure(rate(0.01)).unwrap();

@@ -1,42 +1,43 @@
-//! One layer: how many slots it has, and where its columns and thresholds lie in the payload.
+//! One layer: its number of slots, and the position of its columns and thresholds in the payload.
 
 use super::columns::Columns;
 use super::equation::{BUCKET_SLOTS, WIDTH, starts};
 use crate::hash::map_to_range;
 
-/// The most bumping layers before the final one.
+/// The maximum number of bumping layers before the final one.
 pub(super) const MAX_BUMPING_LAYERS: usize = 6;
 
-/// One layer's place in the payload.
+/// The position of one layer in the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layer {
-    /// Slots, a multiple of 64.
+    /// The number of slots, a multiple of 64.
     pub(super) slots: u64,
     /// How far beyond each end its starts are drawn: [`SMASH`](super::equation::SMASH) for the final layer, which must
-    /// take all keys, and 0 for the others, which bump what they cannot take to the next layer.
+    /// take all keys, and 0 for the others, which can bump keys to the next layer.
     pub(super) smash: u32,
     /// The number of blocks with one column less; they come first.
     pub(super) lower_blocks: u32,
-    /// First word of its columns.
+    /// The first word of its columns.
     pub(super) first_word: u64,
-    /// First word of its thresholds; none for the final layer.
+    /// The first word of its thresholds; 0 for the final layer, which has none.
     pub(super) threshold_word: u64,
 }
 
 impl Layer {
-    /// A layer of `blocks` blocks whose columns start at word 0.
+    /// Returns a layer of `blocks` blocks whose columns start at word 0.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "fewer than there are blocks")]
     pub(super) fn alone(columns: Columns, blocks: u32, smash: u32) -> Self {
         let slots = u64::from(blocks) * WIDTH;
-        // The lower share is a share of starts, not of blocks: the rate is a mean over keys.
+        // The lower share is a share of starts, not of blocks, because the rate is a mean over keys.
         let lower_starts = columns.lower_part(starts(slots, smash)).saturating_sub(smash.into());
         Self { slots, smash, lower_blocks: (lower_starts / WIDTH) as u32, ..Self::default() }
     }
 
-    /// The first slot of a key's equation; monotone in the hash.
+    /// Returns the first slot of a key's equation; monotone in the hash.
     #[inline]
     pub(super) fn start(&self, hash: u64) -> u64 {
+        // Clamps the starts that were drawn beyond an end.
         map_to_range(hash, starts(self.slots, self.smash)).saturating_sub(self.smash.into()).min(self.slots - WIDTH)
     }
 
@@ -44,29 +45,29 @@ impl Layer {
         self.slots / WIDTH
     }
 
-    /// Words of columns.
+    /// Returns the number of words of columns.
     #[inline]
     pub(super) fn words(&self, columns: Columns) -> u64 {
         self.blocks() * u64::from(columns.upper()) - u64::from(self.lower_blocks)
     }
 
-    /// Words of thresholds: two bits for each bucket in which an equation can start.
+    /// Returns the number of words of thresholds: two bits for each bucket in which an equation can start.
     #[inline]
     pub(super) fn threshold_words(&self) -> u64 {
         starts(self.slots, 0).div_ceil(BUCKET_SLOTS).div_ceil(WIDTH / 2)
     }
 
-    /// First word of block `block`'s columns, and how many it has where most blocks have `upper`.
+    /// Returns the first word of block `block`'s columns, and their number if most blocks have `upper`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of every query, and compiled with its instructions")]
     pub(super) fn block(&self, block: u64, upper: u8) -> (u64, u64) {
         let (upper, lower) = (u64::from(upper), u64::from(self.lower_blocks));
-        // A 32-bit multiplication, in the batch: vectors have no 64-bit one before AVX-512.
+        // In a batch this is a 32-bit multiplication: vectors have no 64-bit one before AVX-512.
         let word = self.first_word + (block & 0xffff_ffff) * upper - block.min(lower);
         (word, upper - u64::from(block < lower))
     }
 
-    /// The word after those of the columns that an equation can reach; `None` for a layer that no filter has.
+    /// Returns the end of the columns that an equation can reach, in words; `None` for a layer that no filter has.
     #[inline]
     pub(super) fn columns_end(&self, upper: u8) -> Option<u64> {
         let (blocks, lower) = (self.blocks(), u64::from(self.lower_blocks));
@@ -78,7 +79,7 @@ impl Layer {
         self.first_word.checked_add(blocks * u64::from(upper) - lower.min(blocks))
     }
 
-    /// The word after those of the thresholds that a query can read.
+    /// Returns the end of the thresholds that a query can read, in words.
     #[inline]
     pub(super) fn thresholds_end(&self) -> Option<u64> {
         let last = (self.slots - WIDTH) / BUCKET_SLOTS / 32;

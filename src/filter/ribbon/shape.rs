@@ -1,4 +1,4 @@
-//! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
+//! The shape of a Ribbon filter: the slots of each layer, and the fields that a trailer records.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,60 +14,61 @@ use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, p
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
-/// Up to this many keys, one layer without bumping is smallest; with more, its equations fail too often.
+/// Up to this number of keys, one layer without bumping is smallest; with more, its equations fail too often.
 pub(super) const FINAL_LAYER_KEYS: u64 = 5_000;
 
-/// Slots per thousand keys of a bumping layer. With 4 % more keys than slots nearly every slot is
-/// used, and 4.1 % of the keys are bumped.
+/// Slots per thousand keys of a bumping layer. With 4 % more keys than slots nearly every slot is used, and 4.1 % of
+/// the keys are bumped.
 const SLOTS_PER_THOUSAND_KEYS: u64 = 960;
 
-/// Keys in ten thousand that a bumping layer bumps, measured.
+/// The keys in ten thousand that a bumping layer bumps, measured.
 const BUMPED_PER_TEN_THOUSAND: u64 = 414;
 
-/// Blocks of a bumping layer for `keys` keys; `None` beyond the format's limit.
+/// Returns the blocks of a bumping layer for `keys` keys; `None` beyond the format's limit.
 pub(super) fn bumping_blocks(keys: u64) -> Option<u32> {
     let blocks = (u128::from(keys) * u128::from(SLOTS_PER_THOUSAND_KEYS)).div_ceil(1_000 * u128::from(WIDTH));
     u32::try_from(blocks).ok()
 }
 
-/// Blocks of the final layer for `keys` keys: the fewest with which, measured, an attempt succeeds
-/// about one time in four or more. Up to 1,600 keys that is no more slots than keys.
+/// Returns the blocks of the final layer for `keys` keys: the fewest with which, measured, at least about one attempt
+/// in four succeeds. Up to 1,600 keys there are no more slots than keys.
 pub(super) fn final_blocks(keys: u64) -> Option<u32> {
     let slots = keys + keys.saturating_sub(1_600) / 40;
     u32::try_from(slots.div_ceil(WIDTH).max(1)).ok()
 }
 
-/// Whether a layer of `keys` keys, the `index`th, bumps.
+/// Returns whether a layer bumps, as the `index`th one, with `keys` keys.
 pub(super) fn bumps(keys: u64, index: usize) -> bool {
     keys > FINAL_LAYER_KEYS && index < MAX_BUMPING_LAYERS
 }
 
-/// The shape that a filter of `keys` keys will have, apart from chance in the number of bumped keys:
-/// exact up to 5,000 keys (unless the final layer takes more attempts than it has salts), within half a
-/// percent from 50,000 on. `None` beyond the format's limit.
+/// Returns the shape that a filter of `keys` keys will have, apart from chance in the number of bumped keys: exact up
+/// to 5,000 keys (unless the final layer takes more attempts than it has salts), within half a percent from 50,000 on.
+/// `None` beyond the format's limit.
 pub(crate) fn expected_shape(keys: u64, columns: Columns) -> Option<RibbonShape> {
     let mut blocks = Vec::with_capacity(MAX_BUMPING_LAYERS + 1);
     let mut left = keys;
     while bumps(left, blocks.len()) {
         blocks.push(bumping_blocks(left)?);
+        // Divided first, so that the product of any number of keys fits 64 bits.
         left = left / 10_000 * BUMPED_PER_TEN_THOUSAND + left % 10_000 * BUMPED_PER_TEN_THOUSAND / 10_000;
     }
     blocks.push(final_blocks(left)?);
     RibbonShape::new(columns, &blocks, 0)
 }
 
-/// Bytes to set aside for the payload of `keys` keys: what is expected, and some for the chance in how many are
-/// bumped, which spreads with the root of their number. A payload that outgrows it is moved.
+/// Returns the bytes to reserve for the payload of `keys` keys: the expected size, and a margin for the number of
+/// bumped keys, which varies with the root of its mean. A payload that outgrows it is moved.
 pub(super) fn payload_reserve(keys: u64, columns: Columns) -> Option<u64> {
     let more_keys = keys.isqrt() * 7 / 2 + WIDTH;
     Some(expected_shape(keys, columns)?.payload_bytes() + more_keys * u64::from(columns.upper()) / 8)
 }
 
-/// The columns with which the whole block of `keys` keys has about `size`.
+/// Returns the columns with which the whole block of `keys` keys has about `size`.
 pub(crate) fn columns_for_size(keys: u64, size: BitsPerKey) -> Option<Columns> {
     let one_column = expected_shape(keys, Columns::ONE)?;
     let blocks: u64 = one_column.layers().iter().map(Layer::blocks).sum();
-    // With one column per block, what is not columns is thresholds.
+    // With one column per block, all words that are not columns are thresholds.
     let threshold_words = one_column.payload_bytes() / 8 - blocks;
     let tail_bytes = one_column.block_bytes() - one_column.payload_bytes();
     let bits = u128::from(keys) * u128::from(size.millibits()) / 1_000;
@@ -76,19 +77,19 @@ pub(crate) fn columns_for_size(keys: u64, size: BitsPerKey) -> Option<Columns> {
     Some(Columns::filling(words, blocks))
 }
 
-/// The most bytes that building takes beside the hashes and the finished block. `None` beyond the format's limit.
-/// On one thread: the choice of a kind by memory must not depend on how many there are.
+/// Returns the maximum bytes that building takes in addition to the hashes and the finished block. `None` beyond the
+/// format's limit. For one thread: the choice of a kind by memory must not depend on the number of threads.
 pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
     let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
     let section = section_bytes(first_slots);
-    // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
-    // together with those that it passes on; a layer that takes all holds copies of its own.
+    // First the hashes are sorted, with a second copy of them. After that, a layer holds its keys and those that it
+    // bumps; a layer that takes all keys holds its own copies.
     let sorting = keys * 8 + 262_144;
     let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
     Some(sorting.max(section + held))
 }
 
-/// The shape of a Ribbon filter: columns, layers and salt.
+/// The shape of a Ribbon filter: its columns, layers and salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RibbonShape {
     columns: Columns,
@@ -100,7 +101,7 @@ impl RibbonShape {
         self.columns
     }
 
-    /// The shape of layers of these numbers of blocks, the final one last; `None` when there is no layer, too
+    /// Returns the shape of layers with these numbers of blocks, the final one last; `None` if there is no layer, too
     /// many, or an empty one.
     pub(super) fn new(columns: Columns, blocks: &[u32], salt: u8) -> Option<Self> {
         let mut filter = Filter::default();
@@ -108,14 +109,14 @@ impl RibbonShape {
         Some(Self { columns, filter })
     }
 
-    /// The same layers with other columns.
+    /// Returns the same layers with other columns.
     fn with_columns(&self, columns: Columns) -> Option<Self> {
         let params = self.params();
         let (_, blocks) = params.as_slice().split_first()?;
         Self::new(columns, blocks, self.salt())
     }
 
-    /// Copies the first columns of each block, as many as `smaller` has there, from `words` to `kept`.
+    /// Copies the first columns of each block from `words` to `kept`, as many as `smaller` has there.
     fn copy_columns(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
         for (from, to) in self.layers().iter().zip(smaller.layers()) {
             for block in 0..to.blocks() {
@@ -128,7 +129,7 @@ impl RibbonShape {
         Some(())
     }
 
-    /// Copies the thresholds of all layers that have some. They do not depend on the columns.
+    /// Copies the thresholds of all bumping layers. They do not depend on the columns.
     fn copy_thresholds(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
         let count = |shape: &Self| shape.layers().iter().map(|layer| layer.words(shape.columns)).sum::<u64>();
         let from = words.get(usize::try_from(count(self)).ok()?..)?;
@@ -136,7 +137,7 @@ impl RibbonShape {
         (from.len() == to.len()).then(|| to.copy_from_slice(from))
     }
 
-    /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails.
+    /// Probes a filter that is not kept open. `None` where [`decode`](FilterShape::decode) fails.
     #[inline]
     pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
         let (&packed, blocks) = params.split_first()?;
@@ -147,14 +148,14 @@ impl RibbonShape {
         Some(query::may_contain(view, hash))
     }
 
-    /// The layers in use: bumping ones, then the final one.
-    /// Blocks keep their first columns. Any fewer columns work, also where only more blocks become lower ones: of two
-    /// neighbouring blocks the second never has fewer columns than the first, so each equation still finds all columns
-    /// of its result.
+    /// Returns the largest shape with at most `max_bytes` and fewer bytes than this one. Blocks keep their first
+    /// columns. Any smaller mean works, also if only more blocks become lower ones: of two neighbouring blocks the
+    /// second never has fewer columns than the first, so each equation still finds all columns of its result.
     pub(in crate::filter) fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         let max_bytes = max_bytes.min(self.payload_bytes().checked_sub(1)?);
         let with_shares =
             |shares| self.with_columns(Columns::of_shares(shares)).filter(|shape| shape.payload_bytes() <= max_bytes);
+        // Bisection over the mean number of columns: bytes ascend with it.
         let (mut fitting, mut shares) = (with_shares(Columns::ONE.shares())?, Columns::ONE.shares());
         let mut too_many = self.columns.shares();
         while too_many - shares > 1 {
@@ -167,7 +168,8 @@ impl RibbonShape {
         Some(fitting)
     }
 
-    /// Whole columns: between them the rate falls by a constant for each word, so that no size is better than another.
+    /// Returns the next shape of whole columns: between them each word lowers the rate by a constant, so that no size
+    /// is better than another.
     pub(in crate::filter) fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
         (1..=self.columns.upper()).rev().find_map(|upper| {
             let smaller = self.with_columns(Columns::new(upper, 0)?)?;
@@ -219,7 +221,7 @@ impl FilterShape for RibbonShape {
             let all = starts(layer.slots, layer.smash);
             self.columns.rate(u64::from(layer.lower_blocks) * WIDTH + u64::from(smash), all) * layer.slots as f64
         });
-        // An absent key whose 64-bit hash equals that of a present one gets through whatever the columns.
+        // An absent key whose 64-bit hash equals that of a present one is a false positive with any number of columns.
         rates.sum::<f64>() / all_slots as f64 + keys as f64 / power(2.0, 64_u8)
     }
 
@@ -249,7 +251,7 @@ impl FilterShape for RibbonShape {
     }
 }
 
-/// The indices of `count` words from `first` on.
+/// Returns the indexes of `count` words from `first` on.
 fn word_range(first: u64, count: u64) -> Option<Range<usize>> {
     let first = usize::try_from(first).ok()?;
     Some(first..first.checked_add(usize::try_from(count).ok()?)?)

@@ -60,8 +60,7 @@ impl Oracle {
         out == 0
     }
 
-    /// Adds the classes of a bucket from the right; the first that does not fit is left out, with those
-    /// behind it.
+    /// Adds the classes of a bucket from the right; drops the first that does not fit, and all after it.
     fn insert_bucket(&mut self, bucket_start: u64, keys: &[Candidate]) -> u8 {
         for code in (0..3).rev() {
             let (from, to) = (u64::from(THRESHOLDS[code]), u64::from(THRESHOLDS[code + 1]));
@@ -258,13 +257,14 @@ fn the_reported_peak_of_a_build_is_what_its_largest_step_holds() {
     let bumped = (layers[1].slots - WIDTH) * 1_000 / 960;
     assert!((bumped * 16..bumped * 16 + 40_000).contains(&more), "{more} bytes for {bumped} keys");
     // On two it is the two sections, while the bumped keys are collected. The calling thread's section has its final
-    // size from the build before, whichever pieces it takes now; the other one's may all be a few slots smaller.
+    // size from the previous build, for any share of the work; the pieces of the other one may all be a few slots
+    // smaller.
     let (layers, more) = peak_and_more(2, &mut section);
     let most = 2 * keys / 16 * 8 + section_bytes(layers[0].slots);
     assert!((most - 1_024..=most).contains(&more), "{more} bytes, {most} expected");
 }
 
-/// What a build takes is planned by its own keys, whatever the memory was used for before.
+/// A build's memory depends only on its own keys, not on what the section was used for before.
 #[test]
 fn a_section_that_served_a_smaller_file_is_no_larger_than_a_new_one() {
     let [mut new, mut used] = [0; 2].map(|_| Section::default());

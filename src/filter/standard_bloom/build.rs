@@ -1,4 +1,4 @@
-//! Setting the bits of keys.
+//! Sets the bits of keys.
 
 use super::params::{ANY_PROBES, BloomParams, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, Word, prefetch_cells};
@@ -9,10 +9,10 @@ use crate::filter::dynamic::InMemory;
 use crate::hash::KeyHash;
 
 /// Half of [`KEYS_AHEAD`](crate::filter::cache::KEYS_AHEAD): an insert needs all bits of a key, a probe only the first
-/// few, so as many lines are in flight.
+/// few, so both have as many lines in flight.
 const AHEAD: usize = 8;
 
-/// A payload under construction for a file. Does not count new keys: that would take a quarter longer.
+/// A payload under construction for a file. It does not count new keys, which would take a quarter longer.
 impl StreamedPayload for InMemory<StandardBloomShape> {
     fn insert(&mut self, hash: KeyHash) {
         insert(self.shape.params, self.payload.as_mut_slice(), hash);
@@ -41,13 +41,15 @@ pub(super) fn insert_all(params: BloomParams, payload: &mut [u8], hashes: &[KeyH
     new
 }
 
-/// Inserts each key, and passes to `tell` whether all its bits were set, in bit 0.
+/// Inserts each key, and passes to `tell` in bit 0 whether all its bits were already set.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "what `tell` does not use is not computed")]
+#[expect(clippy::inline_always, reason = "the compiler drops results that `tell` ignores")]
 fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tell: impl FnMut(u64)) {
+    // In a small filter every key counts as far, so that none is prefetched.
     let ahead = if payload.len() <= BIT_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
     let (words, _) = payload.as_chunks_mut();
     with_probes!(params, PROBES => {
+        // The last `ahead` keys have nothing to prefetch ahead of them.
         let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
         for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
             prefetch_cells::<Bit>(params, words, coming, params.probes_or::<PROBES>());
@@ -57,7 +59,7 @@ fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tel
     });
 }
 
-/// Sets a key's bits. Bit 0 of the result says whether all of them were set before.
+/// Sets a key's bits. Bit 0 of the result is 1 if all of them were set before.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
 fn set_bits<const PROBES: u8>(params: BloomParams, words: &mut [Word], hash: KeyHash) -> u64 {

@@ -10,16 +10,16 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// A standard Bloom filter that accepts keys while in use.
 ///
-/// It belongs to one hash, which its constructor is given: its blocks record it, and filters of two hashes cannot be
-/// merged.
+/// It belongs to the hash passed to its constructor: its blocks record the hash, and filters of different hashes cannot
+/// be merged.
 ///
-/// It contains every key that was inserted. More keys than planned raise its false positive rate, up to 1, and do
-/// nothing else: [`health`](crate::DynamicFilter::health) reports the rate. Keys cannot be removed; see
+/// It contains every key that was inserted. More keys than planned only raise its false positive rate, up to 1;
+/// [`health`](crate::DynamicFilter::health) reports the rate. Keys cannot be removed; see
 /// [`CountingBloom`](crate::CountingBloom).
 ///
 /// [`keys`](crate::DynamicFilter::keys) counts the keys that set at least one bit when they were inserted: the distinct
-/// keys, less those that were false positives when they came. In a filter that holds what it was planned for, that is
-/// about a sixth of the rate.
+/// keys, minus those that were false positives at that time. With the planned number of keys, about a sixth of the rate
+/// is missing from the count.
 ///
 /// ```
 /// use sstfilter::{DynamicFilter, FalsePositiveRate, KeyHasher, StandardBloom};
@@ -30,7 +30,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 /// assert!(filter.contains(hasher.hash(b"apple")));
 /// assert!(!filter.insert(hasher.hash(b"apple")), "nothing new");
 ///
-/// // Into a file and back, for more keys.
+/// // Into a block and back, for more keys.
 /// let block = filter.to_block()?;
 /// let restored = StandardBloom::from_block(&block, &hasher)?;
 /// assert!(restored.contains(hasher.hash(b"apple")));
@@ -42,7 +42,7 @@ pub struct StandardBloom {
 }
 
 impl StandardBloom {
-    /// An empty filter for `keys` keys, with the number of probes that gives this size the lowest rate.
+    /// Creates an empty filter for `keys` keys, with the number of probes that has the lowest rate at this size.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl StandardBloom {
         Self::empty(hash, BloomParams::for_keys(keys, size))
     }
 
-    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
+    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl StandardBloom {
         Self::for_size(hash, keys, size_for_rate(keys, rate)?)
     }
 
-    /// An empty filter of `bits` bits, any number, and `probes` probes, 1 to 32.
+    /// Creates an empty filter with any number of `bits`, and `probes` probes, 1 to 32.
     ///
     /// ```
     /// use sstfilter::{DynamicFilter, HashIdentity, KeyHash, StandardBloom};
@@ -93,15 +93,15 @@ impl StandardBloom {
         is_new
     }
 
-    /// Inserts many keys and returns how many of them changed the filter. Faster than one by one when the filter is
-    /// larger than the caches.
+    /// Inserts many keys and returns how many of them changed the filter. Faster than single inserts if the filter
+    /// exceeds the caches.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
         let new = build::insert_all(self.params(), self.contents.payload.as_mut_slice(), hashes);
         self.contents.keys = self.contents.keys.saturating_add(new);
         new
     }
 
-    /// Whether the key may have been inserted; `false` is certain.
+    /// Returns whether the key may have been inserted; `false` is certain.
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.contents.contains(hash)
@@ -118,25 +118,26 @@ impl StandardBloom {
         if self.params() != other.params() {
             return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
         }
+        // Equal shapes, so equal positions: OR is the filter of both sets of keys.
         let bytes = self.contents.payload.as_mut_slice().iter_mut().zip(other.contents.bytes());
         bytes.for_each(|(ours, theirs)| *ours |= theirs);
         self.contents.keys = self.contents.keys.saturating_add(other.contents.keys);
         Ok(())
     }
 
-    /// Bits.
+    /// Returns the number of bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.params().positions
     }
 
-    /// Bits of each key.
+    /// Returns the number of bits of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
         self.params().probes
     }
 
-    /// The number of distinct keys that most likely set this many bits (Swamidass and Baldi 2007), also after a
+    /// Returns the number of distinct keys that most likely set this many bits (Swamidass and Baldi 2007), also after a
     /// [`union`](Self::union); [`u64::MAX`] when all are set. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Standard Bloom as a kind.
+//! Configuration of standard Bloom filters as a kind.
 
 use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
@@ -27,7 +27,7 @@ impl Kind for StandardBloomKind {
 
     const ID: KindId = KindId::STANDARD_BLOOM;
     const STRENGTH: &'static str =
-        "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
+        "accepts keys while it is in use, is never full, and is the smallest of the filters that do so";
     const UPDATES: Updates = Updates::Insert;
     const IS_STREAMED: bool = true;
 
@@ -35,7 +35,7 @@ impl Kind for StandardBloomKind {
         Ok(StandardBloomShape::for_keys(keys, self.size))
     }
 
-    /// Ignores the limit: a stream uses no memory beside the bits.
+    /// Ignores the limit, because a stream uses no memory in addition to the bits.
     fn stream(&self, plan: &StandardBloomShape, _limits: BuildLimits) -> Option<Self::Stream> {
         InMemory::empty(HashIdentity::default(), *plan).ok()
     }

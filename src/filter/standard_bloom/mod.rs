@@ -2,19 +2,19 @@
 //!
 //! # What it is
 //!
-//! An array of bits, of which each key sets k; a key is absent when one of its k bits is clear (Bloom 1970). With k =
-//! 0.69 times the bits per key, half of the bits are set and the rate is 2^-k: 1.44 bits per key for each halving,
-//! whatever the number of keys. [`StandardBloom`] takes keys while it is probed, in any order and any number; more than
-//! planned raise its rate, and [`health`](crate::DynamicFilter::health) reports it. Two filters of one shape are
+//! An array of bits. Each key sets k of them, and is absent when one of its k bits is clear (Bloom 1970). With k =
+//! 0.69 times the bits per key, half of the bits are set and the rate is 2^-k: 1.44 bits per key for each halving, for
+//! any number of keys. [`StandardBloom`] accepts keys while it is probed, in any order and number. More keys than
+//! planned raise its rate, which [`health`](crate::DynamicFilter::health) reports. Two filters of one shape are
 //! [merged](StandardBloom::union) by OR.
 //!
 //! # How positions are found
 //!
-//! By double hashing (Kirsch and Mitzenmacher 2006): the hash is the first number, and each further one is the one
-//! before plus a step; the high half of its product with the number of bits is the position. With a constant step, as
-//! in the paper, the positions of a key are evenly spaced, and two keys that share some of them tend to share all. That
-//! does not matter in large filters, but at 1,000 bits the measured rate is 4 % too high with 7 probes, and *four
-//! times* too high with 13. So the step is rotated by 23 bits after each addition, which costs one instruction:
+//! By double hashing (Kirsch and Mitzenmacher 2006): the first number is the hash, and each further number is the
+//! previous one plus a step; the high half of its product with the number of bits is the position. With a constant
+//! step, as in the paper, the positions of a key are evenly spaced, and two keys that share some of them tend to share
+//! all. This does not matter in large filters, but at 1,000 bits the measured rate is 4 % too high with 7 probes, and
+//! *four times* too high with 13. So the step is rotated by 23 bits after each addition, which costs one instruction:
 //!
 //! | bits | keys | probes | independent probes | fixed step | growing step | rotated step (ours) |
 //! |--:|--:|--:|--:|--:|--:|--:|
@@ -33,13 +33,13 @@
 //! | 16 | 11 | 0.0459 % | 0.0845 % |
 //! | 20 | 14 | 0.0067 % | 0.0199 % |
 //!
-//! Each probe can miss the cache. Four are taken together, which decides most absent keys; a key in the filter takes
-//! all. Probes take about three times as long as in blocked Bloom, and building three to six times
+//! Each probe can miss the cache. Four are combined, which decides most absent keys; a present key takes all probes.
+//! Probing takes about three times as long as in blocked Bloom, and building three to six times
 //! (`benches/results/tables.md`).
 //!
-//! When to choose it: for a filter in memory that keys are added to, or that is to be merged; or where less memory than
-//! blocked Bloom's is wanted (3 % at a rate of 1 %, 8 % at 0.1 %, 13 % at 0.01 %) and [Ribbon](super::ribbon) takes too
-//! long to build. In files, blocked Bloom is mostly the better choice for its speed, and Ribbon for its size.
+//! Choose it for a filter in memory that grows or is merged. Choose it also where blocked Bloom takes too much memory
+//! (3 % more at a rate of 1 %, 8 % at 0.1 %, 13 % at 0.01 %) and [Ribbon](super::ribbon) too long to build. In files,
+//! blocked Bloom is mostly the better choice for its speed, and Ribbon for its size.
 //!
 //! The bytes: docs/format/growing.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with
 //! allowable errors*, 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the

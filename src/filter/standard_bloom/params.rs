@@ -1,35 +1,36 @@
-//! A filter's size and number of positions per key, and the resulting rates.
+//! A filter's size, its number of positions per key, and the resulting rates.
 
 use crate::error::ConfigError;
 use crate::filter::{KindId, RATE_KEYS, power};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// The most positions of a key. Up to 100 bits per key, the lowest rate takes at most 69. But from 32 on the rate is
-/// below 1e-9, and each further probe costs more time than the lookups it saves.
+/// The maximum number of positions of a key. Up to 100 bits per key, the lowest rate takes at most 69. But from 32 on
+/// the rate is below 1e-9, and each further probe costs more time than the lookups it saves.
 pub(crate) const MAX_PROBES: u8 = 32;
 
-/// Thousandths of a bit per key from which the next number of probes gives fewer false positives: where
-/// (1 - e^(-k/c))^k is the same for k and k + 1. A table, because `exp` differs between platforms and sizes must not.
+/// Thousandths of a bit per key from which the next number of probes has fewer false positives: where (1 - e^(-k/c))^k
+/// is equal for k and k + 1. A table, because `exp` differs between platforms and sizes must not.
 const PROBE_THRESHOLDS: [u32; MAX_PROBES as usize - 1] = [
     2_078, 3_556, 5_014, 6_464, 7_912, 9_358, 10_804, 12_248, 13_692, 15_136, 16_580, 18_024, 19_467, 20_910, 22_354,
     23_797, 25_240, 26_683, 28_126, 29_569, 31_012, 32_455, 33_898, 35_341, 36_784, 38_227, 39_670, 41_112, 42_555,
     43_998, 45_441,
 ];
 
-/// Above this many positions the fill of a filter hardly varies, and its variance is left out of the rate.
+/// Above this many positions the fill of a filter hardly varies, and the rate ignores its variance.
 const LARGE: u64 = 1 << 20;
 
-/// The number of probes, 1 to 32, that gives the lowest rate at a size: 0.69 times the bits per key, rounded.
+/// Returns the number of probes, 1 to 32, with the lowest rate at a size: 0.69 times the bits per key, rounded.
 fn optimal_probes(size: BitsPerKey) -> u8 {
     let passed = PROBE_THRESHOLDS.iter().filter(|&&threshold| size.millibits() >= threshold).count();
     u8::try_from(passed + 1).unwrap_or(MAX_PROBES)
 }
 
-/// The smallest size at which a filter of `keys` keys has an expected rate of at most `rate`.
+/// Returns the smallest size at which a filter of `keys` keys has an expected rate of at most `rate`.
 ///
-/// Up to 0.4 % more than ln(1/rate) / ln(2)^2 bits per key, because a key has whole probes.
+/// It is up to 0.4 % more than ln(1/rate) / ln(2)^2 bits per key, because a key has a whole number of probes.
 pub(crate) fn size_for_rate(keys: u64, rate: FalsePositiveRate) -> Result<BitsPerKey, ConfigError> {
+    // Beyond `RATE_KEYS` the rate does not depend on the number of keys; for 0 keys it would be 0 at every size.
     let keys = keys.clamp(1, RATE_KEYS);
     let fpr_at = |size| BloomParams::for_keys(keys, size).expected_fpr(keys);
     BitsPerKey::smallest_where(|size| fpr_at(size) <= rate.get()).ok_or_else(|| ConfigError::RateOutOfRange {
@@ -40,13 +41,13 @@ pub(crate) fn size_for_rate(keys: u64, rate: FalsePositiveRate) -> Result<BitsPe
     })
 }
 
-/// Positions for `keys` keys at `size`: rounded up to 64, at least 64; `u64::MAX` when there are more.
+/// Returns the positions for `keys` keys at `size`: rounded up to 64, at least 64; `u64::MAX` if there would be more.
 fn positions_for(keys: u64, size: BitsPerKey) -> u64 {
     let millibits = u128::from(keys) * u128::from(size.millibits());
     u64::try_from(millibits.div_ceil(64_000).max(1) * 64).unwrap_or(u64::MAX)
 }
 
-/// How many positions a filter has, and how many of them belong to each key.
+/// The number of positions of a filter, and how many of them each key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BloomParams {
     pub(crate) positions: u64,
@@ -55,7 +56,7 @@ pub(crate) struct BloomParams {
 }
 
 impl BloomParams {
-    /// `probes` of `positions` positions, chosen by the caller.
+    /// Returns parameters with given `positions` and `probes`, if they are valid.
     pub(crate) fn new(positions: u64, probes: u8) -> Result<Self, ConfigError> {
         let refused = |option, expected, got| Err(ConfigError::OutOfRange { option, expected, got });
         match (positions, probes) {
@@ -65,23 +66,23 @@ impl BloomParams {
         }
     }
 
-    /// The parameters for `keys` keys at `size`, without a limit on the size.
+    /// Returns the parameters for `keys` keys at `size`, without a limit on the size.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Self {
         Self { positions: positions_for(keys, size), probes: optimal_probes(size) }
     }
 
-    /// The number of probes: `PROBES` where it is a constant of the compiled loop.
+    /// Returns the number of probes: `PROBES`, if it is a constant of the compiled loop.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it bounds loops that are to be unrolled")]
     pub(crate) fn probes_or<const PROBES: u8>(self) -> u8 {
         if PROBES == ANY_PROBES { self.probes } else { PROBES }
     }
 
-    /// The expected rate with `keys` distinct keys: the mean of the fill to the power of the probes.
+    /// Returns the expected rate with `keys` distinct keys: the mean of the fill to the power of the probes.
     ///
-    /// The power of the mean fill, the usual formula, is too low for small filters, because their fills vary (Bose et
-    /// al. 2008); the second moment of the fill makes up for it. Only additions, multiplications and divisions, in a
-    /// fixed order: a size that is derived from a rate is the same on every platform.
+    /// The usual formula, the power of the mean fill, is too low for small filters, because their fills vary (Bose et
+    /// al. 2008); the second moment of the fill corrects it. Only additions, multiplications and divisions are used, in
+    /// a fixed order, so that a size derived from a rate is the same on every platform.
     pub(crate) fn expected_fpr(self, keys: u64) -> f64 {
         let Self { positions, probes } = self;
         if keys == 0 || positions == 0 {
@@ -91,6 +92,7 @@ impl BloomParams {
         let clear = power(1.0 - 1.0 / size, throws);
         let fill = 1.0 - clear;
         let of_mean_fill = power(fill, probes);
+        // With one or two positions, `1 - 2 / size` below is not positive.
         if positions > LARGE || positions <= 2 {
             return of_mean_fill;
         }
@@ -100,8 +102,8 @@ impl BloomParams {
         (of_mean_fill * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (fill * fill))).min(1.0)
     }
 
-    /// The number of keys that most likely took `taken` positions (Swamidass and Baldi 2007); [`u64::MAX`] when all
-    /// are.
+    /// Returns the number of keys that most likely took `taken` positions (Swamidass and Baldi 2007); [`u64::MAX`] when
+    /// all are taken.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -109,11 +111,12 @@ impl BloomParams {
     )]
     pub(crate) fn estimated_keys(self, taken: u64) -> u64 {
         let positions = self.positions as f64;
+        // `libm`, because `ln_1p` needs `std`.
         let keys = -(positions / f64::from(self.probes)) * libm::log1p(-(taken as f64) / positions);
         libm::round(keys) as u64
     }
 
-    /// The positions of a key.
+    /// Returns the positions of a key.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the loops over keys keep it in registers")]
     pub(crate) fn sequence(self, hash: KeyHash) -> ProbeSequence {
@@ -126,7 +129,7 @@ impl BloomParams {
 pub(super) const ANY_PROBES: u8 = 0;
 
 /// Runs a loop over keys with the number of probes as a constant, for the usual numbers, up to 20 bits per key. Each
-/// number is a separate copy of the loop; copies for larger sizes would cost code size with little use.
+/// number is a separate copy of the loop; copies for larger sizes would cost code size and be used rarely.
 macro_rules! with_probes {
     ($params:expr, $probes:ident => $call:expr) => {
         with_probes!($params, $probes => $call, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
@@ -146,7 +149,7 @@ macro_rules! with_probes {
 }
 pub(super) use with_probes;
 
-/// The positions of one key, one after the other, without end; a filter uses the first `probes`.
+/// The positions of one key, in sequence and without end; a filter uses the first `probes`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeSequence {
     at: u64,
@@ -154,8 +157,8 @@ pub(crate) struct ProbeSequence {
     positions: u64,
 }
 
-/// How many bits the step is rotated by after each probe; the module documentation has the reason. Odd, so that 64
-/// successive steps differ.
+/// The bits by which the step is rotated after each probe, for the reason in the module documentation. Odd, so that 64
+/// successive rotations differ.
 const ROTATION: u32 = 23;
 
 impl ProbeSequence {

@@ -2,7 +2,7 @@
 //!
 //! In a full filter half of all absent keys fail at the first probe, and the CPU cannot predict which: an exit after
 //! each probe would cost a branch misprediction per key. So the first few probes are combined without a branch between
-//! them. One absent key in sixteen continues to the rest, which are also combined.
+//! them. One absent key in sixteen continues to the remaining probes, which are also combined.
 
 use alloc::string::ToString;
 use core::marker::PhantomData;
@@ -19,8 +19,8 @@ use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::units::BitsPerKey;
 
-/// Probes that are taken before the first branch. With 3, one absent key in eight mispredicts; with 5, every key
-/// pays for a load that few need.
+/// Probes before the first branch. With 3, one absent key in eight mispredicts; with 5, every key pays for a load that
+/// few need.
 const TOGETHER: u8 = 4;
 
 /// The cell at a position of a payload: a bit or a counter.
@@ -29,16 +29,16 @@ pub(crate) trait Cell: Copy + core::fmt::Debug + Send + Sync + 'static {
     const KIND: KindId;
     /// The binary logarithm of the positions in a word of 8 bytes.
     const PER_WORD_LOG2: u32;
-    /// What to call the cells.
+    /// The name of the cells, in the plural.
     const PLURAL: &'static str;
 
-    /// Bit 0 says whether a position within its word is taken; the others have no meaning.
+    /// Bit 0 of the result is 1 if a position within its word is taken; the other bits have no meaning.
     fn taken(word: u64, position: u64) -> u64;
 
-    /// Positions of a payload that are taken.
+    /// Counts the taken positions of a payload.
     fn count_taken(payload: &[u8]) -> u64;
 
-    /// The word of a position.
+    /// Returns the word of a position.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one shift of a loop over keys")]
     #[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its words in it")]
@@ -87,12 +87,12 @@ impl<C: Cell> ArrayShape<C> {
         Self { params, cells: PhantomData }
     }
 
-    /// The shape for `keys` keys at `size`, of any size.
+    /// Returns the shape for `keys` keys at `size`, without a limit.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Self {
         Self::new(BloomParams::for_keys(keys, size))
     }
 
-    /// The share of positions that are taken.
+    /// Returns the share of positions that are taken.
     fn fill_of(self, payload: &[u8]) -> f64 {
         C::count_taken(payload) as f64 / self.params.positions as f64
     }
@@ -107,11 +107,11 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
         let positions = u64::from(high & 0xff) << 32 | u64::from(low);
         let shape = Self::new(BloomParams { positions, probes });
         let is_whole = positions > 0 && shape.payload_bytes() == encoded.payload_bytes;
-        BlockError::require(is_whole, "positions", "1 or more, as many as fill the payload's words", positions)?;
+        BlockError::require(is_whole, "positions", "1 or more, exactly enough to fill the payload's words", positions)?;
         Ok(shape)
     }
 
-    /// One word of 64 bits, its low half first: the positions, and the probes in its sixth byte.
+    /// Packs positions and probes into one word of 64 bits, low half first; the probes are its sixth byte.
     fn params(&self) -> ParamWords {
         let word = self.params.positions | u64::from(self.params.probes) << 40;
         #[expect(clippy::cast_possible_truncation, reason = "its halves")]
@@ -136,6 +136,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         let (params, (words, _)) = (self.params, payload.as_chunks());
+        // A payload of another length must not make a present key absent.
         payload.len() as u64 != self.payload_bytes()
             || with_probes!(params, PROBES => contains::<C, PROBES>(params, words, hash))
     }
@@ -147,7 +148,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
         } else if payload.len() <= PROBE_PREFETCH_BYTES {
             with_probes!(params, PROBES => answers(hashes, matches, |hash| contains::<C, PROBES>(params, words, hash)));
         } else {
-            // The probes after the first few are rarely reached.
+            // Prefetches only the first few cells, because the later ones are rarely reached.
             let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes.min(TOGETHER));
             with_probes!(params, PROBES => {
                 answers_ahead(hashes, matches, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
@@ -159,13 +160,13 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
 impl<C: Cell> GrowingShape for ArrayShape<C> {
     const KIND: KindId = C::KIND;
 
-    /// Computed from the actual fill: reads the whole filter.
+    /// Computed from the actual fill; reads the whole filter.
     fn health(&self, keys: u64, payload: &[u8]) -> FilterHealth {
         let fill_ratio = self.fill_of(payload);
         FilterHealth::of_bloom(keys, fill_ratio, power(fill_ratio, self.params.probes))
     }
 
-    /// Clears the positions after the last, which no writer sets.
+    /// Clears the positions after the last, which no writer sets: their bits would count as taken.
     fn accept(&self, _keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
         let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
         let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
@@ -177,13 +178,13 @@ impl<C: Cell> GrowingShape for ArrayShape<C> {
 }
 
 impl<C: Cell> InMemory<ArrayShape<C>> {
-    /// The number of distinct keys that most likely took as many positions; reads the whole filter.
+    /// Returns the number of distinct keys that most likely took this many positions. Reads the whole filter.
     pub(crate) fn estimated_keys(&self) -> u64 {
         self.shape.params.estimated_keys(C::count_taken(self.bytes()))
     }
 }
 
-/// Whether all positions of `hash` are taken.
+/// Returns whether all positions of `hash` are taken.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
 fn contains<C: Cell, const PROBES: u8>(params: BloomParams, words: &[Word], hash: KeyHash) -> bool {
@@ -201,7 +202,7 @@ fn contains<C: Cell, const PROBES: u8>(params: BloomParams, words: &[Word], hash
     taken & 1 == 1
 }
 
-/// [`Cell::taken`] at a position; all ones beyond the payload.
+/// Returns [`Cell::taken`] at a position; all ones beyond the payload.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
 fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Xor as a kind.
+//! Configuration of xor filters as a kind.
 
 use super::shape::{WIDTHS, XorShape, shape_for};
 use crate::error::ConfigError;

@@ -3,12 +3,11 @@
 //! # What it is
 //!
 //! An array of cells of 8 or 16 bits, in three blocks. A key has one cell in each block, and the exclusive or of the
-//! three is its fingerprint (Graf and Lemire 2020). An absent key's three cells add up to something that agrees with
-//! its fingerprint by chance alone: the rate is 2^-8 or 2^-16, whatever the number of keys, and depends on nothing
-//! else.
+//! three is its fingerprint (Graf and Lemire 2020). The sum of an absent key's cells equals its fingerprint only by
+//! chance: the rate is 2^-8 or 2^-16 for any number of keys.
 //!
-//! Cells are found by peeling (`filter::peel`): with 1.23 cells per key and 32 more, keys nearly always can be taken
-//! off one by one, each at a cell that no other key is left to have; in the reverse order, each key sets that cell.
+//! Cells are found by peeling (`filter::peel`). With 1.23 cells per key and 32 more, keys can nearly always be taken
+//! off one by one, each at a cell that no remaining key has. In the reverse order, each key sets that cell.
 //!
 //! # What it costs
 //!
@@ -21,22 +20,21 @@
 //! | 100,000 | 9.85 | 19.69 | 1.00 |
 //! | 1,000,000 | 9.84 | 19.68 | 1.00 |
 //!
-//! 23 % over the information bound; blocked Bloom is 50 % over it at 2^-8. Where most attempts fail, near 2,500 keys,
-//! it is still one in seven; each attempt has a salt of its own, and after 16 the policy makes a Bloom filter.
+//! This is 23 % over the information bound; blocked Bloom is 50 % over it at 2^-8. Near 2,500 keys most attempts fail,
+//! but still only one in seven. Each attempt has its own salt, and after 16 the policy builds a Bloom filter.
 //!
-//! A query reads three cells anywhere in the array, all at once and without a branch: three cache misses where the
-//! array is not in a cache, that overlap. Building takes all hashes at once, 11 bytes per key for the cells and 4 for
-//! the order, and as cells are anywhere, so are its memory accesses: beyond the caches it takes up to three times as
-//! long as binary fuse.
+//! A query reads three cells anywhere in the array, without a branch: three overlapping cache misses if the array is
+//! not cached. Building takes all hashes at once, 11 bytes per key for the cells and 4 for the order. Its memory
+//! accesses are as scattered as the cells, so that beyond the caches it takes up to three times as long as binary fuse.
 //!
 //! # When to choose it
 //!
-//! For small files: from about 100 keys on it is smaller than blocked Bloom, and up to about 8,000 keys smaller than
-//! binary fuse (`filter::binary_fuse`) with four cells for each key, up to about 32,000 than with three, whose segments
-//! are costly then. With more keys, seldom: binary fuse does the same with 1.13 cells per key, or 1.07, and near each
-//! other, so it is smaller. With three cells it is built in a third to four fifths of the time and probed as fast. Xor
-//! is simpler, its size is a formula of one line, and the literature compares with it. Where its size matters, take
-//! `filter::xor_plus`; where the build does, blocked Bloom.
+//! Choose xor for small files. From about 100 keys on it is smaller than blocked Bloom. Up to about 8,000 keys it is
+//! smaller than binary fuse (`filter::binary_fuse`) with four cells for each key, and up to about 32,000 than with
+//! three, because segments are costly for few keys. With more keys binary fuse is smaller: it needs 1.13 cells per key,
+//! or 1.07. With three cells, it is built in a third to four fifths of the time and probed as fast. Xor is simpler, its
+//! size is a formula of one line, and the literature compares with it. If xor's size matters, choose
+//! `filter::xor_plus`; if the build time matters, blocked Bloom.
 //!
 //! The bytes: docs/format/xor.md, "Xor". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and
 //! Cuckoo Filters*, 2020.

@@ -1,4 +1,4 @@
-//! The shape of an xor filter: how many cells it gets, where keys have them, and its probe.
+//! The shape of an xor filter: its number of cells, their placement, and its probe.
 
 use alloc::string::ToString;
 
@@ -11,40 +11,39 @@ use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, P
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
-/// The bits that a fingerprint in an xor or xor+ filter can have: one absent key in 256 is a false positive, or one in
-/// 65,536.
+/// The fingerprint widths of xor and xor+ filters: one absent key in 256 is a false positive, or one in 65,536.
 pub(crate) const WIDTHS: [u8; 2] = [8, 16];
 
 /// The shape of an xor filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorShape {
-    /// Bits of a fingerprint: 8 or 16.
+    /// The bits of a fingerprint: 8 or 16.
     pub(crate) bits: u8,
-    /// Cells of each of the three blocks: at least 1.
+    /// The cells of each of the three blocks: at least 1.
     pub(crate) block_cells: u32,
     salt: u8,
 }
 
 impl XorShape {
-    /// A shape with salt 0.
+    /// Returns a shape with salt 0.
     pub(crate) fn new(bits: u8, block_cells: u32) -> Self {
         Self { bits, block_cells, salt: 0 }
     }
 
-    /// Where keys have their cells.
+    /// Returns the placement of keys in cells.
     #[inline]
     pub(crate) fn placement(self) -> XorCells {
         XorCells { block_cells: self.block_cells.into(), salt: self.salt }
     }
 
-    /// The first cell of the third block.
+    /// Returns the first cell of the third block.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "as many cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     pub(crate) fn third_block(self) -> usize {
         2 * u64::from(self.block_cells) as usize
     }
 
-    /// A faster probe of single keys, for nearly all filters.
+    /// Returns a faster probe of single keys, for unsalted filters: nearly all filters are unsalted.
     pub(in crate::filter) fn single_probe(self) -> Option<SingleProbe> {
         match (self.bits, self.salt) {
             (8, 0) => Some(probe_unsalted::<1>),
@@ -53,7 +52,7 @@ impl XorShape {
         }
     }
 
-    /// The two first parameter words.
+    /// Decodes the first two parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
         let [width, ..] = bits.to_le_bytes();
         BlockError::require(u32::from(width) == bits && WIDTHS.contains(&width), "fingerprint bits", "8 or 16", bits)?;
@@ -80,7 +79,7 @@ impl FilterShape for XorShape {
         (self.cells() * u64::from(self.bits / 8)).next_multiple_of(8)
     }
 
-    /// 2^-w for fingerprints of w bits, whatever the number of keys.
+    /// Returns 2^-w for fingerprints of w bits, for any number of keys.
     fn expected_fpr(&self, _keys: u64) -> f64 {
         1.0 / (1_u64 << self.bits) as f64
     }
@@ -106,8 +105,8 @@ impl FilterShape for XorShape {
     }
 }
 
-/// Probes for one key in an unsalted filter of cells of `BYTES` bytes. All cells lie in the payload, as
-/// `decode` has checked, so the whole block can stand for it.
+/// Probes for one key in an unsalted filter of cells of `BYTES` bytes. `decode` has checked that all cells lie in the
+/// payload, so the whole block can be passed instead.
 fn probe_unsalted<const BYTES: usize>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
     let AnyShape::Xor(shape) = &open.any else { return true };
     let placement = XorCells { salt: 0, ..shape.placement() };
@@ -124,6 +123,7 @@ impl PeeledShape for XorShape {
     }
 
     fn add_all(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
+        // Adding by block reads all keys once for each block; one thread adds all three cells in one pass.
         if threads > 1 {
             return sums.add_by_block(self.placement(), hashes, threads);
         }
@@ -139,14 +139,14 @@ impl PeeledShape for XorShape {
     }
 }
 
-/// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it. In all at least 1.23 times as many
-/// cells as keys, and 32 (Graf and Lemire 2020).
+/// Returns the shape of a filter of `keys` keys; `None` if it cannot be recorded. It has at least 1.23 times as many
+/// cells as keys, and 32 more (Graf and Lemire 2020).
 pub(crate) fn shape_for(keys: u64, bits: u8) -> Option<XorShape> {
     let block_cells = (u128::from(keys) * 123 + 3_200).div_ceil(300);
     Some(XorShape::new(bits, u32::try_from(block_cells).ok()?)).filter(|shape| shape.cells() <= MAX_PEELED_CELLS)
 }
 
-/// Where keys have their cells.
+/// The placement of keys in cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XorCells {
     block_cells: u64,
@@ -154,12 +154,13 @@ pub(crate) struct XorCells {
 }
 
 impl Placement<3> for XorCells {
-    /// One cell in each block. With salt 0 the first ascends with the hash, so that of sorted keys one cell in three is
-    /// near that of the key before, and building misses the caches less often.
+    /// Places one cell in each block. With salt 0 the first cell ascends with the hash, so that with sorted keys one
+    /// cell in three is near the previous key's, and building misses the caches less often.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place(&self, hash: u64) -> ([usize; 3], u32) {
         let salted = KeyHash::from_well_mixed(hash).salted(SaltStep::new(self.salt));
+        // Rotations by thirds of a word: each block chooses its cell by other high bits.
         let first = if self.salt == 0 { hash } else { salted.rotate_left(42) };
         let cell = |block: u64, bits| (block * self.block_cells + map_to_range(bits, self.block_cells)) as usize;
         ([cell(0, first), cell(1, salted), cell(2, salted.rotate_left(21))], fingerprint_bits(salted))

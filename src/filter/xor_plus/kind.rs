@@ -1,4 +1,4 @@
-//! Xor+ as a kind. It is built as an xor filter, whose third block then loses the cells that are 0.
+//! Configuration of xor+ filters as a kind. They are built as xor filters whose third block then loses its zero cells.
 
 use super::rank::{LINE_CELLS, line_of};
 use super::shape::{XorPlusShape, expected_shape};
@@ -51,11 +51,12 @@ impl Kind for XorPlusKind {
     }
 }
 
-/// The filter with `BYTES` bytes in each cell, without the empty cells of the third block.
+/// Removes the empty cells of the third block from a filter with `BYTES` bytes in each cell.
 fn without_empty_cells<const BYTES: usize>(built: &BuiltPayload<XorShape>) -> BuildResult<XorPlusShape> {
     let whole = built.payload.as_slice().as_chunks::<BYTES>().0;
     let (first, rest) = whole.split_at(built.shape.third_block());
-    // What follows the third block are zeros as well.
+    // The zeros that fill the payload's last word must not count as cells, so the third block ends by its number of
+    // cells.
     let third = rest.get(..built.shape.block_cells as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
     let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| FallbackReason::TooManyKeys)?;

@@ -1,21 +1,20 @@
-//! Which cells of the third block are kept, and how many are kept before each.
+//! The rank structure: which cells of the third block are kept, and how many are kept before each.
 
-/// Cells that a line tells of: seven words of bits, and one of counts.
+/// The cells that one line records: seven words of bits, because the eighth holds counts.
 pub(super) const LINE_CELLS: usize = 448;
 
-/// A line of 64 bytes. Bit `i % 64` of word `i / 64` is set where cell `i` is kept. The eighth word counts: in its
-/// low bits, nine each, what is kept in the words 0 and 1, 0 to 3, and 0 to 5; above them, what is kept in all lines
-/// before.
+/// A line of 64 bytes. Bit `i % 64` of word `i / 64` is set if cell `i` is kept. The eighth word holds counts of kept
+/// cells: three of nine bits for the words 0 and 1, 0 to 3, and 0 to 5, and above them the count for all lines before.
 pub(super) type Line = [u8; 64];
 
-/// Where the eighth word's count of all lines before begins.
+/// The lowest bit of the count for all lines before: behind three counts of nine bits, as each is at most 384.
 const BEFORE: u32 = 27;
 
-/// A place that no payload has, and that can be added to one that it has.
+/// A position beyond any payload that does not overflow when a position within the payload is added to it.
 const NOWHERE: usize = usize::MAX / 2;
 
-/// Where a cell of the third block is among those that are kept, and whether it is one of them. In a damaged payload,
-/// counts can exceed a `usize` of 32 bits: the place is then [`NOWHERE`], out of range.
+/// Returns the position of a cell of the third block among the kept ones, and whether it is kept. In a damaged payload,
+/// counts can exceed a `usize` of 32 bits: the position is then [`NOWHERE`], out of range.
 #[inline]
 pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     let Some(line) = lines.get(cell / LINE_CELLS) else { return (0, false) };
@@ -24,16 +23,17 @@ pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     let word = |number: usize| words.get(number).map_or(0, |&bytes| u64::from_le_bytes(bytes));
     let (number, bit) = (within / 64, within % 64);
     let (bits, counts) = (word(number), word(7));
+    // The shift by 9 puts a count of 0 in front of the three counts, for the words of the first pair.
     let in_pairs_before = (counts << 9) >> (9 * (number / 2)) & 511;
-    // The first word of the pair, if this is the second.
+    // Counts the first word of the pair only if the cell lies in the second.
     let whole = word(number & !1) & 0_u64.wrapping_sub(number as u64 & 1);
     let below = ones_in_both(whole, bits & ((1 << bit) - 1));
     let place = (counts >> BEFORE) + in_pairs_before + below;
     (usize::try_from(place).unwrap_or(NOWHERE), bits >> bit & 1 == 1)
 }
 
-/// The ones in two words. `count_ones` is a call or a longer sequence on x86-64 without POPCNT, which a default build
-/// cannot use; with the two added up in one go, the second word costs little more.
+/// Counts the ones in two words. `count_ones` is a call or a longer sequence on x86-64 without POPCNT, which a default
+/// build cannot use. Because both words are added up together, the second costs little more.
 #[inline]
 const fn ones_in_both(one: u64, other: u64) -> u64 {
     const fn in_fours(word: u64) -> u64 {
@@ -47,7 +47,7 @@ const fn ones_in_both(one: u64, other: u64) -> u64 {
     ((fours & EIGHTS) + (fours >> 4 & EIGHTS)).wrapping_mul(0x0101_0101_0101_0101) >> 56
 }
 
-/// The line of up to 448 cells; `before` cells are kept in the lines before it.
+/// Builds the line of up to 448 cells; `before` cells are kept in the lines before it.
 pub(super) fn line_of(is_kept: impl Iterator<Item = bool>, before: u64) -> Line {
     let mut words = [0_u64; 8];
     for (cell, is_kept) in is_kept.take(LINE_CELLS).enumerate() {

@@ -1,4 +1,4 @@
-//! The shape of an xor+ filter, and its probe: the kept cells of the third block decide where a third cell is.
+//! The shape of an xor+ filter, and its probe: the kept cells of the third block determine where a third cell lies.
 
 use alloc::string::ToString;
 
@@ -17,19 +17,19 @@ use crate::kernel::prefetch::prefetch;
 /// The shape of an xor+ filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorPlusShape {
-    /// The filter with all cells.
+    /// The xor filter that still has all cells.
     pub(super) whole: XorShape,
-    /// Cells of the third block that are kept: at most all of them.
+    /// The number of cells kept of the third block: at most all of them.
     pub(super) kept: u32,
 }
 
 impl XorPlusShape {
-    /// Bytes of the lines that tell which cells are kept.
+    /// Returns the bytes of the lines that record which cells are kept.
     pub(super) fn line_bytes(&self) -> u64 {
         u64::from(self.whole.block_cells).div_ceil(LINE_CELLS as u64) * LINE_BYTES as u64
     }
 
-    /// The lines and the cells of a payload of the shape's length.
+    /// Splits a payload of the shape's length into lines and cells.
     #[inline]
     fn parts<'a>(&self, payload: &'a [u8]) -> Option<(&'a [Line], &'a [u8])> {
         let (lines, cells) = payload.split_at_checked(usize::try_from(self.line_bytes()).ok()?)?;
@@ -41,7 +41,7 @@ impl FilterShape for XorPlusShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [bits, block_cells, kept] = encoded.words("3 for xor+")?;
         let whole = XorShape::decode_words(bits, block_cells)?.with_salt(encoded.salt);
-        BlockError::require(kept <= block_cells, "cells kept", "at most those of a block", kept)?;
+        BlockError::require(kept <= block_cells, "cells kept", "at most the cells of a block", kept)?;
         Ok(Self { whole, kept })
     }
 
@@ -58,7 +58,7 @@ impl FilterShape for XorPlusShape {
         self.line_bytes() + (cells * u64::from(self.whole.bits / 8)).next_multiple_of(8)
     }
 
-    /// 2^-w for fingerprints of w bits, whatever the number of keys.
+    /// Returns 2^-w for fingerprints of w bits, for any number of keys.
     fn expected_fpr(&self, keys: u64) -> f64 {
         self.whole.expected_fpr(keys)
     }
@@ -74,7 +74,7 @@ impl FilterShape for XorPlusShape {
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        // Read as zeros, a payload that is too short could give negatives.
+        // A short payload must not be read as zeros: these could make a present key negative.
         let Some((lines, cells)) = self.parts(payload) else { return true };
         match self.whole.bits {
             8 => Filter::new(self, WholeBytes::<1>, lines, cells).holds(hash),
@@ -91,20 +91,20 @@ impl FilterShape for XorPlusShape {
     }
 }
 
-/// Of 10,000 keys, those whose cell is in the third block, measured on large filters.
+/// The share of keys, in 1/10,000, whose cell is in the third block, measured on large filters.
 const IN_THIRD_BLOCK: u128 = 2_617;
 
 /// With few keys, the 32 cells beyond 1.23 per key leave this many cells of the third block empty; measured from 1,000
 /// to 50,000 keys.
 const FEWER_WITH_FEW_KEYS: u128 = 14;
 
-/// About the shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
+/// Returns the approximate shape of a filter of `keys` keys; `None` if it cannot be recorded.
 pub(crate) fn expected_shape(keys: u64, bits: u8) -> Option<XorPlusShape> {
     let whole = xor::shape_for(keys, bits)?;
     Some(XorPlusShape { whole, kept: u32::try_from(expected_kept(keys, whole)).ok()? })
 }
 
-/// About how many cells of the third block are not 0.
+/// Returns about how many cells of the third block are not 0.
 fn expected_kept(keys: u64, whole: XorShape) -> u128 {
     let taken = u128::from(keys) * IN_THIRD_BLOCK / 10_000;
     let taken = taken.saturating_sub(FEWER_WITH_FEW_KEYS).max(taken / 2);
@@ -112,14 +112,14 @@ fn expected_kept(keys: u64, whole: XorShape) -> u128 {
     taken - (taken >> whole.bits)
 }
 
-/// What a probe reads of a filter.
+/// The parts of a filter that a probe reads.
 #[derive(Clone, Copy)]
 struct Filter<'a, W> {
     placement: XorCells,
     width: W,
     third_block: usize,
     lines: &'a [Line],
-    /// The first two blocks, and what is kept of the third.
+    /// The first two blocks, and the kept cells of the third.
     cells: &'a [u8],
 }
 
@@ -127,7 +127,7 @@ struct Filter<'a, W> {
 #[derive(Clone, Copy, Default)]
 struct KeyCells {
     cells: [usize; 3],
-    /// Whether the third cell is kept; before that is known, its number is that in the whole filter.
+    /// Whether the third cell is kept. Until `found` has set it, the third cell is numbered as in the whole filter.
     is_kept: bool,
     bits: u32,
 }
@@ -149,7 +149,7 @@ impl<'a, W: Width> Filter<'a, W> {
         KeyCells { cells, is_kept: false, bits }
     }
 
-    /// The third cell's place.
+    /// Finds the third cell's position among the kept cells.
     #[inline]
     fn found(self, mut probe: KeyCells) -> KeyCells {
         let (place, is_kept) = place_of(self.lines, probe.cells[2] - self.third_block);
@@ -159,9 +159,9 @@ impl<'a, W: Width> Filter<'a, W> {
 
     #[inline]
     fn answer(self, probe: KeyCells) -> bool {
-        // The payload has all cells, but counts that lie can lead beyond it.
+        // The payload has all cells, but wrong counts in a damaged one can point beyond it.
         let [first, second, third] = probe.cells.map(|cell| self.width.read(self.cells, cell).unwrap_or_default());
-        // No branch: two in three are kept, which no predictor can guess.
+        // Masked without a branch: two third cells in three are kept, which no predictor can guess.
         let third = third & 0_u32.wrapping_sub(probe.is_kept.into());
         self.width.is_zero(first ^ second ^ third ^ self.width.fingerprint(probe.bits))
     }
@@ -173,9 +173,9 @@ impl<'a, W: Width> Filter<'a, W> {
         batch::answers(hashes, matches, |hash| self.holds(hash));
     }
 
-    /// For a payload larger than the nearer caches, 64 keys at a time: prefetches the lines and the first two cells of
-    /// a chunk, and then the third cells, whose places depend on the lines, before it reads the answers of the previous
-    /// chunk.
+    /// Answers for a payload larger than the nearer caches, 64 keys at a time. It prefetches the lines and the first
+    /// two cells of a chunk, then the third cells, whose positions depend on the lines, before it answers for the
+    /// previous chunk.
     fn answers_by_chunk(self, hashes: &[KeyHash], matches: &mut [u64]) {
         let mut upcoming = hashes.chunks(64);
         let mut locate = || {
@@ -194,6 +194,7 @@ impl<'a, W: Width> Filter<'a, W> {
                 self.prefetch_cell(probe.cells[2]);
             }
         };
+        // Three chunks are in flight: one located, one found and one read.
         let mut here = locate();
         find(&mut here);
         let mut next = locate();

@@ -46,8 +46,8 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
     }
 }
 
-/// A payload that no writer makes, under a checksum that holds. The counts say 2^37 cells, and so lead beyond the
-/// payload, whatever the width of `usize`: there the third cell reads as 0, while the first two are all ones.
+/// A payload that no writer makes, under a valid checksum. Its counts say 2^37 cells, and so point beyond the payload
+/// for any width of `usize`: there the third cell reads as 0, while the first two are all ones.
 #[test]
 fn counts_that_lie_cost_answers_but_no_panic() {
     let shape = expected_shape(300_000, 8).unwrap();

@@ -121,7 +121,7 @@ fn filters_that_are_not_taken_up_say_why() {
     let foreign = StandardBloom::for_rate(KeyHasher::with_seed(7).identity(), 100, rate(0.01)).unwrap();
     assert_says(other.union(&foreign).unwrap_err(), &["same hash", "0x7373", "0x0000000000000007"]);
     let mut cuckoo = CuckooFilter::for_rate(HashIdentity::default(), 2, rate(0.01)).unwrap();
-    assert_says(cuckoo.remove(KeyHash::mix(1)).unwrap_err(), &["removed", "absent"]);
+    assert_says(cuckoo.remove(KeyHash::mix(1)).unwrap_err(), &["to remove", "absent"]);
     let full = (0..1_000).find_map(|key| cuckoo.insert(KeyHash::mix(key)).err()).unwrap();
     assert!(matches!(full, FilterError::Full { .. }) && full.to_string().contains("build a larger one"), "{full}");
     let config = FilterError::from(BitsPerKey::new(0.0).unwrap_err());
@@ -162,13 +162,13 @@ fn a_filter_of_another_file_names_both() {
         FilterBlock::load(block, file.map_or(context, |file| context.with_file_id(file))).unwrap_err()
     };
     assert_says(load(&bound, Some(eight)), &["another file", &fingerprint(eight), &fingerprint(seven)]);
-    assert_says(load(&block(), Some(eight)), &["unknown file", &fingerprint(eight), "give its builder the file id"]);
-    assert_says(load(&bound, None), &["bound to none", &fingerprint(seven), "load it with the file id"]);
+    assert_says(load(&block(), Some(eight)), &["unknown file", &fingerprint(eight), "pass the file id to its builder"]);
+    assert_says(load(&bound, None), &["an unbound one", &fingerprint(seven), "load it with the file id"]);
     assert_says(FileId::new(&[0; 17]).unwrap_err(), &["file id", "1 to 16 bytes", "17"]);
     let hasher = KeyHasher::default();
     let known: [&[u8]; 1] = [b"another key"];
     let context = LoadContext::new(&hasher).with_known_keys(&known);
-    assert_says(FilterBlock::load(block(), context).unwrap_err(), &["another file", "known to have"]);
+    assert_says(FilterBlock::load(block(), context).unwrap_err(), &["another file", "known keys of its file"]);
     let without_hasher = LoadContext::from(hasher.identity()).with_known_keys(&known);
     assert_says(FilterBlock::load(block(), without_hasher).unwrap_err(), &["known keys", "the reader's hasher"]);
 }

@@ -1,5 +1,4 @@
-//! AVX2: a round of eight lanes is one vector: one multiply, one variable shift, one blend of the
-//! line's two halves.
+//! AVX2: a round of eight lanes is one vector: one multiply, one variable shift, one blend of the line's two halves.
 
 use core::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
@@ -29,14 +28,14 @@ impl Key {
         Self { x, lanes: _mm256_set1_epi32(x.cast_signed()) }
     }
 
-    /// Like `new`, for a hash in memory: the broadcast loads from there, instead of waiting for the register that
-    /// the line's index is computed from. That saves 10 % of a batch in cache.
+    /// Like `new`, for a hash in memory: the broadcast loads it from there, instead of waiting for the register from
+    /// which the line's index is computed. This saves 10 % of a batch in cache.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn load(hash: &KeyHash) -> Self {
         let x = in_line_bits(*hash);
-        // SAFETY: a hash is eight readable bytes, the low ones first. Volatile, because the compiler would
-        // otherwise merge this load with the one into the register.
+        // SAFETY: a hash is eight readable bytes, the low ones first. Volatile, because the compiler would otherwise
+        // merge this load with the one into the register.
         let low = unsafe { core::ptr::from_ref(hash).cast::<i32>().read_volatile() };
         Self { x, lanes: _mm256_set1_epi32(low) }
     }
@@ -45,7 +44,7 @@ impl Key {
 /// Eight lanes of one key.
 #[derive(Clone, Copy)]
 struct Round {
-    /// The sign chooses the half; the five bits below it choose the bit.
+    /// The sign chooses the half of the line; the five bits below it choose the bit.
     products: __m256i,
     /// 1 in active lanes, 0 in the others.
     active: __m256i,
@@ -58,7 +57,7 @@ impl Round {
         Self { products: _mm256_mullo_epi32(key.lanes, load(multipliers)), active: load(active) }
     }
 
-    /// The key's bits that are clear in the lanes' words; `own` and `partner` are the halves of a line.
+    /// Returns the key's bits that are clear in the lanes' words; `own` and `partner` are the halves of a line.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn missing(self, own: __m256i, partner: __m256i) -> __m256i {
@@ -73,7 +72,7 @@ impl Round {
         _mm256_andnot_si256(_mm256_castps_si256(words), _mm256_sllv_epi32(self.active, counts))
     }
 
-    /// The key's bits in the lanes' own half and in the partner's: with the sign as the count's sixth bit,
+    /// Returns the key's bits in the lanes' own half and in the partner's. The sign is the count's sixth bit, so that
     /// one of the two shifts moves the bit out.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -111,7 +110,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         Round::new(key, &MULTIPLIERS.0[1], &self.rows[1].0[(key.x >> 3 & 7) as usize])
     }
 
-    /// The key's bits that are clear in the line; all zero for a match.
+    /// Returns the key's bits that are clear in the line; all zero for a match.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn missing(self, line: &Line, key: Key) -> __m256i {
@@ -123,7 +122,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         _mm256_or_si256(missing, self.second(key).missing(high, low))
     }
 
-    /// The missing bits of two keys, packed to 16 bits per lane.
+    /// Returns the missing bits of two keys, packed to 16 bits per lane.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn missing_two(self, lines: &[Line], [a, b]: &[KeyHash; 2]) -> __m256i {
@@ -133,7 +132,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         )
     }
 
-    /// Whether the line has all of the key's bits.
+    /// Returns whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn contains(self, line: &Line, hash: KeyHash) -> bool {
@@ -141,7 +140,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         _mm256_testz_si256(missing, missing) == 1
     }
 
-    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    /// Tests eight keys, each in its line: bit `i` is the answer for key `i`.
     ///
     /// The missing bits are packed until each key has four bytes, which takes fewer instructions than eight `vptest`.
     /// Packing saturates, so a nonzero lane stays nonzero.
@@ -151,7 +150,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         let (pairs, _) = keys.as_chunks::<2>();
         let low = _mm256_packs_epi16(self.missing_two(lines, &pairs[0]), self.missing_two(lines, &pairs[1]));
         let high = _mm256_packs_epi16(self.missing_two(lines, &pairs[2]), self.missing_two(lines, &pairs[3]));
-        // Packing works within 128-bit halves, so a key's lanes end up in both: the permutes bring them together, the
+        // Packing works within 128-bit halves, so a key's lanes end up in both. The permutes bring them together, the
         // first four keys low and the last four high.
         let missing =
             _mm256_or_si256(_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high));
@@ -159,7 +158,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         _mm256_movemask_ps(_mm256_castsi256_ps(found)).cast_unsigned() as u8
     }
 
-    /// The key's bits in each half.
+    /// Returns the key's bits in each half.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn halves(self, key: Key) -> [__m256i; 2] {

@@ -1,5 +1,5 @@
-//! AVX-512: one round of lanes is still a 256-bit vector (the wider form is no faster there), whose rotate
-//! takes its count modulo 32; two rounds are one 512-bit vector.
+//! AVX-512: one round of lanes is still a 256-bit vector (the wider form is no faster there), whose rotate takes its
+//! count modulo 32; two rounds are one 512-bit vector.
 
 use core::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
@@ -36,7 +36,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         Self { rows: active_rows(probes)[0], sets: active_sets(probes) }
     }
 
-    /// One round: for each lane, its product (whose sign chooses the half) and its bit, 0 when inactive.
+    /// Computes one round: for each lane, its product (whose sign chooses the half) and its bit, 0 if inactive.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
     fn one_round(self, x: u32) -> (__m256i, __m256i) {
@@ -45,7 +45,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         (products, _mm256_rolv_epi32(active, _mm256_srli_epi32::<26>(products)))
     }
 
-    /// Two rounds: the lanes' products, and which lanes are active.
+    /// Computes two rounds: the lanes' products, and which lanes are active.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
     fn two_rounds(self, x: u32) -> (__m512i, u16) {
@@ -53,7 +53,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         (products, self.sets[(x & 63) as usize])
     }
 
-    /// Whether the line has all of the key's bits.
+    /// Returns whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
     fn contains(self, line: &Line, hash: KeyHash) -> bool {
@@ -75,7 +75,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         _mm512_mask_testn_epi32_mask(active, words, bits) == 0
     }
 
-    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    /// Tests eight keys, each in its line: bit `i` is the answer for key `i`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
@@ -90,8 +90,8 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         if ROUNDS == 1 {
             let (products, bits) = self.one_round(x);
             let [low, high] = load_halves(line);
-            // The sign as a mask of all bits: the bit goes to the own half, or to the partner's where the product is
-            // negative.
+            // Arithmetic shift: the sign becomes a mask of all bits. The bit goes to the own half, or to the partner's
+            // if the product is negative.
             let negative = _mm256_srai_epi32::<31>(products);
             let low = _mm256_or_si256(low, _mm256_andnot_si256(negative, bits));
             let high = _mm256_or_si256(high, _mm256_and_si256(negative, bits));
@@ -106,7 +106,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     }
 }
 
-/// Words 8 to 15, then words 0 to 7: the partner of each lane's word.
+/// Swaps words 0 to 7 and 8 to 15: the partner of each lane's word.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn swap_halves(line: __m512i) -> __m512i {

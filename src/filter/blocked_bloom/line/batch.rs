@@ -1,7 +1,8 @@
-//! The functions that differ only in a set's way to test and set the bits of one key, above all the loops over many
-//! keys: one source, expanded in every instruction set's file, so that each is compiled with its own instructions.
+//! The functions that differ between instruction sets only in how they test and set the bits of one key, above all the
+//! loops over many keys. The one source is expanded in every instruction set's file, so that each copy is compiled with
+//! its own instructions.
 //!
-//! A macro, unlike Ribbon's loops. Generic functions over a trait, inlined into each set's entry function, made
+//! A macro, unlike Ribbon's loops, because generic functions over a trait, inlined into each set's entry function, made
 //! building a fifth slower and probing a tenth. The loop must be a separate function, and a generic function cannot
 //! have the target features of its type parameter.
 
@@ -9,7 +10,7 @@ use super::Line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::hash::{KeyHash, map_to_range};
 
-/// How many keys ahead of its use a line is prefetched: 0 or [`LINES_AHEAD`].
+/// Returns how many keys ahead of its use a line is prefetched: 0 or [`LINES_AHEAD`].
 pub(super) fn prefetch_distance(lines: usize) -> usize {
     if lines <= PROBE_PREFETCH_BYTES / size_of::<Line>() { 0 } else { LINES_AHEAD }
 }
@@ -18,8 +19,8 @@ pub(super) fn prefetch_distance(lines: usize) -> usize {
 /// longest latency needs the most loads in flight.
 pub(super) const LINES_AHEAD: usize = 48;
 
-/// The line of `hash`, chosen by its high bits. `lines` must not be empty: the functions that dispatch to the loops
-/// check that once. A bounds check here would cost one compare per key.
+/// Returns the line of `hash`, chosen by its high bits. `lines` must not be empty: the functions that dispatch to the
+/// loops check that once, because a bounds check here would cost one compare per key.
 #[inline(always)]
 pub(super) fn line_at(lines: &[Line], hash: KeyHash) -> &Line {
     // SAFETY: the high half of a product with the number of lines is below it, unless that is 0.
@@ -37,7 +38,7 @@ fn index_of(lines: usize, hash: KeyHash) -> usize {
     map_to_range(hash.get(), lines as u64) as usize
 }
 
-/// Ones in all lines. Inlined into each set's function, to be compiled to its population count.
+/// Counts the ones in all lines. Inlined into each set's function, so that it uses the set's population count.
 #[inline(always)]
 pub(super) fn count_ones(lines: &[Line]) -> u64 {
     let words = lines.as_flattened().as_chunks().0;
@@ -59,7 +60,7 @@ macro_rules! functions_of_set {
             if probes <= 8 { Lanes::<1>::new(probes).contains(line, hash) } else { Lanes::<2>::new(probes).contains(line, hash) }
         }
 
-        /// [`single_probe`](super::single_probe) for a constant number of probes: the rounds are unrolled, and the
+        /// A [`single_probe`](super::single_probe) for a constant number of probes: the rounds are unrolled, and the
         /// active lanes lie at a fixed address.
         $(#[$features])?
         fn may_contain<const PROBES: u8>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
@@ -99,7 +100,7 @@ macro_rules! functions_of_set {
             count_ones(lines)
         }
 
-        /// Sets bit `i % 64` of word `i / 64` of `matches` to whether hash `i` may be in its line.
+        /// Sets bit `i % 64` of word `i / 64` of `matches` if hash `i` may be in its line.
         $(#[$features])?
         pub(super) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
             with_constants!(probe_all(lines, probes, hashes, matches));
@@ -124,8 +125,8 @@ macro_rules! functions_of_set {
                 hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
             }
             let mut groups = 0;
-            // While there are 64 keys to test and 64 to prefetch, the inner loops have fixed lengths, which the
-            // compiler unrolls, and a word of answers is written once.
+            // While there are 64 keys to test and 64 to prefetch, the inner loops have fixed lengths. The compiler
+            // unrolls them and writes each word of answers once.
             let full = hashes.as_chunks::<64>().0.iter().zip(upcoming.as_chunks::<64>().0);
             for ((group, ahead), word) in full.zip(&mut *matches) {
                 let mut bits = 0_u64;
@@ -138,7 +139,7 @@ macro_rules! functions_of_set {
                 *word = bits;
                 groups += 1;
             }
-            // The last keys: the same work with variable lengths. They still prefetch what lies ahead of them.
+            // The last keys, with variable lengths. They still prefetch the keys ahead of them.
             let rest = hashes[groups * 64..].chunks(64).zip(&mut matches[groups..]);
             let mut ahead = upcoming[(groups * 64).min(upcoming.len())..].iter();
             for (group, word) in rest {
@@ -171,6 +172,7 @@ macro_rules! functions_of_set {
             let mut groups = 0;
             for (eight, ahead) in hashes.as_chunks::<8>().0.iter().zip(upcoming.as_chunks::<8>().0) {
                 if DISTANCE > 0 {
+                    // The hashes as well, because hardware prefetches end with each page.
                     prefetch(eight.as_ptr().wrapping_add(HASHES_AHEAD));
                 }
                 for (hash, &next) in eight.iter().zip(ahead) {
@@ -195,8 +197,8 @@ macro_rules! functions_of_set {
     };
 }
 
-/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes one to two nanoseconds, and
-/// testing them inside the loop would add to that. An unaligned line straddles two cache lines, and both are
+/// Calls a loop compiled for constant rounds, prefetch distance and alignment: a probe takes one to two nanoseconds,
+/// and testing these inside the loop would add to that. An unaligned line straddles two cache lines, and both are
 /// prefetched.
 macro_rules! with_constants {
     ($kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{

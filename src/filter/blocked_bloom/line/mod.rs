@@ -1,12 +1,12 @@
 //! The pair-lane line: where the bits of one key lie in its 64-byte line.
 //!
-//! A line is 16 little-endian 32-bit words. Lane `j` owns the *pair* of words `j` and `j XOR 8`; a key
-//! uses `probes` of the 16 lanes (of the first 8, up to eight probes), chosen by its own low bits, and
-//! sets one of the 64 bits of each lane's pair. So no two probes of the first eight share a bit, and a
-//! vector of eight 32-bit lanes computes them all with one multiply and one variable shift.
+//! A line is 16 little-endian 32-bit words. Lane `j` owns the *pair* of words `j` and `j XOR 8`. A key uses `probes` of
+//! the 16 lanes (of the first 8, up to eight probes), chosen by its low bits, and sets one of the 64 bits of each
+//! lane's pair. So no two probes of the first eight share a bit, and a vector of eight 32-bit lanes computes them all
+//! with one multiply and one variable shift.
 //!
-//! One file for each instruction set, all with the same functions; `batch` has the loops over keys, and
-//! [`covered`] tests one key in many filters.
+//! Each instruction set has one file, all with the same functions. `batch` has the loops over keys, and [`covered`]
+//! tests one key in many filters.
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(
@@ -15,16 +15,15 @@
     clippy::inline_always,
     clippy::needless_range_loop,
     clippy::trivially_copy_pass_by_ref,
-    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
-              unroll; functions that do not carry the instructions must become part of those that do; where a key lies \
-              in memory can be of use"
+    reason = "bits are cut off on purpose; operators bind as in the field's formulas; loops count what they unroll; \
+              functions without the instructions must be inlined into those with them; a key's address can be useful"
 )]
 #![cfg_attr(
     not(any(
         all(target_arch = "x86_64", target_feature = "sse2"),
         all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
     )),
-    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
+    allow(dead_code, unused_macros, reason = "nothing uses the vector versions here")
 )]
 
 mod batch;
@@ -50,17 +49,17 @@ use crate::simd;
 /// One line, as it lies in a payload.
 pub(crate) type Line = [u8; LINE_BYTES];
 
-/// A line with all bits set.
+/// A line with all bits set: the answer to a probe in a payload that is too short.
 static FULL: Line = [u8::MAX; LINE_BYTES];
 
-/// The most probes a line takes: one in each lane.
+/// The maximum number of probes in a line: one in each lane.
 pub(crate) const MAX_PROBES: u8 = 16;
 
-/// The most probes that one round of eight lanes takes.
+/// The maximum number of probes in one round of eight lanes.
 const ROUND_PROBES: u8 = 8;
 
-/// The multipliers of lanes 0 to 7 and 8 to 15: lane `j` has 0x9e3779b9 (the golden ratio in 32 bits) to the
-/// power `j + 1`.
+/// The multipliers of lanes 0 to 7 and 8 to 15: lane `j` has 0x9e3779b9 (the golden ratio in 32 bits) to the power
+/// `j + 1`.
 static MULTIPLIERS: Multipliers = {
     let mut rounds = [[0; 8]; 2];
     let (mut lane, mut power) = (0, 1_u32);
@@ -75,19 +74,19 @@ static MULTIPLIERS: Multipliers = {
 #[repr(align(64))]
 struct Multipliers([[u32; 8]; 2]);
 
-/// Which lanes of a round of eight are active for 0 to 8 probes, before the key's rotation. Chosen by
-/// search so that, over the eight rotations, all pairs of lanes come together about equally often.
+/// The active lanes of a round of eight for 0 to 8 probes, before the key's rotation. Chosen by search so that, over
+/// the eight rotations, all pairs of lanes occur together about equally often.
 const BASE_SETS: [u8; 9] = [0x00, 0x01, 0x03, 0x0b, 0x17, 0x2f, 0x3f, 0x7f, 0xff];
 
-/// One round's active lanes: 1 if active, 0 if not. The 1 is the bit that a kernel shifts into place, so an inactive
-/// lane sets and tests nothing without a branch.
+/// One round's active lanes: 1 if active, 0 if not. A kernel shifts this bit into place, so an inactive lane sets and
+/// tests nothing without a branch.
 type ActiveRow = [u32; 8];
 
-/// The active lanes of one base set under its eight rotations. No row lies in two cache lines.
+/// The active lanes of one base set under its eight rotations, aligned so that no row straddles two cache lines.
 #[repr(align(64))]
 struct ActiveRows([ActiveRow; 8]);
 
-/// By the number of probes in a round.
+/// Indexed by the number of probes in a round.
 static ACTIVE_ROWS: [ActiveRows; 9] = {
     let mut sets = [const { ActiveRows([[0; 8]; 8]) }; 9];
     let mut at = 0;
@@ -99,7 +98,7 @@ static ACTIVE_ROWS: [ActiveRows; 9] = {
     sets
 };
 
-/// Probes in the first and in the second round of lanes.
+/// Returns the probes in the first and in the second round of lanes.
 const fn probes_per_round(probes: u8) -> [u8; 2] {
     if probes <= ROUND_PROBES {
         [probes, 0]
@@ -110,17 +109,17 @@ const fn probes_per_round(probes: u8) -> [u8; 2] {
     }
 }
 
-/// The active lanes of both rounds; the key chooses a row by its low three bits, and by the next three.
+/// Returns the active lanes of both rounds. The key chooses a row by its low three bits, and by the next three.
 #[inline]
 fn active_rows(probes: u8) -> [&'static ActiveRows; 2] {
     probes_per_round(probes).map(|probes| &ACTIVE_ROWS[usize::from(probes)])
 }
 
-/// Both rounds' active lanes, one bit each, by the key's low six bits.
+/// The active lanes of both rounds, one bit each, indexed by the key's low six bits.
 #[cfg(any(all(target_arch = "x86_64", target_feature = "sse2"), test))]
 type ActiveSets = [u16; 64];
 
-/// By the number of probes.
+/// Indexed by the number of probes.
 #[cfg(any(all(target_arch = "x86_64", target_feature = "sse2"), test))]
 static ACTIVE_SETS: [ActiveSets; MAX_PROBES as usize + 1] = {
     let mut sets = [[0; 64]; MAX_PROBES as usize + 1];
@@ -142,21 +141,20 @@ fn active_sets(probes: u8) -> &'static ActiveSets {
     &ACTIVE_SETS[usize::from(probes.min(MAX_PROBES))]
 }
 
-/// The bits of a hash that choose positions inside its line: the low 32. The line itself comes from
-/// the high bits.
+/// Returns the bits of a hash that choose positions inside its line: the low 32. The high bits choose the line.
 #[inline]
 fn in_line_bits(hash: KeyHash) -> u32 {
     hash.get() as u32
 }
 
-/// Whether all of the key's bits are set in its line: by the set that the crate is compiled for, if there is one, which
-/// can be inlined.
+/// Returns whether all of the key's bits are set in its line. Uses the set that the crate is compiled for, if any,
+/// because it can be inlined.
 #[inline]
 pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
     dispatch!(simd::COMPILED.unwrap_or_else(simd::selected), contains(line, hash, probes))
 }
 
-/// The lines of a filter, as a single probe needs them.
+/// The lines of a filter, in the form that a single probe needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {
     count: u64,
@@ -164,7 +162,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// `count` lines. None at all, and more than memory has, are found in no slice.
+    /// Describes `count` lines. If there are none, or more than fit memory, `bytes` is a length that no slice has.
     pub(crate) fn new(count: u64) -> Self {
         let bytes =
             usize::try_from(count).ok().filter(|&count| count > 0).and_then(|count| count.checked_mul(LINE_BYTES));
@@ -179,7 +177,8 @@ impl Lines {
         self.count * LINE_BYTES as u64
     }
 
-    /// The key's line in `data`, which begins with the lines. If it is shorter, a line in which every key is found.
+    /// Returns the key's line in `data`, which begins with the lines. If `data` is too short, returns a line that
+    /// contains every key.
     #[inline(always)]
     pub(crate) fn line_of(self, data: &[u8], hash: KeyHash) -> &Line {
         if data.len() < self.bytes {
@@ -192,14 +191,14 @@ impl Lines {
     }
 }
 
-/// The probe of single keys in a filter with so many probes.
+/// Returns the probe of single keys in a filter with `probes` probes.
 pub(crate) fn single_probe(probes: u8) -> SingleProbe {
     let probe = dispatch!(set_probe(probes));
-    // SAFETY: the set that is selected is one that the CPU has. Nothing else sets the two types apart.
+    // SAFETY: the selected set is one that the CPU supports. Only `unsafe` distinguishes the two types.
     unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
 }
 
-/// A [`SingleProbe`] with the instructions of a set, which the CPU must have.
+/// A [`SingleProbe`] with the instructions of a set, which the CPU must support.
 type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
 
 /// Sets the key's bits in its line.
@@ -210,30 +209,30 @@ pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
 
 /// Sets the bits of all keys, each in its line of `lines`. `lines` must not be empty unless `hashes` is.
 pub(crate) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
-    // The loops index lines unchecked, below their number.
+    // The loops index lines without a bounds check, and are sound only if there is a line.
     assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
     dispatch!(insert_batch(lines, probes, hashes));
 }
 
-/// Sets bit `i % 64` of word `i / 64` of `matches` to whether hash `i` has all of its bits in its line of
-/// `lines`, and clears the bits after the last. `lines` must not be empty unless `hashes` is.
+/// Sets bit `i % 64` of word `i / 64` of `matches` if all bits of hash `i` are set in its line of `lines`, and clears
+/// the bits after the last. `lines` must not be empty unless `hashes` is.
 pub(crate) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
-    // The loops index lines unchecked, below their number.
+    // As in `insert_batch`.
     assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
     dispatch!(contains_batch(lines, probes, hashes, matches));
 }
 
-/// A line with the key's bits alone: computed once, then tested against many filters.
+/// Returns a line with only the key's bits: computed once, then tested against many filters.
 pub(crate) fn mask(hash: KeyHash, probes: u8) -> Line {
     dispatch!(mask(hash, probes))
 }
 
-/// Ones in all lines.
+/// Counts the ones in all lines.
 pub(crate) fn ones(lines: &[Line]) -> u64 {
     dispatch!(ones(lines))
 }
 
-/// One filter's part in a test of one key in many filters.
+/// The part of one filter in a test of one key in many filters.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     /// The key's line.
@@ -242,8 +241,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) ahead: Option<&'a Line>,
 }
 
-/// Which of up to 64 candidates have lines that cover `mask`: the last one comes first, and the first one's answer is
-/// bit 0, so that each answer is shifted in.
+/// Tests which of up to 64 candidates have lines that cover `mask`. The last candidate comes first, and the first one's
+/// answer is bit 0, so that each answer is shifted in.
 ///
 /// The candidates come as an iterator, so that the loop is compiled into the kernel without allocating or depending on
 /// how filters are stored. It does not branch on the contents of a line.
@@ -252,7 +251,7 @@ pub(crate) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidat
     dispatch!(covered(mask, candidates))
 }
 
-/// The loop of [`covered`], given an instruction set's test of one line.
+/// The loop of [`covered`] with an instruction set's test of one line.
 #[inline(always)]
 fn covered_by<'a>(candidates: impl Iterator<Item = Candidate<'a>>, covers: impl Fn(&Line) -> bool) -> u64 {
     // `fold`, because a `for` loop would test each candidate for the end of the iterator.

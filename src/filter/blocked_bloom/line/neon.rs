@@ -19,7 +19,7 @@ struct Lanes<const ROUNDS: usize> {
     rows: [&'static ActiveRows; 2],
 }
 
-/// Four lanes: a mask of all ones where the bit is in the partner's word, and the lane's bit, 0 when inactive.
+/// Four lanes: a mask of all ones if the bit is in the partner's word, and the lane's bit, 0 if inactive.
 type FourLanes = (uint32x4_t, uint32x4_t);
 
 impl<const ROUNDS: usize> Lanes<ROUNDS> {
@@ -29,7 +29,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         Self { rows: active_rows(probes) }
     }
 
-    /// The lanes of round `round`.
+    /// Computes the lanes of round `round`.
     #[inline]
     #[target_feature(enable = "neon")]
     fn round(self, round: usize, x: u32) -> [FourLanes; 2] {
@@ -38,7 +38,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         [lanes(x, multipliers[0], active[0]), lanes(x, multipliers[1], active[1])]
     }
 
-    /// Whether the line has all of the key's bits.
+    /// Returns whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
     fn contains(self, line: &Line, hash: KeyHash) -> bool {
@@ -50,10 +50,11 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
             let [first, second] = self.round(1, x);
             missing = vorrq_u32(missing, vorrq_u32(lacks(c, a, first), lacks(d, b, second)));
         }
+        // One horizontal maximum for all lanes: NEON has no test of a whole vector for zero.
         vmaxvq_u32(missing) == 0
     }
 
-    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    /// Tests eight keys, each in its line: bit `i` is the answer for key `i`.
     #[inline]
     #[target_feature(enable = "neon")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
@@ -87,14 +88,14 @@ fn lanes(x: u32, multipliers: uint32x4_t, active: uint32x4_t) -> FourLanes {
     (negative, vshlq_u32(active, vreinterpretq_s32_u32(counts)))
 }
 
-/// The lanes' bits that are clear in the line.
+/// Returns the lanes' bits that are clear in the line.
 #[inline]
 #[target_feature(enable = "neon")]
 fn lacks(own: uint32x4_t, partner: uint32x4_t, (negative, bits): FourLanes) -> uint32x4_t {
     vbicq_u32(bits, vbslq_u32(negative, partner, own))
 }
 
-/// Both words with the lanes' bits set.
+/// Returns both words with the lanes' bits set.
 #[inline]
 #[target_feature(enable = "neon")]
 fn with_bits(own: uint32x4_t, partner: uint32x4_t, (negative, bits): FourLanes) -> [uint32x4_t; 2] {
@@ -109,7 +110,7 @@ fn load_row(words: &[u32; 8]) -> [uint32x4_t; 2] {
     unsafe { [vld1q_u32(start), vld1q_u32(start.add(4))] }
 }
 
-/// The line's four quarters; loads of bytes take any alignment.
+/// Loads the line's four quarters. Loads of bytes accept any alignment.
 #[inline]
 #[target_feature(enable = "neon")]
 fn load_line(line: &Line) -> [uint32x4_t; 4] {

@@ -1,6 +1,6 @@
-//! Plain Rust: all lanes of a round are computed, including inactive ones. A branch on whether a lane is active would
-//! mispredict. Rejected: a loop over the active lanes only, unrolled for each number of probes; it was at most 5 %
-//! faster.
+//! Plain Rust: computes all lanes of a round, including inactive ones, because a branch on whether a lane is active
+//! would mispredict. Rejected: a loop over only the active lanes, unrolled for each number of probes; it was at most 5
+//! % faster.
 
 use super::batch::{functions_of_set, line_at, line_at_mut};
 use super::{ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, in_line_bits};
@@ -21,7 +21,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         Self { rows: active_rows(probes) }
     }
 
-    /// For lane `lane` of round `round`: its word, the bit within the word, and 1 if the lane is active.
+    /// Returns the word of lane `lane` of round `round`, the bit within the word, and 1 if the lane is active.
     #[inline(always)]
     fn lane(self, x: u32, round: usize, lane: usize) -> (usize, u32, u32) {
         let product = x.wrapping_mul(MULTIPLIERS.0[round][lane]);
@@ -29,8 +29,8 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         (word, product >> 26 & 31, self.rows[round].0[(x >> (round * 3) & 7) as usize][lane])
     }
 
-    /// Whether the line has all of the key's bits. There is no early exit: on absent keys it would
-    /// mispredict once per key, which costs more than the probes it saves.
+    /// Returns whether the line has all of the key's bits. There is no early exit: it would mispredict once per absent
+    /// key, which costs more than the probes it saves.
     #[inline]
     fn contains(self, line: &Line, hash: KeyHash) -> bool {
         let x = in_line_bits(hash);
@@ -45,7 +45,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         missing == 0
     }
 
-    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    /// Tests eight keys, each in its line: bit `i` is the answer for key `i`.
     #[inline]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
         word_of(keys.iter().map(|&hash| self.contains(line_at(lines, hash), hash))) as u8
@@ -70,7 +70,7 @@ pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidat
     covered_by(candidates, |line| covers(line, mask))
 }
 
-/// Whether all bits of `mask` are set in `line`.
+/// Returns whether all bits of `mask` are set in `line`.
 fn covers(line: &Line, mask: &Line) -> bool {
     let words = line.as_chunks::<8>().0.iter().zip(mask.as_chunks::<8>().0);
     words.fold(0, |missing, (line, mask)| missing | u64::from_le_bytes(*mask) & !u64::from_le_bytes(*line)) == 0

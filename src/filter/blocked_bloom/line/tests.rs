@@ -1,7 +1,7 @@
 //! The layout, and that every instruction set keeps to it.
 //!
-//! The failure guarded against: a set that finds other bits than the one that built the filter, at some number
-//! of probes, length of a batch or place in memory: it would miss keys that are there.
+//! The failure guarded against: at some number of probes, length of a batch or position in memory, a set tests other
+//! bits than the set that built the filter, and misses present keys.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -84,12 +84,12 @@ fn contains_mask_and_bits_agree_for_every_number_of_probes_on_every_set() {
     });
 }
 
-/// Sets the key's bits as the portable form has them.
+/// Sets the key's bits with the portable version.
 fn set_bits(line: &mut Line, hash: KeyHash, probes: u8) {
     line.iter_mut().zip(portable::mask(hash, probes)).for_each(|(byte, mask)| *byte |= mask);
 }
 
-/// The bytes of `count` lines at `offset` from a cache line's start, after `insert` has had them.
+/// The bytes of `count` lines at `offset` from a cache line's start, after `insert`.
 fn built_at(offset: usize, count: usize, insert: impl FnOnce(&mut [Line])) -> Vec<u8> {
     let mut memory = vec![0_u8; 128 + count * 64];
     let start = memory.as_ptr().align_offset(64) + offset;
@@ -118,7 +118,7 @@ fn batches_insert_the_bytes_of_the_portable_form_at_every_length_and_alignment()
     });
 }
 
-/// The answers of the portable form, key by key.
+/// The answers of the portable version, key by key.
 fn expected_matches(lines: &[Line], probes: u8, hashes: &[KeyHash]) -> Vec<u64> {
     let hit = |&hash: &KeyHash| u64::from(portable::contains(&lines[line_of(lines.len(), hash)], hash, probes));
     hashes.chunks(64).map(|chunk| chunk.iter().rev().fold(0, |word, hash| word << 1 | hit(hash))).collect()
@@ -189,7 +189,7 @@ fn ones_are_counted_alike_by_every_set() {
     });
 }
 
-/// 70 lines with keys of their own, some of them full or empty.
+/// 70 lines with different keys, some of them full or empty.
 fn many_lines(probes: u8) -> Vec<Line> {
     (0..70_u64)
         .map(|number| {

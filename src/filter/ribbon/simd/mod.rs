@@ -1,7 +1,7 @@
 //! The inner loops of Ribbon, by instruction set: the query, and the two steps that dominate a build.
 //!
-//! Each is one algorithm over a small trait, with a type for each instruction set, and a portable form with the same
-//! answers and the same bytes. The build's are written over vectors of bytes (`bytes`).
+//! Each is one algorithm over a small trait, with a type for each instruction set, and a portable version that returns
+//! the same answers and writes the same bytes. The build's algorithms use vectors of bytes (`bytes`).
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(
@@ -9,15 +9,15 @@
     clippy::precedence,
     clippy::inline_always,
     clippy::needless_range_loop,
-    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
-              unroll; functions that do not carry the instructions must become part of those that do"
+    reason = "bits are cut off on purpose; operators bind as in the field's formulas; loops count what they unroll; \
+              functions without the instructions must be inlined into those with them"
 )]
 #![cfg_attr(
     not(any(
         all(target_arch = "x86_64", target_feature = "sse2"),
         all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
     )),
-    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
+    allow(dead_code, unused_macros, reason = "nothing uses the vector versions here")
 )]
 
 pub(super) mod bytes;

@@ -1,4 +1,4 @@
-//! 32 lanes at a time.
+//! Vectors of 32 lanes.
 
 use core::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
@@ -11,7 +11,7 @@ use core::arch::x86_64::{
 
 use super::{ByteTable, ByteVector};
 
-/// Must be used only where there is AVX2.
+/// A vector of AVX2, which the CPU must have.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256i);
 
@@ -86,6 +86,7 @@ impl ByteVector for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn low_bits(self) -> [u64; 4] {
+        // The mask instruction reads only the highest bit of a byte, so each low bit is moved there.
         let third = _mm256_slli_epi16::<4>(self.0);
         let second = _mm256_add_epi8(third, third);
         let first = _mm256_add_epi8(second, second);
@@ -139,8 +140,8 @@ impl ByteVector for Avx2 {
     }
 }
 
-/// Byte `b` of sixteen words, as table `b`. Vector `v` holds words 2v and 2v+1 in its lower half, 2v+8 and 2v+9
-/// in its upper one.
+/// Returns byte `b` of sixteen words as table `b`. Vector `v` holds words 2v and 2v+1 in its lower half, 2v+8 and 2v+9
+/// in its upper one: the unpack operations work within halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transpose_halves(words: [__m256i; 4]) -> [ByteTable; 8] {

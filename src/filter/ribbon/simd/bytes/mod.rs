@@ -1,10 +1,11 @@
-//! Vectors of bytes: what the sweep and back-substitution are made of, one file per instruction set.
+//! Vectors of bytes: the basis of the sweep and of back-substitution, with one file per instruction set.
 //!
-//! The heart of it is [`ByteVector::look_up`], a table look-up of 4 bits in every lane at once.
+//! The most important operation is [`ByteVector::look_up`], a table look-up of 4 bits in every lane at once.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx2;
-/// The 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, for another implementation of every operation.
+/// Uses the 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, but every operation needs a second
+/// implementation.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx512 {
     pub(crate) use super::avx2::Avx2 as Avx512;
@@ -12,47 +13,47 @@ pub(crate) mod avx512 {
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 pub(crate) mod neon;
 
-/// Sixteen bytes to choose from.
+/// A table of sixteen bytes.
 pub(crate) type ByteTable = [u8; 16];
 
 /// A vector of bytes, one for each of its lanes.
 ///
 /// # Safety
 ///
-/// All functions must only be called where the CPU has the instructions of the implementing set.
+/// All functions must only be called if the CPU has the instructions of the implementing set.
 pub(crate) trait ByteVector: Copy {
     const LANES: usize;
 
-    /// The first `LANES` of `bytes`; panics when there are fewer.
+    /// Loads the first `LANES` of `bytes`; panics if there are fewer.
     unsafe fn load(bytes: &[u8]) -> Self;
-    /// Writes to the first `LANES` of `bytes`; panics when there are fewer.
+    /// Stores to the first `LANES` of `bytes`; panics if there are fewer.
     unsafe fn store(self, bytes: &mut [u8]);
-    /// The table, for [`look_up`](Self::look_up).
+    /// Loads the table, for [`look_up`](Self::look_up).
     unsafe fn table(table: &ByteTable) -> Self;
-    /// The same byte in each lane.
+    /// Puts one byte into every lane.
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe { Self::table(&[byte; 16]) }
     }
-    /// In each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
+    /// Returns, in each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
     unsafe fn look_up(table: Self, indexes: Self) -> Self;
     unsafe fn and(self, other: Self) -> Self;
     unsafe fn or(self, other: Self) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
-    /// The upper half of each byte.
+    /// Returns the upper half of each byte.
     unsafe fn upper_half(self) -> Self;
     unsafe fn saturating_sub(self, other: Self) -> Self;
     unsafe fn min(self, other: Self) -> Self;
-    /// For each of the four low bits, which lanes have it: lane `i` in bit `i`.
+    /// Returns, for each of the four low bits, which lanes have it: lane `i` in bit `i`.
     unsafe fn low_bits(self) -> [u64; 4];
-    /// Which lanes are not 0.
+    /// Returns which lanes are not 0.
     unsafe fn non_zero(self) -> u64;
-    /// Byte `b` of all words, as table `b`.
+    /// Returns byte `b` of all words as table `b`.
     unsafe fn transpose(words: &[u64; 16]) -> [ByteTable; 8];
-    /// The same for pairs of words: of the first ones, and of the second ones.
+    /// Like [`transpose`](Self::transpose), for the first words of all pairs, and for the second ones.
     unsafe fn transpose_pairs(pairs: &[[u64; 2]; 16]) -> [[ByteTable; 8]; 2];
-    /// For each byte of four words, all sixteen sums (exclusive or).
+    /// Returns, for each byte of four words, all sixteen sums (exclusive or).
     unsafe fn sums(words: [u64; 4]) -> [ByteTable; 8];
 }
 
@@ -68,7 +69,7 @@ impl<const N: usize, const LANES: usize> Default for Planes<N, LANES> {
 }
 
 impl<const N: usize, const LANES: usize> Planes<N, LANES> {
-    /// Sets the lanes from `at` on, 16 of them, in as many planes as there are.
+    /// Sets 16 lanes from `at` on, in as many planes as there are tables.
     #[inline(always)]
     pub(crate) fn set(&mut self, at: usize, tables: &[ByteTable]) {
         for (plane, table) in self.0.iter_mut().zip(tables) {
@@ -77,7 +78,8 @@ impl<const N: usize, const LANES: usize> Planes<N, LANES> {
     }
 }
 
-/// All sums of four bytes: the product with a word of zeros and ones puts a byte wherever it takes part.
+/// Returns all sums of four bytes. The product with a word of zeros and ones copies a byte to each sum that it is part
+/// of.
 #[inline(always)]
 pub(crate) fn sums_of_bytes(bytes: [u8; 4]) -> ByteTable {
     let [first, second, third, fourth] = bytes.map(u64::from);

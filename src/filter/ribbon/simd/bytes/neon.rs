@@ -1,4 +1,4 @@
-//! 16 lanes.
+//! Vectors of 16 lanes.
 
 use core::arch::aarch64::{
     uint8x16_t, vaddv_u8, vandq_u8, vdupq_n_u8, veorq_u8, vget_high_u8, vget_low_u8, vld1q_u8, vld1q_u64, vminq_u8,
@@ -8,7 +8,7 @@ use core::arch::aarch64::{
 
 use super::{ByteTable, ByteVector};
 
-/// Every 64-bit ARM has NEON.
+/// NEON is part of every 64-bit ARM.
 #[derive(Clone, Copy)]
 pub(crate) struct Neon(uint8x16_t);
 
@@ -125,7 +125,7 @@ impl ByteVector for Neon {
     }
 }
 
-/// Bit `i` is set when lane `i` of both has a bit in common.
+/// Returns bit `i` set if lane `i` of both has a bit in common.
 #[inline]
 #[target_feature(enable = "neon")]
 fn lanes_with(bytes: uint8x16_t, bits: uint8x16_t) -> u64 {
@@ -137,7 +137,8 @@ fn lanes_with(bytes: uint8x16_t, bits: uint8x16_t) -> u64 {
     }
 }
 
-/// Byte `b` of sixteen words, two in each vector, as table `b`: the even bytes from the odd ones, three times.
+/// Returns byte `b` of sixteen words, two in each vector, as table `b`: separates the even bytes from the odd ones
+/// three times.
 #[inline]
 #[target_feature(enable = "neon")]
 fn unzip(words: [uint8x16_t; 8]) -> [ByteTable; 8] {

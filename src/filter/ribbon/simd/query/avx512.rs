@@ -9,7 +9,7 @@ use super::driver::{Coefficients, Kernel, Words};
 
 pub(super) struct Avx512;
 
-/// `a ^ (b & c)`, as a view of its eight cases.
+/// The truth table of `a ^ (b & c)`, which the ternary operation takes.
 const A_XOR_B_AND_C: i32 = 0x78;
 
 impl Kernel for Avx512 {
@@ -20,7 +20,7 @@ impl Kernel for Avx512 {
 
     #[inline(always)]
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
-        // SAFETY: the set is the caller's; a masked load reads only the words in its mask.
+        // SAFETY: the caller promises the set; a masked load reads only the words in its mask.
         unsafe {
             let columns = ((1_u32 << count) - 1) as u8;
             let here = _mm512_maskz_loadu_epi64(columns, words.cast());

@@ -1,9 +1,9 @@
-//! Many keys of one filter, for any instruction set.
+//! The query of many keys of one filter, for any instruction set.
 //!
-//! Keys are processed in blocks of 16. First the equations of a whole block are derived, with arithmetic that
-//! the compiler turns into vectors of keys. Then each is compared with its columns, as a vector of columns,
-//! while the cache lines of the next block are prefetched. Keys that the first layer has bumped are
-//! recorded without a branch, and looked up in the other layers once per [`CHUNK`].
+//! Keys are processed in blocks of 16. First the equations of a whole block are derived, with arithmetic that the
+//! compiler turns into vectors of keys. Then each is compared with its columns, as a vector of columns, while the cache
+//! lines of the next block are prefetched. Keys that the first layer has bumped are recorded without a branch, and
+//! looked up in the other layers once per [`CHUNK`].
 
 use super::driver::{self, COLUMNS_AT_ONCE, Coefficients, Equation, Kernel, columns_hold};
 use super::{Filter, FilterView};
@@ -14,12 +14,12 @@ use crate::filter::ribbon::layer::Layer;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
-/// Keys whose equations are derived together, which is also the prefetch distance: two AVX-512 vectors of keys, and 32
-/// to 48 cache lines in flight.
+/// Keys whose equations are derived together; also the prefetch distance. Two AVX-512 vectors of keys, and 32 to 48
+/// cache lines in flight.
 const KEYS_AT_ONCE: usize = 16;
 
-/// Keys between two passes over the bumped ones, 4 % of them. That makes about 20 independent look-ups per pass, whose
-/// cache misses overlap; after each block there would be one, which waits for its own misses.
+/// Keys between two passes over the bumped ones, 4 % of the keys. Each pass then has about 20 independent look-ups,
+/// whose cache misses overlap; after each block there would be one, which waits for its own misses.
 const CHUNK: usize = 512;
 
 /// See [`super::may_contain_batch`].
@@ -30,10 +30,10 @@ const CHUNK: usize = 512;
 #[inline(always)]
 pub(super) unsafe fn may_contain_batch<K: Kernel>(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
     let Filter { layers: [first, ..], bumping, .. } = view.filter;
-    // SAFETY: the set is the caller's; each `Batch` has the first layer.
+    // SAFETY: the caller promises the set; each `Batch` has the first layer.
     unsafe {
         if first.slots > u32::MAX.into() {
-            // Numbers of slots are 32 bits in the vectors of keys.
+            // The vectors of keys hold slot numbers in 32 bits.
             batch::answers(hashes, matches, |hash| driver::may_contain::<K>(view, hash));
         } else if *bumping > 0 {
             Batch::<true> { view, layer: first }.run::<K>(hashes, matches);
@@ -57,7 +57,7 @@ struct Equations {
     here: Numbers,
     over: Numbers,
     expected: Numbers,
-    /// Word and bit of the threshold code.
+    /// The word and the bit of the threshold code.
     code_word: Numbers,
     code_bit: Numbers,
     /// The lowest code that bumps the key.
@@ -73,10 +73,10 @@ struct Batch<'a, const BUMPING: bool> {
 impl<const BUMPING: bool> Batch<'_, BUMPING> {
     /// # Safety
     ///
-    /// The CPU must have the set, and the layer be the view's first.
+    /// The CPU must have the set, and the layer must be the view's first.
     #[inline(always)]
     unsafe fn run<K: Kernel>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe {
             match (usize::from(self.view.filter.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
@@ -87,11 +87,11 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         }
     }
 
-    /// `NARROW`: every block has four to eight columns. `MIXED`: the lower blocks have one column less.
+    /// If `NARROW`, every block has four to eight columns. If `MIXED`, the lower blocks have one column less.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// As for `run`.
     #[inline(always)]
     unsafe fn run_as<K: Kernel, const NARROW: bool, const MIXED: bool>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
         let mut bumped = Bumped { positions: [0; CHUNK], count: 0 };
@@ -104,7 +104,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             let Some(block) = turn.checked_sub(1) else { continue };
             let keys = KEYS_AT_ONCE.min(hashes.len() - block * KEYS_AT_ONCE);
             let first_position = block * KEYS_AT_ONCE % CHUNK;
-            // SAFETY: the caller's.
+            // SAFETY: the caller promises it.
             let answers = unsafe {
                 self.check::<K, NARROW, MIXED>(&equations, block % 2 * KEYS_AT_ONCE, keys, first_position, &mut bumped)
             };
@@ -116,7 +116,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
                 let first = block * KEYS_AT_ONCE / CHUNK * CHUNK;
                 for &position in bumped.positions.iter().take(core::mem::take(&mut bumped.count)) {
                     let position = first + usize::from(position);
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller promises it.
                     let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hashes[position]) };
                     matches[position / 64] |= u64::from(answer) << (position % 64);
                 }
@@ -137,10 +137,10 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             padded.iter_mut().zip(hashes).for_each(|(key, hash)| *key = *hash);
             &padded
         });
-        // A constant, where it is one, for the compiler.
+        // Where there are no lower blocks, the compiler sees a constant.
         let lower_blocks = if MIXED { self.layer.lower_blocks } else { 0 };
         let layer = Layer { lower_blocks, ..*self.layer };
-        // Within bounds, whatever `at` is.
+        // The mask shows the compiler that `at` is within bounds.
         let at = at & KEYS_AT_ONCE;
         for index in 0..KEYS_AT_ONCE {
             self.derive_one::<K, NARROW>(&layer, at + index, keys[index].get(), out);
@@ -169,11 +169,11 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         }
     }
 
-    /// One bit per key: whether its equation holds. Bumped keys get 0 and are recorded in `bumped`.
+    /// Returns one bit per key: whether its equation holds. Bumped keys get 0 and are recorded in `bumped`.
     ///
     /// # Safety
     ///
-    /// As above, and the equations must be of this layer.
+    /// As for `run`, and the equations must be of this layer.
     #[inline(always)]
     unsafe fn check<K: Kernel, const NARROW: bool, const MIXED: bool>(
         &self,
@@ -193,6 +193,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             if prefetches {
                 let first = self.view.words.wrapping_add(equations.word[ahead + index] as usize);
                 prefetch(first);
+                // The equation's two blocks span several lines, so the line of the last byte is prefetched as well.
                 prefetch(first.wrapping_add(2 * upper as usize).cast::<u8>().wrapping_sub(1));
             }
             let (word, next) = (equations.word[now], equations.next[now]);
@@ -200,8 +201,8 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             debug_assert!((word + next + count) * 8 <= self.view.filter.payload_bytes);
             let coefficients = Coefficients { here: equations.here[now], next: equations.over[now] };
             let expected = equations.expected[now];
-            // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: the block lies in
-            // the layer, and the one after it too, unless `next` is 0.
+            // SAFETY: the caller promises the set. A start is at least 64 slots before the layer's end: the block lies
+            // in the layer, and the one after it too, unless `next` is 0.
             let mut holds = unsafe {
                 let block = self.view.word(word);
                 if NARROW {
@@ -223,21 +224,21 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
     }
 }
 
-/// `map_to_range` for a range below 2^32, with multiplications of 32 bits: vectors have no 128-bit product.
+/// Like `map_to_range`, for a range below 2^32, with multiplications of 32 bits: vectors have no 128-bit product.
 #[inline(always)]
 const fn map_to_small_range(hash: u64, range: u64) -> u64 {
     let range = range & 0xffff_ffff;
     ((hash >> 32) * range + (((hash & 0xffff_ffff) * range) >> 32)) >> 32
 }
 
-/// Positions in a chunk of keys that were bumped.
+/// The positions of the bumped keys in a chunk.
 struct Bumped {
     positions: [u16; CHUNK],
     count: usize,
 }
 
 impl Bumped {
-    /// Without a branch, which would be mispredicted for each such key.
+    /// Appends without a branch, which would mispredict for each bumped key.
     #[inline(always)]
     fn push_if(&mut self, condition: bool, position: usize) {
         self.positions[self.count % CHUNK] = position as u16;

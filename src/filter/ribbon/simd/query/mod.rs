@@ -1,18 +1,18 @@
-//! The query: are all parities of a key's equation right?
+//! The query: tests whether all parities of a key's equation are right.
 //!
-//! A key's 64 slots lie in two neighbouring blocks. Per column, the words of the two blocks are masked by
-//! the equation's coefficients, and the parity of the remaining bits must equal the column's bit of the result. All
-//! columns are computed and compared at once: an early exit would mispredict on every other absent key.
+//! A key's 64 slots lie in two neighbouring blocks. Per column, the words of the two blocks are masked by the
+//! equation's coefficients, and the parity of the remaining bits must equal the column's bit of the result. All columns
+//! are computed and compared at once: an early exit would mispredict on every other absent key.
 //!
 //! `driver` has the query of one key and `batch` the loop over many, both over a small trait with one implementation
 //! for each instruction set. All of it is inlined into that set's entry functions: a function that is called instead
 //! would be compiled without the set's instructions, and be 30 times as slow.
 //!
-//! Both derive an equation by `Equation::new` from its start, and each has its own way to the start. `driver` derives
-//! one key's, with a branch that takes bumped keys out of line. `batch` derives those of 16 keys without any branch,
-//! with arithmetic that the compiler turns into vectors of keys (128-bit products and early returns would prevent
-//! that). That each position lies within the payload is checked once, by [`Filter::view`]. `tests` compares both with
-//! the format's specification.
+//! Both derive an equation by `Equation::new` from its start, but compute the start in different ways. `driver` takes
+//! one key, with a branch that moves bumped keys out of line. `batch` takes 16 keys without any branch, with arithmetic
+//! that the compiler turns into vectors of keys (128-bit products and early returns would prevent that).
+//! [`Filter::view`] checks once that each position lies within the payload. `tests` compares both with the format's
+//! specification.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx2;
@@ -34,18 +34,18 @@ use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::hash::KeyHash;
 use crate::kernel::dispatch_generic;
 
-/// The parts of a filter that a query needs beside the payload, settled when it is opened. Without layers until it is
-/// [laid out](Self::lay_out), and no payload is long enough for it then.
+/// The parts of a filter that a query needs in addition to the payload, precomputed when it is opened. Until it is
+/// [laid out](Self::lay_out), it has no layers, and no payload is long enough for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
-    /// Bumping layers, then the final one.
+    /// The bumping layers, then the final one.
     layers: [Layer; MAX_BUMPING_LAYERS + 1],
     bumping: u8,
-    /// Columns of all blocks but the lower ones, 1 to 32.
+    /// The columns of all blocks except the lower ones, 1 to 32.
     upper: u8,
-    /// Salt of the final layer.
+    /// The salt of the final layer.
     salt: u8,
-    /// No query reads beyond these.
+    /// The length that a payload must have: no query reads beyond it.
     payload_bytes: u64,
 }
 
@@ -56,8 +56,8 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Lays out layers of these numbers of blocks, the final one last: first the columns of all, then the thresholds.
-    /// `None` when there is no layer, too many, or an empty one; the filter is then of no use.
+    /// Lays out layers with these numbers of blocks, the final one last: first the columns of all, then the thresholds.
+    /// `None` if there is no layer, too many, or an empty one; the filter is then unusable.
     ///
     /// In place, because a filter that is probed once takes longer to move than to probe.
     #[inline]
@@ -80,7 +80,7 @@ impl Filter {
         self.measure()
     }
 
-    /// Sets the length of the payload that queries can read; `None` when no filter has such layers.
+    /// Computes the length of the payload that queries can read; `None` if no filter has such layers.
     #[inline]
     fn measure(&mut self) -> Option<()> {
         let (bumping, last) = self.layers.get(..=usize::from(self.bumping))?.split_at_checked(self.bumping.into())?;
@@ -92,7 +92,7 @@ impl Filter {
         Some(())
     }
 
-    /// The layers in use: bumping ones, then the final one.
+    /// Returns the layers in use: the bumping ones, then the final one.
     pub(crate) fn layers(&self) -> &[Layer] {
         &self.layers[..=usize::from(self.bumping)]
     }
@@ -105,15 +105,16 @@ impl Filter {
         self.payload_bytes
     }
 
-    /// The filter with its payload, which `payload` begins with; `None` when that is too short.
+    /// Returns the filter with the payload that begins `payload`; `None` if `payload` is too short.
     #[inline]
     pub(crate) fn view<'a>(&'a self, payload: &'a [u8]) -> Option<FilterView<'a>> {
+        // Longer is allowed: `payload` may be a whole block, with its trailer.
         let is_whole = payload.len() as u64 >= self.payload_bytes;
         is_whole.then_some(FilterView { filter: self, words: payload.as_ptr().cast(), payload: PhantomData })
     }
 }
 
-/// A filter with its payload, in two registers.
+/// A filter with its payload, small enough for two registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilterView<'a> {
     filter: &'a Filter,
@@ -123,7 +124,7 @@ pub(crate) struct FilterView<'a> {
 }
 
 impl<'a> FilterView<'a> {
-    /// The bumping layers but the first.
+    /// Returns the bumping layers except the first.
     #[inline(always)]
     fn later_layers(self) -> &'a [Layer] {
         self.filter.layers.get(1..usize::from(self.filter.bumping)).unwrap_or_default()
@@ -134,11 +135,11 @@ impl<'a> FilterView<'a> {
         &self.filter.layers[usize::from(self.filter.bumping) % (MAX_BUMPING_LAYERS + 1)]
     }
 
-    /// Word `index` of the payload.
+    /// Returns word `index` of the payload.
     ///
     /// # Safety
     ///
-    /// A word of a layer's columns or thresholds.
+    /// It must be a word of a layer's columns or thresholds.
     #[inline(always)]
     unsafe fn word(self, index: u64) -> *const [u8; 8] {
         // SAFETY: the payload has all words of all layers.
@@ -146,15 +147,15 @@ impl<'a> FilterView<'a> {
     }
 }
 
-/// Whether the key of `hash` may have been added.
+/// Returns whether the key of `hash` may have been added.
 #[inline]
 pub(crate) fn may_contain(view: FilterView<'_>, hash: KeyHash) -> bool {
     dispatch_generic!(driver::may_contain, self, portable::may_contain, (view: FilterView<'_>, hash: KeyHash) -> bool)
 }
 
-/// [`may_contain`] for a key that the first layer does not hold: one of 25, and all of a filter with one layer.
+/// Probes for a key that the first layer has bumped: one key in 25.
 ///
-/// Out of line, so that the others need no stack frame.
+/// Out of line, so that the other keys need no stack frame.
 #[cold]
 #[inline(never)]
 fn may_contain_after_first(view: FilterView<'_>, hash: KeyHash) -> bool {
@@ -164,7 +165,7 @@ fn may_contain_after_first(view: FilterView<'_>, hash: KeyHash) -> bool {
     )
 }
 
-/// Probes many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
+/// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
 pub(crate) fn may_contain_batch(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
     dispatch_generic!(
         batch::may_contain_batch, self, portable::may_contain_batch,

@@ -1,4 +1,4 @@
-//! NEON: eight columns in four vectors of two words, added up pairwise until one byte is left of each.
+//! NEON: eight columns in four vectors of two words, added up pairwise until one byte of each word is left.
 
 use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vcntq_u8, vdupq_n_u64, veorq_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u8_u64,
@@ -12,7 +12,7 @@ pub(super) struct Neon;
 impl Kernel for Neon {
     #[inline(always)]
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         unsafe {
             let columns = Fours::new(words, next, count);
             let masks = [
@@ -32,14 +32,14 @@ impl Kernel for Neon {
     }
 }
 
-/// The ones in each byte of what the masks leave of the two columns from `column` on.
+/// Counts the ones in each byte of the two columns from `column` on, after masking.
 ///
 /// # Safety
 ///
-/// The CPU must have NEON, and `column` be at most 2.
+/// The CPU must have NEON, and `column` must be at most 2.
 #[inline(always)]
 unsafe fn counts(here: &Four, next: &Four, masks: [uint8x16_t; 2], column: usize) -> uint8x16_t {
-    // SAFETY: the set is the caller's; a four has 32 bytes, and 16 are left at `column`.
+    // SAFETY: the caller promises the set; a four has 32 bytes, and 16 are left at `column`.
     unsafe {
         let here = vandq_u8(vld1q_u8(here.as_ptr().add(column).cast()), masks[0]);
         let next = vandq_u8(vld1q_u8(next.as_ptr().add(column).cast()), masks[1]);

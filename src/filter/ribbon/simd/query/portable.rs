@@ -1,4 +1,4 @@
-//! Plain Rust, without a population count: the default build of x86-64 has none.
+//! Plain Rust, without a population count: the default build of x86-64 has no instruction for it.
 
 use super::driver::{self, Coefficients, Fours, Kernel, Words};
 use super::{FilterView, batch};
@@ -9,7 +9,7 @@ struct Portable;
 impl Kernel for Portable {
     #[inline(always)]
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises it.
         let columns = unsafe { Fours::new(words, next, count) };
         let mut masked = [0; 8];
         for column in 0..4 {
@@ -20,13 +20,13 @@ impl Kernel for Portable {
     }
 }
 
-/// A column of two blocks, masked by the coefficients and added.
+/// Masks a column of two blocks by the coefficients, and adds them.
 #[inline(always)]
 fn leave(here: [u8; 8], next: [u8; 8], coefficients: Coefficients) -> u64 {
     (u64::from_le_bytes(here) & coefficients.here) ^ (u64::from_le_bytes(next) & coefficients.next)
 }
 
-// Not inlined: it would keep the functions that choose a set from being small.
+// Not inlined, to keep the functions that choose a set small.
 #[inline(never)]
 pub(super) fn may_contain(view: FilterView<'_>, hash: KeyHash) -> bool {
     // SAFETY: plain Rust runs everywhere.
@@ -44,10 +44,10 @@ pub(super) fn may_contain_batch(view: FilterView<'_>, hashes: &[KeyHash], matche
     unsafe { batch::may_contain_batch::<Portable>(view, hashes, matches) };
 }
 
-/// The parity of each of eight words: bit `i` is that of `words[i]`.
+/// Returns the parity of each of eight words: bit `i` is the parity of `words[i]`.
 ///
-/// Three steps fold two words into one, each word then taking half the bits, until every word is one
-/// byte; three more fold all eight bytes at once.
+/// Three steps fold two words into one, each word then taking half the bits, until every word is one byte; three more
+/// fold all eight bytes at once.
 #[inline]
 fn parities(words: &[u64; 8]) -> u8 {
     let &[w0, w1, w2, w3, w4, w5, w6, w7] = words;
@@ -61,7 +61,7 @@ fn parities(words: &[u64; 8]) -> u8 {
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Folds every field of `2 x WIDTH` bits to its lower (from `low`) or upper (from `high`) half.
+/// Folds every field of `2 x WIDTH` bits into its lower half (from `low`) or upper half (from `high`).
 #[inline]
 const fn fold<const WIDTH: u32>(low: u64, high: u64) -> u64 {
     // Ones in the lower half of each field: 2^WIDTH - 1 repeated every 2 x WIDTH bits.

@@ -1,5 +1,4 @@
-//! Every instruction set against the format's text: any bits at all are a valid payload, so the payloads
-//! are random.
+//! Compares every instruction set with the format's text. Any bits are a valid payload, so the payloads are random.
 
 use super::{Filter, may_contain, may_contain_batch};
 use crate::filter::ribbon::equation::{SMASH, THRESHOLDS, coefficients, final_layer_hash, next_layer_hash, result};
@@ -7,7 +6,7 @@ use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::hash::{KeyHash, map_to_range, mix64};
 use crate::simd::for_each_set;
 
-/// The query as the format's text has it, one bit at a time.
+/// The query as in the format's text, one bit at a time.
 fn as_specified(filter: &Filter, words: &[[u8; 8]], mut hash: u64) -> bool {
     let word = |index: u64| u64::from_le_bytes(words[usize::try_from(index).unwrap()]);
     let holds = |layer: &Layer, hash: u64, start: u64| {
@@ -40,14 +39,14 @@ fn as_specified(filter: &Filter, words: &[[u8; 8]], mut hash: u64) -> bool {
     holds(last, hash, start)
 }
 
-/// The filter of these layers; `None` where no filter has them.
+/// The filter of these layers; `None` if no filter has them.
 fn filter_of(layers: [Layer; MAX_BUMPING_LAYERS + 1], bumping: usize, upper: u8, salt: u8) -> Option<Filter> {
     let mut filter = Filter { layers, bumping: bumping as u8, upper, salt, payload_bytes: 0 };
     filter.measure().map(|()| filter)
 }
 
-/// The filter of layers of these numbers of blocks, `lower` of eight of them with one column less, laid out one after
-/// the other.
+/// The filter of layers with these numbers of blocks, laid out in sequence; `lower` of eight blocks have one column
+/// less.
 fn lay_out(blocks: &[u64], upper: u8, lower: u64, salt: u8) -> Filter {
     let mut end = 0;
     let mut layers = [Layer::default(); MAX_BUMPING_LAYERS + 1];
@@ -76,7 +75,7 @@ fn compare(filter: &Filter, payload: &[u8], keys: usize, seed: u64) -> usize {
     expected.iter().enumerate().for_each(|(index, &hit)| bits[index / 64] |= u64::from(hit) << (index % 64));
     let view = filter.view(payload).unwrap();
     for_each_set(|set| {
-        // What was there before must not shine through.
+        // Old bits must not survive.
         let mut matches = vec![u64::MAX; keys.div_ceil(64)];
         may_contain_batch(view, &hashes, &mut matches);
         assert_eq!(matches, bits, "{set}, {keys} keys of {filter:x?}");

@@ -1,11 +1,10 @@
 //! Back-substitution: from a section's echelon form to the columns of its blocks.
 //!
-//! Slots are solved from the right. Each has as many bits as there are columns: the sum (exclusive or) of
-//! those slots to its right where its pivot has ones, and of the pivot's result. Slots without a pivot are
-//! free, and are 0.
+//! Slots are solved from the right. Each has as many bits as there are columns: the sum (exclusive or) of its pivot's
+//! result and of the slots to its right where the pivot has ones. Slots without a pivot are free, and are 0.
 //!
-//! Of every four slots that are solved all sixteen sums are tabulated, so that a slot takes sixteen
-//! look-ups for its 64 neighbours, in all columns at once, instead of 32 additions in the mean.
+//! For every four solved slots, all sixteen sums are tabulated. So a slot takes sixteen look-ups for its 64 neighbours,
+//! in all columns at once, instead of 32 additions on average.
 
 mod planes;
 mod portable;
@@ -17,8 +16,8 @@ use crate::kernel::dispatch_generic;
 /// The columns of one block: word `c` holds bit `c` of its 64 slots, the first slot in bit 0.
 pub(crate) type BlockColumns = [u64; MAX_COLUMNS as usize];
 
-/// Solves `echelon` and calls `visit` with the index of each block of 64 slots, the last one first, and its
-/// columns, of which the first `columns` are meant.
+/// Solves `echelon` and calls `visit` for each block of 64 slots, from the last one, with its index and its columns.
+/// Only the first `columns` of them are valid.
 pub(crate) fn solve(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
     dispatch_generic!(
         planes::solve, super::bytes, portable::solve,

@@ -1,8 +1,8 @@
-//! With tables of bytes, from solved slots to the left: the form that all vector instruction sets share.
+//! Solves with tables of bytes, from solved slots to the left: the version that all vector instruction sets share.
 //!
-//! Four slots are solved at once, and their contribution is then added to all 63 slots to their left. These lie
-//! in the same block and in the one to its left, at places that do not overlap; so one accumulator of 64 places
-//! serves both.
+//! Four slots are solved at once, and their contribution is then added to all 63 slots to their left. These lie in the
+//! same block and in the one to its left, at positions that do not overlap; so one accumulator of 64 positions serves
+//! both.
 
 use super::BlockColumns;
 use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, Planes};
@@ -18,8 +18,8 @@ const GROUPS: usize = 64 / SLOTS_AT_ONCE;
 #[repr(align(64))]
 struct BlockBytes([u8; 64]);
 
-/// For the group at place `k` of sixteen bytes, and its slot `j`: indexes that give the slot's byte wherever `j` is
-/// a member of a subset, and 0 elsewhere.
+/// For the group at position `k` of sixteen bytes, and its slot `j`: indexes that select the slot's byte in each subset
+/// with `j`, and 0 elsewhere.
 static MEMBERS: [[ByteTable; SLOTS_AT_ONCE]; SLOTS_AT_ONCE] = {
     let mut members = [[[128; 16]; SLOTS_AT_ONCE]; SLOTS_AT_ONCE];
     let mut at = 0;
@@ -33,9 +33,8 @@ static MEMBERS: [[ByteTable; SLOTS_AT_ONCE]; SLOTS_AT_ONCE] = {
     members
 };
 
-/// From subsets of solved slots to subsets of their sums so far, for each way in which a group's pivots hold the
-/// slots to their right: bits 0 to 2 say whether the first holds the others, bits 3 and 4 the second, bit 5 the
-/// third.
+/// Maps subsets of solved slots to subsets of their sums so far, for each way in which a group's pivots have bits at
+/// the slots to their right: bits 0 to 2 are those of the first pivot, bits 3 and 4 of the second, bit 5 of the third.
 static SOLVED: [ByteTable; 64] = {
     let mut solved = [[0; 16]; 64];
     let mut links = 0;
@@ -55,17 +54,17 @@ static SOLVED: [ByteTable; 64] = {
     solved
 };
 
-/// What holds for one group of a block, place by place.
+/// The masks for one group of a block, one byte for each slot.
 #[derive(Clone, Copy)]
 struct GroupMasks {
-    /// The half byte of the rows of the same block that is about this group: of slots to its left.
+    /// Selects the half byte for this group in rows of the same block: those of slots to its left.
     here: BlockBytes,
-    /// The half byte of the rows of the block to the left that is about this group: of slots from the group's
-    /// place on, within it only of those bits that reach across.
+    /// Selects the half byte for this group in rows of the block to the left: those of slots from the group's position
+    /// on, within the group only the bits that reach across.
     left: BlockBytes,
-    /// The places of other groups.
+    /// The positions of other groups.
     others: BlockBytes,
-    /// Indexes that give each slot of the group its own value, and 0 elsewhere.
+    /// Indexes that select for each slot of the group its own value, and 0 elsewhere.
     own: BlockBytes,
 }
 
@@ -92,7 +91,7 @@ static MASKS: [GroupMasks; GROUPS] = {
     masks
 };
 
-/// A block of the echelon form, with zeros where there is no pivot.
+/// A block of the echelon form, with zeros for slots without a pivot.
 struct LoadedBlock<const R: usize> {
     words: [u64; 64],
     rows: Planes<8, 64>,
@@ -104,7 +103,7 @@ struct LoadedBlock<const R: usize> {
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         match columns {
             ..=8 => solve_results::<V, 1>(echelon, columns, visit),
@@ -114,7 +113,7 @@ pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, vis
     }
 }
 
-/// Solves in `R` times eight columns.
+/// Solves `R` times eight columns.
 #[inline(always)]
 unsafe fn solve_results<V: ByteVector, const R: usize>(
     echelon: &Echelon,
@@ -124,12 +123,12 @@ unsafe fn solve_results<V: ByteVector, const R: usize>(
     let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
     let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
     let mut words = BlockColumns::default();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
     let mut sums = blocks[last % 2].results.clone();
     for block in (0..=last).rev() {
         let mut values = Planes::<R, 64>::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1));
             let (here, left) = (&blocks[block % 2], &blocks[(block + 1) % 2]);
@@ -146,7 +145,7 @@ unsafe fn solve_results<V: ByteVector, const R: usize>(
 impl<const R: usize> LoadedBlock<R> {
     const EMPTY: Self = Self { words: [0; 64], rows: Planes([[0; 64]; 8]), results: Planes([[0; 64]; R]) };
 
-    /// Loads a block, or one without pivots.
+    /// Loads a block; `None` loads one without pivots.
     #[inline(always)]
     unsafe fn load<V: ByteVector>(&mut self, echelon: &Echelon, block: Option<usize>) {
         let Some(block) = block else {
@@ -163,13 +162,13 @@ impl<const R: usize> LoadedBlock<R> {
             }
         }
         for (chunk, words) in self.words.as_chunks::<16>().0.iter().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises it.
             let tables = unsafe { V::transpose(words) };
             self.rows.set(chunk * 16, &tables);
         }
     }
 
-    /// Which pivots of the group hold the slots to their right, as [`SOLVED`] is indexed.
+    /// Returns which pivots of the group have bits at the slots to their right, as an index into [`SOLVED`].
     #[inline(always)]
     fn links(&self, group: usize) -> usize {
         let first = group * SLOTS_AT_ONCE % 64;
@@ -178,7 +177,7 @@ impl<const R: usize> LoadedBlock<R> {
     }
 }
 
-/// Solves group `pair * 2 + ODD`, whose `sums` are complete but for the group itself.
+/// Solves group `pair * 2 + ODD`, whose `sums` are complete except for the group itself.
 #[inline(always)]
 unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
     pair: usize,
@@ -192,7 +191,7 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
     let solved = &SOLVED[here.links(group) % 64];
     for byte in 0..R {
         let (sums, values) = (&mut sums.0[byte], &mut values.0[byte]);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let sixteen = V::table(&sums.as_chunks::<16>().0[group / SLOTS_AT_ONCE % 4]);
             let [first, second, third, fourth] = &MEMBERS[group % SLOTS_AT_ONCE];
@@ -205,7 +204,8 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
                 };
                 let bits = row_of(here, &masks.here).or(row_of(left, &masks.left));
                 let bits = if ODD == 1 { bits.upper_half() } else { bits };
-                // The group's own places begin with what the block to the left needs there; the others stay.
+                // The group's own positions restart with the results of the block to the left; the others keep their
+                // sums.
                 let begun = V::load(&left.results.0[byte][at..]);
                 let kept = V::load(&sums[at..]).xor(begun).and(V::load(&masks.others.0[at..]));
                 kept.xor(begun).xor(V::look_up(subsets, bits)).store(&mut sums[at..]);
@@ -216,13 +216,13 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
     }
 }
 
-/// Bit `c` of the values becomes word `c`.
+/// Transposes the values: bit `c` of all slots becomes word `c`.
 #[inline(always)]
 unsafe fn transpose<V: ByteVector, const R: usize>(values: &Planes<R, 64>, columns: usize, words: &mut BlockColumns) {
     words[..columns].fill(0);
     for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0) {
         for at in (0..64).step_by(V::LANES) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises it.
             let (low, high) = unsafe {
                 let value = V::load(&plane[at..]);
                 (value.low_bits(), value.upper_half().low_bits())

@@ -1,4 +1,4 @@
-//! With tables of words.
+//! Plain Rust: solves with tables of words.
 
 use super::BlockColumns;
 use crate::filter::ribbon::simd::sweep::Echelon;
@@ -6,7 +6,7 @@ use crate::filter::ribbon::simd::sweep::Echelon;
 /// Slots whose sums are tabulated together.
 const SLOTS_AT_ONCE: usize = 4;
 
-/// A group's bits of a row.
+/// The bits of a row for one group.
 const GROUP_MASK: u64 = (1 << SLOTS_AT_ONCE) - 1;
 
 /// For each group of a circle of 64 slots, the sums of all subsets of its solved slots.
@@ -24,7 +24,7 @@ pub(super) fn solve(echelon: &Echelon, columns: usize, mut visit: impl FnMut(usi
     }
 }
 
-/// Solves the 64 slots of a block; `sums` are of the slots to the right of it before, and of its own after.
+/// Solves the 64 slots of a block. On entry `sums` are those of the slots to its right, on return those of the block.
 fn solve_block(occupied: u64, rows: &[u64; 64], results: &[u32; 64], sums: &mut Sums, solved: &mut [u32; 64]) {
     for group in (0..64 / SLOTS_AT_ONCE).rev() {
         let mut values = [0; SLOTS_AT_ONCE];
@@ -33,8 +33,8 @@ fn solve_block(occupied: u64, rows: &[u64; 64], results: &[u32; 64], sums: &mut 
             let is_pivot = occupied >> slot & 1;
             let row = rows[slot] & is_pivot.wrapping_neg();
             let result = results[slot] & (is_pivot as u32).wrapping_neg();
-            // Of the slot's own group, bits to its left stand for slots 64 further right: those that the table
-            // is still of. Those to its right have just been solved.
+            // Within the slot's own group, bits to its left stand for slots 64 further right, which the table still
+            // describes. Bits to its right stand for slots just solved.
             let own = row >> (group * SLOTS_AT_ONCE);
             let left = own as usize & ((1 << index) - 1);
             let others = row & !(GROUP_MASK << (group * SLOTS_AT_ONCE));
@@ -46,13 +46,13 @@ fn solve_block(occupied: u64, rows: &[u64; 64], results: &[u32; 64], sums: &mut 
     }
 }
 
-/// All ones if `word` has bit `bit`.
+/// Returns all ones if `word` has bit `bit`.
 #[inline]
 fn bit_mask(word: u64, bit: usize) -> u32 {
     ((word >> bit & 1) as u32).wrapping_neg()
 }
 
-/// The sum of the slots where `row` has ones.
+/// Returns the sum of the slots where `row` has ones.
 #[inline]
 fn sum_of(row: u64, sums: &Sums) -> u32 {
     sums.iter()
@@ -60,7 +60,7 @@ fn sum_of(row: u64, sums: &Sums) -> u32 {
         .fold(0, |sum, (group, table)| sum ^ table[(row >> (group * SLOTS_AT_ONCE) & GROUP_MASK) as usize])
 }
 
-/// All sums of a group's values.
+/// Tabulates all sums of a group's values.
 #[inline]
 fn tabulate(values: &[u32; SLOTS_AT_ONCE], table: &mut [u32; 1 << SLOTS_AT_ONCE]) {
     table[0] = 0;
@@ -72,7 +72,7 @@ fn tabulate(values: &[u32; SLOTS_AT_ONCE], table: &mut [u32; 1 << SLOTS_AT_ONCE]
     }
 }
 
-/// Bit `c` of the 64 values becomes word `c`.
+/// Transposes the 64 values: bit `c` of all slots becomes word `c`.
 fn transpose(values: &[u32; 64], columns: usize, words: &mut BlockColumns) {
     let (eights, _) = values.as_chunks::<8>();
     for (first, group) in words[..columns].chunks_mut(8).enumerate() {

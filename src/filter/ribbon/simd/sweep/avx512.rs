@@ -1,15 +1,15 @@
 //! AVX-512 with the instructions for Galois fields: eight slots at a time, with rows as planes of bytes.
 //!
-//! Which of eight pivots a row needs follows from eight bits of the row by a product with an 8 by 8 matrix of bits, and
-//! so does each byte that these pivots add to it. One instruction multiplies 64 bytes by such matrices, where look-ups
-//! of half bytes need tables of sums. A matrix is a word whose row `i` lies in byte `7 - i`: in this order the
-//! instruction multiplies matrices, too.
+//! A product with an 8 by 8 matrix of bits turns eight bits of a row into the set of the eight pivots that it needs;
+//! another product turns that set into each byte that these pivots add to the row. One instruction multiplies 64 bytes
+//! by such matrices; look-ups of half bytes would need tables of sums. A matrix is a word whose row `i` lies in byte
+//! `7 - i`: in this order the instruction also multiplies matrices.
 //!
-//! The pivots that eight slots have from before are first reduced, so that none has bits at the slots of the others.
-//! A row then needs those at whose slots it has bits, and with them added it has bits at free slots only: about three
-//! of eight, which are gone through one by one. This is the order of another elimination, with the same outcome: a row
-//! chosen for a free slot has the bits there that it would have in the order of the slots. Only the row to be stored
-//! is another one, because a reduced row may be longer than 64 slots. So the pivots of later slots are added to it
+//! The existing pivots of the eight slots are first reduced, so that none has bits at the slots of the others. A row
+//! then needs the pivots at whose slots it has bits. With them added, it has bits only at free slots: about three of
+//! eight, which are processed one by one. This order of elimination differs from that of the slots, but the outcome
+//! does not: a row chosen for a free slot has the bits there that it would have in the order of the slots. Only the row
+//! to store differs, because a reduced row may be longer than 64 slots. So the pivots of later slots are added to it
 //! again.
 
 use core::arch::x86_64::{
@@ -27,22 +27,22 @@ use super::planes::{Block, Sweep};
 use crate::filter::ribbon::simd::bytes::ByteTable;
 use crate::filter::ribbon::simd::bytes::avx2::Avx2;
 
-/// The most vectors of lanes.
+/// The maximum number of vectors of lanes.
 const VECTORS: usize = MAX_LANES / 64;
 
-/// The bits that count in a row that starts this many slots after the group's first.
+/// The bits that count in a row, by how many slots it starts after the group's first.
 const STARTED: ByteTable = [0xff, 0xfe, 0xfc, 0xf8, 0xf0, 0xe0, 0xc0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// The matrix whose row `i` has bit `i`.
 const IDENTITY: u64 = 0x0102_0408_1020_4080;
 
-/// The matrix whose row `i` has the bits from `i` on: those left of a pivot's slot are of slots 64 further right.
+/// The matrix whose row `i` has the bits from `i` on: bits left of a pivot's slot stand for slots 64 further right.
 const FROM_DIAGONAL: u64 = 0xfffe_fcf8_f0e0_c080;
 
 /// The lowest bit of every byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Indexes that turn eight words of `bytes` bytes into planes: a matrix for each byte.
+/// Returns the indexes that turn eight words of `bytes` bytes into planes: a matrix for each byte.
 const fn to_planes(bytes: usize) -> [u8; 64] {
     let mut from = [0; 64];
     let mut at = 0;
@@ -53,7 +53,7 @@ const fn to_planes(bytes: usize) -> [u8; 64] {
     from
 }
 
-/// The indexes for the way back.
+/// Returns the indexes for the way back.
 const fn from_planes(bytes: usize) -> [u8; 64] {
     let (to, mut from, mut at) = (to_planes(bytes), [0; 64], 0);
     while at < bytes * 8 {
@@ -84,7 +84,7 @@ impl Sweep for Avx512 {
     }
 }
 
-/// The pivots that a group has from before, as planes.
+/// The existing pivots of a group, as planes.
 struct Existing {
     /// Their slots, as a bit set in each byte.
     slots: __m512i,
@@ -92,7 +92,7 @@ struct Existing {
     results: __m512i,
     /// The matrix that reduces them by each other, transposed.
     reduction: __m512i,
-    /// The matrix that takes from a row the pivots that it needs.
+    /// The matrix that removes from a row the pivots that it needs.
     removal: __m512i,
 }
 
@@ -101,12 +101,12 @@ struct Existing {
 struct Choice {
     /// Their slots.
     slots: u8,
-    /// Their lanes, as a matrix has its rows.
+    /// Their lanes, in the order of a matrix's rows.
     lanes: u64,
 }
 
 impl Block<'_> {
-    /// Sweeps eight slots, a *group*, through the first `K` vectors of lanes; whether no row has bits left.
+    /// Sweeps eight slots, a *group*, through the first `K` vectors of lanes. Returns whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
     fn sweep_eight<const R: usize, const K: usize>(&mut self) -> bool {
@@ -115,7 +115,7 @@ impl Block<'_> {
         let mut needs = bits.map(|bits| _mm512_and_si512(bits, existing.slots));
         let free = !*self.pivots.occupied >> (self.first % 64);
         let choice = self.choose_rows(free as u8, bits.map(|bits| product(bits, existing.removal)), &mut needs);
-        // What the chosen rows need: existing pivots, and those chosen before them.
+        // The pivots that the chosen rows need: existing ones, and rows chosen before them.
         let needed = _mm512_andnot_si512(identity(), lanes_of(&needs, choice.lanes(), choice.rows()));
         let needed_existing = product(_mm512_and_si512(needed, existing.slots), existing.reduction);
         let needed_chosen = _mm512_andnot_si512(existing.slots, needed);
@@ -153,7 +153,7 @@ impl Block<'_> {
         Existing { slots, rows, results, reduction: transposed(reduction), removal }
     }
 
-    /// Each row's eight bits in the group, without those left of its start.
+    /// Gathers each row's eight bits in the group, without those left of its start.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
     fn started_bits<const K: usize>(&self) -> [__m512i; K] {
@@ -168,8 +168,8 @@ impl Block<'_> {
         })
     }
 
-    /// Chooses rows for the `free` slots by the bits that are `left` of each, and adds to `needs` which of them each
-    /// row needs.
+    /// Chooses rows for the `free` slots by the bits that are `left` in each row, and adds to `needs` which of the
+    /// chosen rows each row needs.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
     fn choose_rows<const K: usize>(
@@ -213,7 +213,7 @@ impl Block<'_> {
         *self.pivots.occupied |= u64::from(chosen) << slot;
     }
 
-    /// Adds to each row the pivots that it needs, whose bytes are transposed; whether no row has bits left.
+    /// Adds to each row the pivots that it needs, whose bytes are transposed. Returns whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
     fn add_pivots<const R: usize, const K: usize>(
@@ -240,13 +240,13 @@ impl Choice {
         _mm512_set1_epi64(self.lanes.cast_signed())
     }
 
-    /// The bytes of their rows in matrices.
+    /// Returns the mask of the bytes of their rows in matrices.
     fn rows(&self) -> __mmask64 {
         u64::from(self.slots.reverse_bits()) * ONES
     }
 }
 
-/// The bytes that the chosen rows have in `planes`, and those of existing pivots.
+/// Combines the bytes of the chosen rows in `planes` with those of existing pivots.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
 fn with_chosen<const K: usize>(planes: &[[u8; MAX_LANES]], choice: &Choice, existing: __m512i) -> __m512i {
@@ -258,9 +258,9 @@ fn with_chosen<const K: usize>(planes: &[[u8; MAX_LANES]], choice: &Choice, exis
     _mm512_mask_blend_epi8(choice.rows(), existing, chosen)
 }
 
-/// Of the existing pivots with which the chosen rows were reduced, those of later slots than the row's own.
+/// Returns, among the existing pivots with which the chosen rows were reduced, those of later slots than the row's own.
 ///
-/// `needed_existing` are those that each row itself needs; with them come those of the chosen rows in `needed_chosen`.
+/// `needed_existing` has those that each row itself needs; rows in `needed_chosen` add theirs.
 #[inline]
 fn of_later_slots(mut needed_existing: u64, needed_chosen: u64, mut chosen: u8) -> u64 {
     while chosen != 0 {
@@ -272,7 +272,8 @@ fn of_later_slots(mut needed_existing: u64, needed_chosen: u64, mut chosen: u8) 
     needed_existing & FROM_DIAGONAL
 }
 
-/// Adds to each byte of `plane` what it needs of the pivots in `matrix`; returns the OR of all resulting bytes.
+/// Adds to each byte of `plane` the bytes that it needs of the pivots in `matrix`. Returns the OR of all resulting
+/// bytes.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
 fn add<const K: usize>(plane: &mut [u8; MAX_LANES], needs: &[__m512i; K], matrix: u64) -> __m512i {
@@ -287,7 +288,7 @@ fn add<const K: usize>(plane: &mut [u8; MAX_LANES], needs: &[__m512i; K], matrix
     left
 }
 
-/// The last lane of those found.
+/// Returns the last lane found.
 #[inline]
 fn highest<const K: usize>(found: &[u64; K]) -> Option<u8> {
     if K > 1 && found[K - 1] != 0 {
@@ -296,7 +297,7 @@ fn highest<const K: usize>(found: &[u64; K]) -> Option<u8> {
     found[0].checked_ilog2().map(|lane| lane as u8)
 }
 
-/// In each byte of `mask`, the one in the lane that `lanes` has there; 0 in the others.
+/// Selects, for each byte of `mask`, the byte of `vectors` in the lane that `lanes` has there; 0 for the other bytes.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
 fn lanes_of<const K: usize>(vectors: &[__m512i; K], lanes: __m512i, mask: __mmask64) -> __m512i {
@@ -312,8 +313,8 @@ fn identity() -> __m512i {
     _mm512_set1_epi64(IDENTITY.cast_signed())
 }
 
-/// The inverse of `1 + m`, for a matrix `m` whose eighth power is 0: one of bits between different slots of a group, in
-/// an order in which none needs a later one.
+/// Returns the inverse of `1 + m`, for a matrix `m` whose eighth power is 0: its bits link different slots of a group,
+/// in an order in which no slot needs a later one.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
 fn inverse(m: __m512i) -> __m512i {
@@ -327,7 +328,7 @@ fn inverse(m: __m512i) -> __m512i {
     _mm512_xor_si512(inverse, product(inverse, fourth_transposed))
 }
 
-/// Each row in `rows` times a matrix that is given transposed.
+/// Multiplies each row in `rows` by a matrix that is passed transposed.
 #[inline]
 #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
 fn product(rows: __m512i, transposed: __m512i) -> __m512i {

@@ -1,21 +1,21 @@
-//! Elimination of the pending rows of one bucket: where a Ribbon build spends its time.
+//! Elimination of the pending rows of one bucket, the most expensive step of a Ribbon build.
 //!
-//! A row is one word, in *circular* form: bit `i` stands for the slot congruent to `i` modulo 64, so
-//! elimination needs no shift. At each slot, from left to right, the slot's pivot is added (exclusive
-//! or) to every pending row that has the slot's bit. A slot without a pivot takes one: of the rows with
-//! its bit, the one that starts furthest right, which has the highest priority.
+//! A row is one word, in *circular* form: bit `i` stands for the slot congruent to `i` modulo 64, so that elimination
+//! needs no shift. At each slot, from left to right, the slot's pivot is added (exclusive or) to every pending row that
+//! has the slot's bit. A slot without a pivot takes one: of the rows with its bit, the one that starts furthest right,
+//! which has the highest priority.
 //!
-//! One slot at a time, this takes a pass over all rows per slot. Instead, several slots are eliminated at
-//! once (the *method of the four Russians*: Arlazarov, Dinic, Kronrod, Faradzhev 1970). The pivots that a
-//! row needs over the next four slots follow from four bits of the row and six bits of the pivots. So those
-//! bits are eliminated first, on bitmaps with one bit per row. Then all sixteen sums of the four pivots are
-//! tabulated, and every row is changed once, by the sum that it needs.
+//! One slot at a time, this takes a pass over all rows per slot. Instead, several slots are eliminated at once (the
+//! *method of the four Russians*: Arlazarov, Dinic, Kronrod, Faradzhev 1970). The pivots that a row needs over the next
+//! four slots follow from four bits of the row and six bits of the pivots. So those bits are eliminated first, on
+//! bitmaps with one bit per row. Then all sixteen sums of the four pivots are tabulated, and every row is changed once,
+//! by the sum that it needs.
 //!
-//! The vector forms store rows as planes: plane `b` holds byte `b` of every row. A table look-up is then
-//! one byte shuffle for 16 or 32 rows. AVX-512 CPUs multiply matrices of bits instead, and need no tables.
+//! The vector versions store rows as planes: plane `b` holds byte `b` of every row. A table look-up is then one byte
+//! shuffle for 16 or 32 rows. CPUs with AVX-512 multiply matrices of bits instead, and need no tables.
 //!
-//! A row takes part only from its start on: before that, the same bit positions hold its bits for the slots 64
-//! further right.
+//! A row takes part only from its start on: before that, the same bit positions hold its bits for the slots 64 further
+//! right.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod avx512;
@@ -31,15 +31,15 @@ use super::bytes::avx2;
 use super::bytes::neon;
 use crate::kernel::dispatch_generic;
 
-/// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the
-/// left of the bucket.
+/// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the left
+/// of the bucket.
 pub(crate) type Equation = [u64; 2];
 
-/// The result of an equation, without its start.
+/// The bits of an equation's second word that hold the result.
 const RESULT_BITS: u64 = 0xffff_ffff;
 
-/// The most rows that the planes hold. About 80 of a bucket's 133 keys are pending. Unless hashes are badly mixed, more
-/// than 128 occur once in millions of buckets; the portable form then takes over.
+/// The maximum number of rows in the planes. About 80 of a bucket's 133 keys are pending. With well-mixed hashes, more
+/// than 128 occur once in millions of buckets; the portable version then takes over.
 const MAX_LANES: usize = 128;
 
 /// Rows written between two length checks, so that the loop that writes them has no bounds check and no reallocation.
@@ -51,9 +51,9 @@ pub(crate) struct Pending {
     /// The first `len` are in use; the others are stale.
     equations: Vec<Equation>,
     len: usize,
-    /// Scratch of the portable form, reused from bucket to bucket.
+    /// Scratch memory of the portable version, reused from bucket to bucket.
     bits: Vec<u64>,
-    /// Scratch of the vector forms: byte planes of the rows, the results and the starts.
+    /// Scratch memory of the vector versions: byte planes of the rows, the results and the starts.
     rows: Planes<8, MAX_LANES>,
     results: Planes<4, MAX_LANES>,
     offsets: Planes<1, MAX_LANES>,
@@ -64,7 +64,7 @@ impl Pending {
         self.len = 0;
     }
 
-    /// Memory for [`RESERVED_ROWS`] more rows; [`commit`](Self::commit) then keeps the first of them.
+    /// Returns memory for [`RESERVED_ROWS`] more rows; [`commit`](Self::commit) then keeps the first of them.
     #[inline]
     pub(crate) fn reserve(&mut self) -> &mut [Equation; RESERVED_ROWS] {
         if self.len + RESERVED_ROWS > self.equations.len() {
@@ -80,19 +80,19 @@ impl Pending {
         self.len += count.min(RESERVED_ROWS);
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.equations.capacity() * size_of::<Equation>() + self.bits.capacity() * 8
     }
 }
 
-/// A pending row.
+/// Returns a pending row.
 #[inline]
 pub(crate) fn equation(row: u64, result: u32, offset: u8) -> Equation {
     [row, u64::from(result) | u64::from(offset) << 32]
 }
 
-/// Where a row starts, counted from the left of the bucket.
+/// Returns the start of a row, counted from the left of the bucket.
 #[inline]
 fn offset_of(equation: &Equation) -> u8 {
     (equation[1] >> 32) as u8
@@ -126,7 +126,7 @@ impl Echelon {
 }
 
 impl PivotBlock<'_> {
-    /// The pivot of a slot.
+    /// Returns the pivot of a slot.
     #[inline]
     fn pivot(&self, slot: usize) -> Option<(u64, u32)> {
         let is_occupied = *self.occupied >> slot & 1 == 1;
@@ -135,14 +135,15 @@ impl PivotBlock<'_> {
 
     #[inline]
     fn set_pivot(&mut self, slot: usize, row: u64, result: u32) {
+        // The remainders make bounds checks unnecessary.
         self.rows[slot % 64] = row;
         self.results[slot % 64] = result;
         *self.occupied |= 1 << slot;
     }
 }
 
-/// The pivots chosen from the pending rows of one bucket. A row ends at most 63 slots beyond the bucket, so they are
-/// fewer than 192.
+/// The pivots chosen from the pending rows of one bucket. There are fewer than 192, because a row ends at most 63 slots
+/// beyond the bucket.
 #[derive(Debug)]
 pub(crate) struct ChosenPivots {
     /// The slot of each, and the start of its row, both counted from the left of the bucket.
@@ -167,21 +168,22 @@ impl ChosenPivots {
 
     #[inline]
     fn push(&mut self, slot: u8, offset: u8) {
+        // The list has 256 entries, so that an index of 8 bits needs no bounds check.
         self.list[usize::from(self.len)] = [slot, offset];
         self.len += 1;
     }
 }
 
-/// One bucket to be swept.
+/// A bucket to sweep.
 #[derive(Debug)]
 pub(crate) struct Bucket<'a> {
     pub(crate) pending: &'a mut Pending,
     pub(crate) echelon: &'a mut Echelon,
     /// The bucket's first block in the echelon form.
     pub(crate) first_block: usize,
-    /// Bytes of a result that can have set bits, 1 to 4.
+    /// The bytes of a result that can have set bits, 1 to 4.
     pub(crate) result_bytes: usize,
-    /// Takes the pivots chosen.
+    /// Receives the chosen pivots.
     pub(crate) chosen: &'a mut ChosenPivots,
 }
 

@@ -1,23 +1,24 @@
-//! The form that all vector instruction sets share, with rows as planes of bytes; and how those with a byte shuffle
-//! eliminate four slots at a time.
+//! The version that all vector instruction sets share, with rows as planes of bytes. Sets with a byte shuffle eliminate
+//! four slots at a time.
 
 use super::{Bucket, ChosenPivots, MAX_LANES, Pending, PivotBlock, offset_of, portable};
 use crate::filter::ribbon::equation::{BUCKET_SLOTS, WIDTH};
 use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, sums_of_bytes};
 
-/// Slots eliminated at once: half a byte of each row, because a byte shuffle looks up 4 bits. (The portable form
+/// Slots eliminated at once: half a byte of each row, because a byte shuffle looks up 4 bits. (The portable version
 /// eliminates 8, with two look-ups in memory.)
 const SLOTS_AT_ONCE: usize = 4;
 
-/// The end of the slots that a bucket's rows and pivots have bits in: none starts beyond the bucket, and each spans 64.
+/// The end of the slots in which a bucket's rows and pivots have bits: none starts beyond the bucket, and each spans
+/// 64.
 const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
 
-/// The bits that count in a row that starts this many slots after the block's first, up to four.
+/// The bits that count in a row, by how many slots it starts after the block's first, up to four.
 const STARTED: ByteTable = [0b1111, 0b1110, 0b1100, 0b1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Which of four pivots a row needs, by the row's own four bits. One table for each way in which pivots have bits at
-/// the slots of later ones: bits 0 to 2 of the index say so for the first pivot, bits 3 and 4 for the second, bit 5 for
-/// the third.
+/// Maps a row's own four bits to the four pivots that it needs. One table for each way in which pivots have bits at the
+/// slots of later ones: bits 0 to 2 of the index are those of the first pivot, bits 3 and 4 of the second, bit 5 of the
+/// third.
 static NEEDS: [ByteTable; 64] = {
     let mut needs = [[0; 16]; 64];
     let mut links = 0;
@@ -36,19 +37,19 @@ static NEEDS: [ByteTable; 64] = {
     needs
 };
 
-/// How an instruction set sweeps, with rows as planes of bytes.
+/// A sweep by an instruction set, with rows as planes of bytes.
 pub(super) trait Sweep {
-    /// Vectors of lanes, to make planes of the rows and to read them.
+    /// The vectors of lanes with which planes are made and read.
     type Bytes: ByteVector;
 
     /// Slots eliminated at once, a divisor of 8.
     const SLOTS_AT_ONCE: u8;
 
-    /// Lanes are in use up to a multiple of that.
+    /// Lanes are in use up to a multiple of this.
     const LANES: usize;
 
-    /// Sweeps the block's slots through the first `started` lanes; whether no row has bits left. Rows that start
-    /// further right have no bits in the block yet.
+    /// Sweeps the block's slots through the first `started` lanes, and returns whether no row has bits left. Rows that
+    /// start further right have no bits in the block yet.
     ///
     /// # Safety
     ///
@@ -60,15 +61,15 @@ impl<V: ByteVector> Sweep for V {
     type Bytes = V;
 
     const SLOTS_AT_ONCE: u8 = SLOTS_AT_ONCE as u8;
-    /// Some numbers of vectors are rounded up.
+    /// A multiple of 32 for NEON as well, because some numbers of its vectors are rounded up.
     const LANES: usize = 32;
 
     #[inline(always)]
     unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
-            // The number of vectors is a constant in each arm: the loops over them are unrolled and stay in registers.
-            // With NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
+            // The number of vectors is a constant in each arm, so that the loops over them are unrolled and stay in
+            // registers. With NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
             match started.div_ceil(V::LANES) {
                 0 | 1 => block.sweep::<V, R, 1>(),
                 2 => block.sweep::<V, R, 2>(),
@@ -90,7 +91,7 @@ pub(super) unsafe fn sweep<S: Sweep>(bucket: Bucket<'_>) -> Option<u8> {
     if bucket.pending.len > MAX_LANES {
         return portable::sweep(bucket);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         match bucket.result_bytes {
             0 | 1 => sweep_results::<S, 1>(bucket),
@@ -100,13 +101,13 @@ pub(super) unsafe fn sweep<S: Sweep>(bucket: Bucket<'_>) -> Option<u8> {
     }
 }
 
-/// The sweep for results of `R` bytes. `R` is a constant so that the loops over result planes are unrolled.
+/// Sweeps with results of `R` bytes. `R` is a constant so that the loops over result planes are unrolled.
 #[inline(always)]
 unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<u8> {
     let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
     let count = pending.len;
     let mut first = offset_of(pending.equations[..count].first()?) / S::SLOTS_AT_ONCE * S::SLOTS_AT_ONCE;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { fill_planes::<S>(pending) };
     let mut started = 0;
     let mut is_swept = false;
@@ -117,30 +118,30 @@ unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<
         while started < count && pending.offsets.0[0][started % MAX_LANES] < first + S::SLOTS_AT_ONCE {
             started += 1;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let is_spent = unsafe { S::sweep::<R>(&mut Block { pending, pivots, chosen, first }, started) };
         is_swept = is_spent && started == count;
         first += S::SLOTS_AT_ONCE;
     }
-    // `END` bounds the loop: without it, a wrong vector operation would make a build loop forever.
+    // `END` bounds the loop: otherwise a wrong vector operation would make a build loop forever.
     debug_assert!(is_swept, "bits are left behind the last slot: a vector operation is wrong");
     if !is_swept {
-        // Report a contradiction in the last row: a bumping layer then bumps the whole bucket, and the final layer
+        // Reports a contradiction in the last row: a bumping layer then bumps the whole bucket, and the final layer
         // fails.
         return Some(u8::MAX);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe { last_contradiction::<S::Bytes>(pending) }
 }
 
-/// Transposes the pending rows into planes. Unused lanes of the vectors in use become 0.
+/// Transposes the pending rows into planes. Sets the unused lanes of the last vectors to 0.
 #[inline(always)]
 unsafe fn fill_planes<S: Sweep>(pending: &mut Pending) {
     let Pending { equations, len, rows, results, offsets, .. } = pending;
     let lanes = len.next_multiple_of(S::LANES);
     equations[*len..lanes].fill([0; 2]);
     for (chunk, equations) in equations[..lanes].as_chunks::<16>().0.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let [row_bytes, tail_bytes] = unsafe { S::Bytes::transpose_pairs(equations) };
         rows.set(chunk * 16, &row_bytes);
         results.set(chunk * 16, &tail_bytes);
@@ -148,13 +149,13 @@ unsafe fn fill_planes<S: Sweep>(pending: &mut Pending) {
     }
 }
 
-/// The largest offset of a row that became zero while its result did not.
+/// Returns the largest offset of a row that became zero while its result did not.
 #[inline(always)]
 unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
     let mut at = pending.len.next_multiple_of(V::LANES);
     while at > 0 {
         at -= V::LANES;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let lanes = unsafe {
             let (mut rows, mut results) = (V::splat(0), V::splat(0));
             for plane in &pending.rows.0 {
@@ -181,7 +182,7 @@ pub(super) struct Block<'a> {
     pub(super) first: u8,
 }
 
-/// Which lanes have a bit: lane `i` in bit `i % 64` of word `i / 64`.
+/// A set of lanes: lane `i` is bit `i % 64` of word `i / 64`.
 type LaneSet = [u64; MAX_LANES / 64];
 
 /// The pivots of a block's slots; zeros for a slot without one, so that adding it changes nothing.
@@ -193,10 +194,10 @@ struct Eliminated {
 }
 
 impl Block<'_> {
-    /// Sweeps the block's slots through the first `K` vectors of lanes; whether no row has bits left.
+    /// Sweeps the block's slots through the first `K` vectors of lanes. Returns whether no row has bits left.
     #[inline(always)]
     unsafe fn sweep<V: ByteVector, const R: usize, const K: usize>(&mut self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let (bits, columns) = self.gather::<V, K>();
             let eliminated = self.eliminate::<R>(columns, K * V::LANES > 64);
@@ -204,13 +205,14 @@ impl Block<'_> {
         }
     }
 
-    /// Each row's four bits in the block, without those left of its start; and the same bits as one lane set per slot.
+    /// Gathers each row's four bits in the block, without those left of its start, and the same bits as one lane set
+    /// per slot.
     #[inline(always)]
     unsafe fn gather<V: ByteVector, const K: usize>(&self) -> ([V; K], [LaneSet; SLOTS_AT_ONCE]) {
         let plane = &self.pending.rows.0[usize::from(self.first) % 64 / 8];
         let is_upper_half = !self.first.is_multiple_of(8);
         let mut columns = [LaneSet::default(); SLOTS_AT_ONCE];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let (started, first, four) = (V::table(&STARTED), V::splat(self.first), V::splat(SLOTS_AT_ONCE as u8));
             let mut bits = [V::splat(0); K];
@@ -228,8 +230,8 @@ impl Block<'_> {
         }
     }
 
-    /// Finds the pivots of the block's slots. `columns` holds the lanes that have each slot's bit; `is_wide` says
-    /// whether more than 64 lanes are in use, to skip the second word where it is empty.
+    /// Finds the pivots of the block's slots. `columns` holds the lanes that have each slot's bit. If at most 64 lanes
+    /// are in use, `is_wide` is false, and the second word, which is empty, is skipped.
     #[inline(always)]
     fn eliminate<const R: usize>(&mut self, mut columns: [LaneSet; SLOTS_AT_ONCE], is_wide: bool) -> Eliminated {
         let mut eliminated = Eliminated { rows: [0; SLOTS_AT_ONCE], results: [0; SLOTS_AT_ONCE], links: 0 };
@@ -261,7 +263,7 @@ impl Block<'_> {
             }
             later
         };
-        // Masks instead of branches: whether a pivot has a bit at a later slot is random.
+        // Masks instead of branches, because it is random whether a pivot has a bit at a later slot.
         for after in INDEX + 1..SLOTS_AT_ONCE {
             let is_held = (later >> after & 1).wrapping_neg();
             columns[after][0] ^= columns[INDEX][0] & is_held;
@@ -278,7 +280,7 @@ impl Block<'_> {
     }
 
     /// Makes the row in `lane` the pivot of the block's slot `INDEX`, after adding the earlier pivots that it needs.
-    /// The planes are still unreduced at this point: `apply` changes them once, for all four slots.
+    /// The planes are not reduced yet: `apply` changes them once, for all four slots.
     #[inline(always)]
     fn choose<const R: usize, const INDEX: usize>(
         &mut self,
@@ -302,20 +304,20 @@ impl Block<'_> {
         self.chosen.push(self.first + INDEX as u8, self.pending.offsets.0[0][lane]);
     }
 
-    /// Adds to each row the pivots that it needs; whether no row has bits left.
+    /// Adds to each row the pivots that it needs. Returns whether no row has bits left.
     #[inline(always)]
     unsafe fn apply<V: ByteVector, const R: usize, const K: usize>(
         &mut self,
         mut bits: [V; K],
         eliminated: &Eliminated,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let needs = V::table(&NEEDS[eliminated.links % 64]);
             for bits in &mut bits {
                 *bits = V::look_up(needs, *bits);
             }
-            // One look-up per plane and vector adds up to four pivots at once. The same pass detects whether any bit is
+            // One look-up per plane and vector adds up to four pivots at once. The pass also detects whether any bit is
             // left: if none is, the bucket is done, usually long before `END`.
             let mut left = V::splat(0);
             for (plane, sums) in self.pending.rows.0.iter_mut().zip(&V::sums(eliminated.rows)) {
@@ -330,10 +332,10 @@ impl Block<'_> {
     }
 }
 
-/// Adds to each byte of `plane` the sum at its index; returns the OR of all resulting bytes.
+/// Adds to each byte of `plane` the sum at its index. Returns the OR of all resulting bytes.
 #[inline(always)]
 unsafe fn add<V: ByteVector, const K: usize>(plane: &mut [u8; MAX_LANES], sums: &ByteTable, indexes: &[V; K]) -> V {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         let sums = V::table(sums);
         let mut left = V::splat(0);
@@ -347,7 +349,7 @@ unsafe fn add<V: ByteVector, const K: usize>(plane: &mut [u8; MAX_LANES], sums: 
     }
 }
 
-/// The last lane in `set`.
+/// Returns the last lane in `set`.
 #[inline(always)]
 fn highest(set: &LaneSet, is_wide: bool) -> Option<usize> {
     if is_wide && set[1] != 0 {
@@ -356,7 +358,7 @@ fn highest(set: &LaneSet, is_wide: bool) -> Option<usize> {
     set[0].checked_ilog2().map(|lane| lane as usize)
 }
 
-/// 1 if `lane` is in `set`, else 0.
+/// Returns 1 if `lane` is in `set`, otherwise 0.
 #[inline(always)]
 fn has(set: &LaneSet, lane: usize) -> u64 {
     set[lane / 64 % 2] >> (lane % 64) & 1

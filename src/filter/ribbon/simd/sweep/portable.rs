@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use super::{Bucket, ChosenPivots, Equation, Pending, PivotBlock, RESULT_BITS, offset_of};
 
-/// Slots eliminated at once: a byte of each row, so that one word holds those of eight rows.
+/// Slots eliminated at once: a byte of each row, so that one word holds the bytes of eight rows.
 const SLOTS_AT_ONCE: usize = 8;
 
-/// Slots between two removals of empty rows: often enough to keep later passes short, rarely enough that the copying
-/// does not show.
+/// Slots between two removals of empty rows: often enough to keep later passes short, rarely enough to make the copying
+/// negligible.
 const DROP_EVERY: usize = 16;
 
 /// The lowest bit of every byte.
@@ -18,6 +18,7 @@ pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
     let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
     let Pending { equations, len, bits, .. } = pending;
     let mut count = *len;
+    // A multiple of 8, so that the bits of a row in the block are one of its bytes.
     let mut first = usize::from(offset_of(equations[..count].first()?)) / SLOTS_AT_ONCE * SLOTS_AT_ONCE;
     let mut started = 0;
     while let Some(mut pivots) = echelon.block(first_block + first / 64) {
@@ -38,6 +39,7 @@ pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
             break;
         }
     }
+    // Rows ascend by start, so the last contradictory row has the largest offset.
     equations[..count].iter().rfind(|equation| equation[0] == 0 && equation[1] & RESULT_BITS != 0).map(offset_of)
 }
 
@@ -47,13 +49,14 @@ fn drop_empty(equations: &mut [Equation], started: usize) -> usize {
     for lane in 0..started {
         let equation = equations[lane];
         equations[kept] = equation;
+        // A zero row with a nonzero result is a contradiction, which must be kept to be reported.
         kept += usize::from(equation[0] | equation[1] & RESULT_BITS != 0);
     }
     equations.copy_within(started.., kept);
     started - kept
 }
 
-/// Each row's bits in the block, without those left of its start: one byte per row, eight to a word.
+/// Gathers each row's bits in the block, without those left of its start: one byte per row, eight to a word.
 fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
     bits.clear();
     let shift = first % 64;
@@ -93,22 +96,26 @@ fn eliminate(
         eliminated[index] = pivot;
         let later = pivot[0] >> (first % 64) & (0xfe << index & 0xff);
         for word in bits.iter_mut() {
+            // The product copies the pivot's later bits to every byte whose row has the slot's bit: eight rows without
+            // a branch.
             *word ^= (*word >> index & ONES) * later;
         }
     }
     eliminated
 }
 
-/// The last row whose byte in `bits` has bit `index`.
+/// Returns the last row whose byte in `bits` has bit `index`.
 fn highest_with(bits: &[u64], index: usize) -> Option<usize> {
+    // From the end, because the last row has the highest priority.
     let word = bits.iter().rposition(|&bits| bits >> index & ONES != 0)?;
     Some(word * 8 + (bits[word] >> index & ONES).ilog2() as usize / 8)
 }
 
-/// A pending row as a pivot: with the earlier pivots added that it needs.
+/// Returns a pending row as a pivot, after adding the earlier pivots that it needs.
 fn reduced(pending: Equation, needs: u64, pivots: &[Equation]) -> Equation {
     let start = [pending[0], pending[1] & RESULT_BITS];
     pivots.iter().enumerate().fold(start, |sum, (index, pivot)| {
+        // A mask instead of a branch, because the bits are random.
         let selected = (needs >> index & 1).wrapping_neg();
         [sum[0] ^ pivot[0] & selected, sum[1] ^ pivot[1] & selected]
     })
@@ -126,7 +133,7 @@ fn apply(lanes: &mut [Equation], bits: &[u64], pivots: &[Equation; SLOTS_AT_ONCE
     }
 }
 
-/// All sums of four equations.
+/// Returns all sums of four equations.
 fn sums(four: [Equation; 4]) -> [Equation; 16] {
     let mut sums = [[0; 2]; 16];
     for (index, equation) in four.into_iter().enumerate() {
