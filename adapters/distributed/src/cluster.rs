@@ -12,10 +12,10 @@ use crate::process::Process;
 use crate::protocol::{Answer, Cache, Compacts, Filters, Follow, Request, RoleConfig, Sst};
 use crate::server::{LoggedRequest, ServerConfig};
 
-/// How long to wait for another process's work, such as a compaction.
+/// The maximum wait for another process's work, such as a compaction.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How often to look for it.
+/// The interval between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A server and its log. Dropping it ends the server and removes the folder.
@@ -53,7 +53,7 @@ impl Cluster {
         })
     }
 
-    /// What a process needs to know. Its name is its role and a number that no other process of this cluster has.
+    /// Returns the configuration of a new process. Its name is its role and a number that is unique in this cluster.
     pub fn config(&mut self, role: &str, store: &str, filters: Filters) -> RoleConfig {
         self.started += 1;
         RoleConfig {
@@ -76,7 +76,7 @@ impl Cluster {
         Process::start(&self.program, role, &config.name, config)?.ready().await
     }
 
-    /// The SSTs of a store's latest manifest.
+    /// Returns the SSTs of a store's latest manifest.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Cluster {
         self.inspector(store).await?.ssts().await
     }
 
-    /// How many SSTs have no filter of ours that is usable, according to the adapter's audit.
+    /// Returns the number of SSTs without a usable filter of ours, by the adapter's audit.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Every request whose response has ended.
+    /// Returns every request whose response has ended.
     ///
     /// # Errors
     ///

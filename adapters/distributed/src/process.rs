@@ -1,4 +1,4 @@
-//! A child process that is asked on its stdin and answers on its stdout. It is killed when it is dropped.
+//! A child process that takes requests on stdin and answers on stdout. Dropping it kills it.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::protocol::{Answer, Counters, Request, Sst};
 use crate::{Error, Result};
 
-/// A process that is silent for so long has failed. The longest answer takes a few seconds on a busy machine.
+/// The silence after which a process counts as failed. The longest answer takes a few seconds on a busy machine.
 const SILENCE: Duration = Duration::from_mins(2);
 
-/// How much of a process's stderr its errors quote.
+/// The number of stderr lines that errors quote.
 const QUOTED_LINES: usize = 20;
 
 /// A running child.
@@ -73,7 +73,7 @@ impl Process {
         }
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If the process says something else.
+    /// If the process gives another answer.
     pub async fn ready(mut self) -> Result<Self> {
         match self.answer().await? {
             Answer::Ready => Ok(self),
@@ -113,7 +113,7 @@ impl Process {
         }
     }
 
-    /// Asks for something that is answered by "done".
+    /// Sends a request and waits for [`Answer::Done`].
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Process {
         }
     }
 
-    /// The answer for one key of a [`Request::Get`] that was sent before.
+    /// Returns the answer for one key of an earlier [`Request::Get`].
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Process {
         }
     }
 
-    /// The engine's counters.
+    /// Returns the engine's counters.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Process {
         self.ask_counters(&Request::Counters).await
     }
 
-    /// The SSTs that an inspector sees.
+    /// Returns the SSTs that an inspector sees.
     ///
     /// # Errors
     ///
