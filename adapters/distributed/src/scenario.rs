@@ -368,12 +368,7 @@ async fn compacted(cluster: &mut Cluster, size: &Size, keys: &mut Keys, report: 
         ("compacted, reader 2, ours, cold", Filters::Ours, Cache::Nothing, Promise::FilterThenFalsePositives),
         ("compacted, ours, metadata cached", Filters::Ours, Cache::Metadata, Promise::FalsePositives),
         ("compacted, no policy, cold", Filters::None, Cache::Nothing, Promise::IndexAndData),
-        (
-            "compacted, built-in policy only, cold",
-            Filters::BuiltIn,
-            Cache::Nothing,
-            Promise::UselessFilterIndexAndData,
-        ),
+        ("compacted, built-in policy only, cold", Filters::BuiltIn, Cache::Nothing, Promise::UselessFilterIndexAndData),
     ] {
         let question = Question { title, store: STORE, filters, cache, promise, absent: &absent };
         report.costs.push(measure(cluster, &ssts, &question).await?);

@@ -71,7 +71,7 @@ impl Audit {
         self.ssts.iter().filter(|sst| !sst.state.is_usable() || !sst.has_usable_range_filter())
     }
 
-        /// Returns the stored bytes of all filters.
+    /// Returns the stored bytes of all filters.
     #[must_use]
     pub fn filter_bytes(&self) -> u64 {
         self.ssts.iter().map(|sst| sst.filter_bytes).sum()

@@ -119,53 +119,6 @@ fn load<S: Scheme>(scheme: &S, data: &[u8]) -> Result<(KeyBounds, S::Block), Unu
     }
     let (bounds, block) = KeyBounds::decode(data)?;
     let block = scheme.load(&bounds, Bytes::copy_from_slice(block))?;
-    Ok((bounds, block)) => {
-                scheme.counters().add(Event::Decoded, 1);
-                Stored::Usable { bounds, block }
-            }
-            Err(reason) => {
-                scheme.counters().add(reason.event(), 1);
-                Stored::Unusable { reason, bytes: Bytes::copy_from_slice(data) }
-            }
-        };
-        Self { scheme, stored: Arc::new(stored) }
-    }
-
-    /// Returns the number of bytes that [`Filter::encode`] writes.
-    fn encoded_bytes(&self) -> usize {
-        match self.stored.as_ref() {
-            Stored::Usable { bounds, block } => bounds.encoded_bytes() + S::bytes(block).len(),
-            Stored::Unusable { bytes, .. } => bytes.len(),
-        }
-    }
-
-    /// Returns the block, or the reason why there is none.
-    pub(crate) fn block(&self) -> Result<&S::Block, &Unusable> {
-        match self.stored.as_ref() {
-            Stored::Usable { block, .. } => Ok(block),
-            Stored::Unusable { reason, .. } => Err(reason),
-        }
-    }
-
-    /// Returns whether the filter can belong to an SST with this key.
-    pub(crate) fn may_contain_range(&self, key: &Bytes) -> bool {
-        let Stored::Usable { bounds, block } = self.stored.as_ref() else { return true };
-        bounds.admits_key(key) && self.scheme.may_contain_range(block, key)
-    }
-
-    fn may_match_counted(&self, event: Event) -> bool {
-        self.scheme.counters().add(event, 1);
-        true
-    }
-}
-
-fn load<S: Scheme>(scheme: &S, data: &[u8]) -> Result<(KeyBounds, S::Block), Unusable> {
-    if data.is_empty() {
-        return Err(Unusable::NoFilter);
-    }
-    let (bounds, block) = KeyBounds::decode(data)?;
-    let block = scheme.load(&bounds, Bytes::copy_from_slice(block))?;
-    // Without its own copy, the block would keep SlateDB's buffer of the whole filter section in memory.
     Ok((bounds, block))
 }
 

@@ -244,7 +244,7 @@ impl SlateFilters {
 }
 
 impl Default for SlateFilters {
-        /// Returns filters of whole keys, hashed by the default [`KeyHasher`].
+    /// Returns filters of whole keys, hashed by the default [`KeyHasher`].
     fn default() -> Self {
         Self::new(&KeyHasher::default())
     }

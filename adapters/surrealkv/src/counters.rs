@@ -100,7 +100,7 @@ pub struct UnusableCounts {
 }
 
 impl UnusableCounts {
-        /// Returns the sum of all reasons.
+    /// Returns the sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.empty + self.not_a_block + self.damaged + self.unknown + self.other_hash
@@ -108,7 +108,7 @@ impl UnusableCounts {
 }
 
 impl FilterCounters {
-        /// Returns the counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn snapshot(&self) -> FilterCounts {
         let Counters { answers, unusable, builds } = &*self.0;
