@@ -26,6 +26,7 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
 //! # Checks
 //!
 //! The engine passes a filter's bytes with each lookup, so the policy opens a block for each probe: in constant time,

@@ -1,4 +1,4 @@
-//! Which passes are run, and what is kept of them.
+//! Runs the passes, and keeps the fastest.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::engines::Engine;
 use crate::record::{Operation, Record};
 use crate::timing::{Pass, pass};
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Keys of a pass.
     pub(crate) queries: usize,
     /// Passes of each engine and operation; the fastest counts.
     rounds: usize,
-    /// After which a pass ends, however many keys are left.
+    /// The time after which a pass ends, even if keys are left.
     budget: Duration,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effo
     Ok(records)
 }
 
-/// `None` when the engine does not have the operation.
+/// Runs a pass. Returns `None` if the engine does not have the operation.
 fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Duration) -> Result<Option<Pass>> {
     let Some(keys) = keys(engine, operation, data) else { return Ok(None) };
     match operation {
@@ -61,7 +61,7 @@ fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Durat
     }
 }
 
-/// The keys of `operation`; `None` when the engine does not have it.
+/// Returns the keys of `operation`, or `None` if the engine does not have it.
 fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option<Vec<&'a [u8]>> {
     match operation {
         Operation::Get => Some(data.absent.single()),
@@ -76,7 +76,7 @@ fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option
     }
 }
 
-/// A figure counts only if the answers are right.
+/// Checks the answers: a figure counts only if they are correct.
 fn check(engine: &dyn Engine, operation: Operation, pass: Pass) -> Result<()> {
     let expected = if operation == Operation::GetPresent { pass.asked } else { 0 };
     let (name, filter) = engine.label();
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::data::Scenario;
 
-    /// Says that it found as many keys as it was told to.
+    /// An engine that reports a given number of found keys.
     struct Liar {
         finds_all: bool,
     }

@@ -1,8 +1,8 @@
-//! fjall, each file ingested as a table of its own.
+//! fjall, with each file ingested as a separate table.
 //!
-//! A table that overlaps others becomes a run of level 0, and stays there until the leveled strategy counts
-//! as many tables as its threshold. The largest threshold is 255, so no scenario gets there. An ingestion
-//! begins a new table every 64 MiB; such tables do not overlap, and are one run.
+//! A table that overlaps others becomes a run of level 0, and stays there until level 0 reaches the threshold of the
+//! leveled strategy. The threshold is set to its maximum of 255, which no scenario reaches. An ingestion begins a new
+//! table every 64 MiB; these tables do not overlap, and form one run.
 
 use std::path::Path;
 use std::sync::Arc;

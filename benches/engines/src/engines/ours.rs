@@ -1,5 +1,5 @@
-//! sstfilter's own tables and table set, which keep blocks in memory once they were read, or read and check them
-//! each time.
+//! sstfilter's own tables and table set, with a block cache, or without one, so that they read and check each block
+//! again.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! RocksDB, its files flushed one by one into level 0 and left there.
+//! RocksDB, with files flushed one by one into level 0 and left there.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::data::Data;
 
 /// More than the data of any scenario's file.
 const WRITE_BUFFER_BYTES: usize = 1 << 30;
-/// The version that RocksDB writes by itself as of 11.8 may change; all from 5 on have the newer Bloom filter.
+/// Fixed, because RocksDB's default (as of 11.8) may change. All versions from 5 on have the newer Bloom filter.
 const FORMAT_VERSION: i32 = 6;
 const FAMILY: &str = "default";
 const ENTRIES_PER_WRITE: usize = 1_000;
@@ -27,7 +27,7 @@ pub(super) struct RocksDb {
 impl RocksDb {
     /// Flushes each file of `data` to level 0, and brings all blocks into the cache.
     pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
-        // A family named without options would get RocksDB's own, not the database's.
+        // A family named without options would get RocksDB's defaults, not the database's options.
         let db = DB::open_cf_with_opts(&options(filter), directory, [(FAMILY, options(filter))])?;
         for file in 0..data.scenario.files {
             write_file(&db, data, file)?;
@@ -58,7 +58,7 @@ fn table_options(filter: &str) -> BlockBasedOptions {
     let mut options = BlockBasedOptions::default();
     options.set_format_version(FORMAT_VERSION);
     options.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
-    // Held by the open tables, which is quicker than asking the cache for them.
+    // The open tables then hold index and filter, which is faster than a lookup in the cache.
     options.set_cache_index_and_filter_blocks(false);
     match filter {
         BLOOM => options.set_bloom_filter(10.0, false),

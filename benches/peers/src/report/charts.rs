@@ -1,4 +1,4 @@
-//! The charts: what a filter costs, at a glance.
+//! The charts of filter costs.
 
 use std::io;
 
@@ -19,10 +19,11 @@ pub struct Image {
     pub svg: String,
 }
 
-/// The number of keys at which sizes are compared, if it was measured: no filter of it is rounded up by much.
+/// The number of keys at which sizes are compared, if it was measured. At this size, rounding adds little to any
+/// filter.
 const KEYS: u64 = 1_000_000;
 
-/// Filters of one kind take the same time at every size: one of them is drawn.
+/// Filters of one kind take the same time at every size, so only one of them is drawn.
 const NOT_DRAWN: [&str; 7] = [
     "blocked Bloom, 16 bits",
     "blocked Bloom, 20 bits",
@@ -33,7 +34,7 @@ const NOT_DRAWN: [&str; 7] = [
     "BinaryFuse16",
 ];
 
-/// All charts that `records` are enough for.
+/// Draws all charts for which there are `records`.
 ///
 /// # Errors
 ///
