@@ -211,6 +211,7 @@ enum Read {
 }
 
 async fn read_filters(reader: &DbReader, sst: &SsTableHandle) -> Read {
+    // The manifest already knows; a read would cost a request.
     if sst.info.filter_len == 0 {
         return Read::NoFilters;
     }
@@ -235,6 +236,7 @@ impl<P: DecodingPolicy> Recording<P> {
 
     /// Returns the state of the filter decoded since the last call, if any.
     fn state<I>(&self, read: &Read, sst: &SsTableHandle, info: impl Fn(&Block<P>) -> I) -> FilterState<I> {
+        // Taken, so that the next SST cannot inherit this state.
         let filter = self.decoded.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (read, filter) {
             (Read::NoFilters, _) => FilterState::NotWritten,

@@ -217,12 +217,14 @@ impl SlateFilters {
 
     fn policies(&self, process: Process) -> Vec<Arc<dyn FilterPolicy>> {
         let kind = match process {
+            // A long build would delay the reads and writes that share the engine's threads.
             Process::Engine => self.kind.clone().with_max_keys(self.inline_keys),
             Process::Compactor => self.kind.clone(),
         };
         let scheme = PointScheme { hashing: self.hashing.clone(), counters: Arc::clone(&self.counters) };
         let points: Arc<dyn FilterPolicy> = Arc::new(SlatePolicy::new(Arc::new(scheme), kind));
         let ranges = self.range_policy(Arc::clone(&self.counters)).map(|policy| Arc::new(policy) as _);
+        // Points first: a lookup probes the range filter only if the point filter is positive.
         [points].into_iter().chain(ranges).chain(self.beside.iter().cloned()).collect()
     }
 

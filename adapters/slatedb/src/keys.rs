@@ -156,6 +156,7 @@ impl Hashing {
     /// violates its contract.
     pub(crate) fn checked(&self, block: FilterBlock<Bytes>) -> Result<FilterBlock<Bytes>, BlockError> {
         let info = block.info();
+        // A block may contain more parts than this reader probes, but not fewer.
         let has_whole_keys = info.whole_keys || !self.keys.parts.has_whole_keys();
         let has_prefixes = |prefixes: &Arc<Prefixes>| info.extractors.contains(&prefixes.domain);
         if has_whole_keys && self.keys.prefixes.as_ref().is_none_or(has_prefixes) {
@@ -171,6 +172,7 @@ impl Hashing {
             FilterTarget::Point(key) if self.keys.parts.has_whole_keys() => block.may_contain(self.hasher.hash(key)),
             FilterTarget::Point(key) => block.may_contain_prefix(&self.keys.parts.key(&self.hasher, key)),
             FilterTarget::Prefix(prefix) => block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix)),
+            // Hashes of keys say nothing about ranges.
             FilterTarget::Range { .. } => true,
         }
     }

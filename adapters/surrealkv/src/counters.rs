@@ -145,6 +145,7 @@ impl FilterCounters {
 
     pub(crate) fn count_build(&self, report: &BuildReport, bytes: usize) {
         let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        // `None` if no filter could be built; the reason is counted below.
         if let Some(kind) = report.used {
             increment(&mut builds.kinds, kind);
         }

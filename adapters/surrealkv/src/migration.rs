@@ -65,6 +65,7 @@ impl Migration {
         let name = policy.name();
         let format = OLD_FORMATS.into_iter().find(|format| format.name == name);
         let format = format.ok_or_else(|| MigrationError::UnknownPolicy { name: name.to_owned() })?;
+        // The name is not enough: any policy can have it, and a wrong one would lose keys.
         let migration = Self { policy, format };
         if migration.is_safe() { Ok(migration) } else { Err(MigrationError::NotSafe { name: format.name }) }
     }
@@ -95,6 +96,7 @@ impl Migration {
     /// Returns the bytes to store for a block, or for none. `surrealkv.RibbonFilter` answers "absent" for filters of
     /// less than 64 bytes, so a shorter block, which Bloom and Ribbon never have, is not stored.
     pub(crate) fn close(&self, block: Option<&[u8]>) -> Vec<u8> {
+        // Never fewer bytes than the old policy requires, for which it would answer "absent".
         let block = block.filter(|block| block.len() >= self.format.unit_bytes).unwrap_or(&NO_BLOCK);
         let mut closed = Vec::with_capacity(block.len() + 1);
         closed.extend_from_slice(block);
@@ -105,6 +107,7 @@ impl Migration {
     #[inline]
     pub(crate) fn origin<'a>(&self, filter: &'a [u8]) -> Origin<'a> {
         let Some((&last, before)) = filter.split_last() else { return Origin::Foreign };
+        // First, because it decides alone: the old policy never writes this byte.
         if last == self.format.closing {
             return Origin::Block(before);
         }

@@ -127,6 +127,7 @@ impl SstFilterPolicy {
 
     /// Returns the bytes of a partition of `keys` keys.
     fn partition_bytes(&self, keys: usize) -> Option<u64> {
+        // The engine's limit includes the byte behind a migrated block.
         let closing_bytes = u64::from(self.migration.is_some());
         Some(self.kind.block_bytes(keys as u64)? + closing_bytes)
     }
@@ -161,6 +162,7 @@ impl FilterPolicy for SstFilterPolicy {
 
     fn create_filter_from_hashes(&self, hashes: &[u64]) -> Vec<u8> {
         let mut builder = self.kind.builder(&BuildContext::new(&self.hasher));
+        // The hashes come from `key_hash`, which has mixed them.
         hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_well_mixed(hash)));
         let built = builder.finish();
         let block = built.block.as_deref();

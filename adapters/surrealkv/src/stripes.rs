@@ -45,6 +45,7 @@ impl Stripes {
         // A thread that is ending may have dropped its stripe.
         let stripe = STRIPE.try_with(|&stripe| stripe).unwrap_or(SHARED);
         let count = &self.0[stripe].answers[reader as usize][usize::from(may_contain)];
+        // Several threads write the shared stripe, so it needs an atomic addition.
         if stripe == SHARED {
             count.fetch_add(1, Ordering::Relaxed);
         } else {

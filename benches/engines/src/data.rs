@@ -51,7 +51,9 @@ pub(crate) struct Data {
 impl Data {
     pub(crate) fn new(scenario: Scenario, queries: usize) -> Self {
         let keys = scenario.keys() as u64;
+        // The same keys in every run, so that false positives do not vary.
         let random = |seed: u64, bound: u64| (0..queries as u64).map(move |i| mixed(i ^ (seed << 32)) % bound);
+        // Below the last present key, so that the key range of the files excludes no query.
         let absent = Queries::new(random(1, keys - 1).map(|i| 2 * i + 1));
         let present = Queries::new(random(2, keys).map(|i| 2 * i));
         Self { scenario, absent, present }

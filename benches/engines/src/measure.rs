@@ -29,6 +29,7 @@ impl Effort {
 pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effort) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
     for _ in 0..effort.rounds {
+        // Engines alternate within a round, so that a slow phase of the machine hits all alike.
         for engine in &mut *engines {
             for operation in Operation::ALL {
                 if let Some(pass) = run(engine.as_mut(), operation, data, effort.budget)? {
@@ -70,6 +71,7 @@ fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option
         Operation::MultiGet32 => engine.has_multi_get().then(|| data.absent.batched()),
         Operation::MultiGet32Negative => {
             let mut keys = engine.negatives(&data.absent.single()).filter(|_| engine.has_multi_get())?;
+            // Sorted within each batch, like the batches of all absent keys.
             keys.chunks_mut(BATCH).for_each(<[&[u8]]>::sort_unstable);
             Some(keys)
         }

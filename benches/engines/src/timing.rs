@@ -33,6 +33,7 @@ pub(crate) fn pass(keys: &[&[u8]], budget: Duration, mut ask: impl FnMut(&[&[u8]
     for stride in keys.chunks(STRIDE) {
         found += ask(stride)?;
         asked += stride.len();
+        // The budget is wall-clock time, so that a busy machine does not prolong the run.
         if start_on_wall.elapsed() >= budget {
             break;
         }

@@ -103,6 +103,7 @@ fn from_threads(reader: &FilterReader<Bytes>, absent: &[KeyHash], threads: usize
 
 /// Returns one thread's nanoseconds per probe, from the moment when all threads have arrived.
 fn together(start: &Barrier, reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> f64 {
+    // In every turn: otherwise threads drift apart, and the last ones run alone.
     start.wait();
     let started = Instant::now();
     (0..PASSES).for_each(|_| {

@@ -59,6 +59,7 @@ pub fn rounds(length: Length) -> Vec<Round> {
             let mut rounds =
                 vec![round(10_000, 25, 20), round(100_000, 25, 5), round(1_000_000, 15, 1), round(10_000_000, 5, 1)];
             if length == Length::Large {
+                // Bloom filters need no memory beyond the filter to build, so this round fits into 3 GiB.
                 rounds.push(Round { keys: 100_000_000, turns: 3, builds: 1, entrants: Entrants::BloomOnly });
             }
             rounds
@@ -143,6 +144,7 @@ impl Stretches {
     pub fn time_parts<P>(&mut self, parts: impl Iterator<Item = (P, usize)>, mut ask: impl FnMut(P) -> Option<u64>) {
         for (index, (part, queries)) in parts.enumerate() {
             self.0.resize(self.0.len().max(index + 1), None);
+            // Hidden from the optimizer, which could hoist or drop probes of known keys.
             let (answer, nanoseconds) = timed(|| ask(black_box(part)));
             if black_box(answer).is_some() {
                 keep_least(&mut self.0[index], nanoseconds / queries as f64);
@@ -152,6 +154,7 @@ impl Stretches {
 
     /// Returns the nanoseconds per key over all stretches, if all were timed.
     pub fn mean(&self) -> Option<f64> {
+        // `None` if a stretch has no time: the subject has no such call.
         let sum = self.0.iter().copied().sum::<Option<f64>>()?;
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
@@ -164,6 +167,7 @@ impl Entrant<'_> {
         }
         let mut filter = self.timed_build(load)?;
         for _ in 1..builds {
+            // Dropped before the next build, so that two filters never exist at once.
             drop(filter);
             filter = self.timed_build(load)?;
         }
@@ -188,6 +192,7 @@ impl Entrant<'_> {
         let (filter, bytes_peak) = peak_during(|| self.subject.build(load.present));
         let mut filter = filter?;
         let (found, present) = (filter.count(load.present), load.present.len() as u64);
+        // Checked before anything is timed: a filter that loses keys may be fast.
         if found != present {
             return Err(format!("loses {} of {present} keys", present - found).into());
         }

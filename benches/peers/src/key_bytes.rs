@@ -112,6 +112,7 @@ pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
 fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
     let keys = ByteKeys::new(0, HASHED_TOTAL_BYTES / key_bytes, key_bytes);
     let passes = HASHED_BYTES_PER_TURN / HASHED_TOTAL_BYTES;
+    // A seed that the compiler knows would let it fold parts of the hash.
     let (hasher, seed) = (black_box(KeyHasher::default()), black_box(DEFAULT_HASH_SEED));
     let methods = vec![
         Method::ours(HASH, || (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| hasher.hash(key).get()))),
@@ -146,6 +147,7 @@ fn our_method<'a>(
 ) -> Result<Method<'a>, BuildError> {
     let (block, hasher) = (our_filter(kind, size, present)?, KeyHasher::default());
     Ok(Method::ours(name, move || {
+        // An engine's filter and hasher are not known at compile time either.
         let (block, hasher) = black_box((&block, &hasher));
         absent.sum(|key| u64::from(block.may_contain(hasher.hash(key))))
     }))

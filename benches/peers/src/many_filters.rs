@@ -103,6 +103,7 @@ fn measure_methods(methods: &mut [Method<'_>], turns: usize) -> Result<Vec<Stret
     let mut times = vec![Stretches::default(); methods.len()];
     for _ in 0..turns {
         for (method, times) in methods.iter_mut().zip(&mut times) {
+            // Again in each turn, because the method before may have selected another set.
             simd::select(method.isa.unwrap_or_else(InstructionSet::fastest))?;
             times.time(absent.all(), STRETCH, |keys| Some((method.count)(keys.hashes)));
         }
@@ -211,6 +212,7 @@ fn count<F>(filters: &[F], mut may_contain: impl FnMut(&F) -> bool) -> u64 {
 
 /// Returns the keys of one filter, which are in no other.
 fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
+    // A filter has fewer than 2^32 keys, so the ranges of counters never overlap.
     (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
 }
 

@@ -35,6 +35,7 @@ impl Fjall {
         }
         drop((keyspace, database));
         let (database, keyspace) = open(directory, filter)?;
+        // A full scan loads all blocks into the cache before the clock starts.
         for entry in keyspace.iter() {
             entry.into_inner()?;
         }
@@ -50,8 +51,10 @@ fn open(directory: &Path, filter: &str) -> Result<(Database, Keyspace)> {
     let options = || {
         KeyspaceCreateOptions::default()
             .filter_policy(filter_policy)
+            // Held in memory on every level, like the filters and indexes of RocksDB's open tables.
             .filter_block_pinning_policy(PinningPolicy::all(true))
             .index_block_pinning_policy(PinningPolicy::all(true))
+            // The maximum: level 0 keeps every table of a scenario.
             .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(u8::MAX)))
     };
     let database = Database::builder(directory).cache_size(CACHE_BYTES as u64).open()?;

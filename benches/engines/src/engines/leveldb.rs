@@ -34,6 +34,7 @@ impl LevelDb {
             filter_policy: Rc::new(Box::new(BloomPolicy::new(10))),
             ..Options::default()
         };
+        // The scenario of one file must stay one file; the default splits tables.
         if data.scenario.files == 1 {
             options.max_file_size = WRITE_BUFFER_BYTES;
         }
@@ -41,6 +42,7 @@ impl LevelDb {
         for file in 0..data.scenario.files {
             write_file(&mut db, data, file)?;
         }
+        // A full scan loads all blocks into the cache before the clock starts.
         let mut entries = db.new_iter()?;
         while entries.advance() {}
         Ok(Box::new(Self { db, path: directory.into() }))

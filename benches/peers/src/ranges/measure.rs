@@ -131,9 +131,11 @@ impl<'a> Entrant<'a> {
             self.subject.build(&SortedKeys::of_numbers((1..=1_000).collect()))?;
             let (filter, bytes) = held_after(|| self.timed_build(keys));
             let filter = self.filter.insert(filter?);
+            // Some crates cannot serialise; their memory then counts, and the tables mark it.
             self.bytes = filter.serialised_bytes().unwrap_or(bytes);
             self.is_slow = is_slow(filter.as_mut(), &loads[0]);
         } else if self.build.is_some_and(|least| least < SLOW_BUILD_NS) {
+            // Dropped before the next build, so that two filters never exist at once.
             self.filter = None;
             self.filter = Some(self.timed_build(keys)?);
         }
