@@ -29,6 +29,7 @@ pub fn exercise(bytes: &[u8]) {
             guard(bytes, LoadContext::new(&KeyHasher::default()), &hashes, false);
         }
     }
+    // A hash that the input can have by chance, so either outcome is allowed.
     guard(bytes, LoadContext::new(&KeyHasher::with_seed(1)), &hashes[..3], true);
 }
 
@@ -60,6 +61,7 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
 /// kind.
 fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+    // One byte further on, so that no word of the block is aligned.
     let moved = [&[0xa5][..], block.as_bytes()].concat();
     for set in InstructionSet::available() {
         simd::select(set).expect("it is available");
@@ -76,6 +78,7 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
         }
         ask_in_a_set(block, hashes, &answers);
     }
+    // The selection is global: the next input must not run with the last set of the loop.
     simd::select(InstructionSet::fastest()).expect("it is available");
     let info = block.info();
     assert!((0.0..=1.0).contains(&info.expected_fpr), "{info:?}");
@@ -150,6 +153,7 @@ fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_soun
     if let Err(error) = filter.block() {
         shown(error);
         assert_eq!(matches.count(), hashes.len() as u64);
+        // Each hash was probed twice: in the batch, and alone.
         assert_eq!(filter.stats().unusable, 2 * hashes.len() as u64);
         assert!(!format!("{filter:?}").is_empty());
     }

@@ -107,6 +107,7 @@ impl Parts {
         self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
         self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
         self.trailer[24] = self.trailer[24] & 15 | (self.params.len().min(15) as u8) << 4;
+        // Derived from the parts: a flag without its field would shift all fields before it.
         let flags = u8::from(self.file.is_some()) | u8::from(self.held.is_some()) << 2;
         self.trailer[25..28].copy_from_slice(&[1 | flags << 4, b'S', b'F']);
         let mut block = self.payload;
@@ -179,6 +180,7 @@ impl Parts {
         if bytes <= most {
             self.payload.resize(bytes, 0);
         }
+        // A cuckoo block whose number of keys differs from its tags is refused.
         if self.kind() == 6 {
             let tag_bits = self.params.first().copied().unwrap_or(0);
             self.set_keys(tags_in(&self.payload, tag_bits as usize));
@@ -302,6 +304,7 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
         }
         2 => {
             let length = parts.payload.len();
+            // The parameters and fields behind the payload must also fit.
             let room = most.saturating_sub(TRAILER + 68).max(length);
             parts.payload.resize(room, 0);
             let changed = change(mutate, &mut parts.payload, length, room);

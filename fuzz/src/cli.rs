@@ -117,6 +117,7 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
         };
         arguments.push(word);
     }
+    // Any other command could touch files that a random path names.
     let is_advice = arguments.get(1).is_some_and(|command| command == "advise");
     match Cli::from_arguments(&arguments) {
         Ok(cli) if is_advice => drop(run(&cli, arguments.iter().any(|word| word == "--json"))),

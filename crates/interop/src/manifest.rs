@@ -136,6 +136,7 @@ fn level_and_number(cursor: &mut Cursor<'_>) -> Option<(u32, u64)> {
 /// LevelDB's form (7), and RocksDB's second to fourth.
 fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u64, ManifestFile)> {
     let (level, number) = level_and_number(cursor)?;
+    // RocksDB's third form has the number of a path before the size of the file.
     if tag == 102 {
         let _path = cursor.varint32()?;
     }

@@ -25,6 +25,7 @@ impl LegacyBloom {
     pub(super) fn open(data_bytes: usize, trailer: [u8; ROCKSDB_TRAILER_BYTES]) -> Result<Self, Error> {
         let [probes, lines @ ..] = trailer;
         let lines = u32::from_le_bytes(lines);
+        // The trailer does not store the length of a line, which is the writer's cache line. 0 lines are refused below.
         let line_bytes = (data_bytes as u64).checked_div(u64::from(lines)).unwrap_or(0);
         if line_bytes * u64::from(lines) != data_bytes as u64 || !line_bytes.is_power_of_two() {
             return Err(malformed(format!(

@@ -47,6 +47,7 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
             return Err(malformed(problem));
         };
         let start = u32::from_le_bytes([a, b, c, d]);
+        // Only the frame is checked here. A table may have thousands of offsets, and a probe needs two.
         let offsets_start = usize::try_from(start).ok().filter(|&start| start <= before.len());
         let Some(offsets_start) = offsets_start.filter(|&start| (before.len() - start).is_multiple_of(4)) else {
             return Err(malformed(format!(

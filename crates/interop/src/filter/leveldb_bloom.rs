@@ -75,6 +75,7 @@ pub fn build_leveldb_bloom<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>, bi
 /// Appends a filter of keys with these hashes.
 #[expect(clippy::cast_possible_truncation, reason = "the filter is in memory, and positions are in it")]
 pub(super) fn append(hashes: &[u32], bits_per_key: u32, filter: &mut Vec<u8>) {
+    // LevelDB also rounds up to whole bytes, and probes all bits of the last one.
     let bytes = (hashes.len() as u64).saturating_mul(u64::from(bits_per_key)).max(MIN_BITS).div_ceil(8);
     let probes = probes_for(bits_per_key);
     let start = filter.len();

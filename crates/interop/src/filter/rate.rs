@@ -64,6 +64,7 @@ fn different_bits(hash: u32, bits: u64, probes: u8) -> usize {
         count += 1;
     }
     let of_key = &mut of_key[..count];
+    // At most 30 positions: sorting an array needs no allocation.
     of_key.sort_unstable();
     of_key.chunk_by(|one, next| one == next).count()
 }
@@ -74,6 +75,8 @@ fn mean_over_loads(load: f64, rate: impl Fn(f64) -> f64) -> f64 {
         return rate(load);
     }
     let most_frequent = load.floor();
+    // Weights relative to the most frequent load, because the Poisson terms themselves underflow for large loads.
+    // Dividing by their sum normalizes them.
     let (mut sum, mut weights) = (rate(most_frequent), 1.0);
     let mut add = |keys: f64, weight: f64| {
         sum += weight * rate(keys);
@@ -102,8 +105,10 @@ fn all_set(bits: f64, throws: f64, probes: f64) -> f64 {
         return if probes <= 0.0 { 1.0 } else { 0.0 };
     }
     let one_unset = 1.0 - set;
+    // `ln_1p` and `exp_m1` keep the digits that `1 - 1 / bits` would lose for large filters.
     let two_unset = (throws * (-2.0 / bits).ln_1p()).exp();
     let variance = (one_unset - two_unset) / bits + two_unset - one_unset.powi(2);
+    // Rounding can make a variance near zero negative.
     let spread = 1.0 + probes * (probes - 1.0) / 2.0 * variance.max(0.0) / set.powi(2);
     (set.powf(probes) * spread).min(1.0)
 }

@@ -50,6 +50,7 @@ impl Ribbon128 {
             return Err(malformed(problem));
         }
         let segments = u32::try_from(data_bytes / SEGMENT_BYTES).map_err(|_| malformed("it is too long".to_owned()))?;
+        // The trailer does not store the columns: they follow from the length of the data.
         let columns = segments.div_ceil(blocks);
         let (columns, lower_blocks) =
             if columns > MAX_COLUMNS { (MAX_COLUMNS, 0) } else { (columns, columns * blocks - segments) };

@@ -87,6 +87,7 @@ fn columns<const COUNT: usize>(
         column.begin = usize::try_from(begin).map_err(|_| too_short())?;
     }
     let header_end = data_end - cursor.rest().len();
+    // Without gaps, every byte of the block belongs to one field, so that damage cannot hide between them.
     if columns.first().is_some_and(|first| first.begin != header_end) {
         return Err(format!("expected the first column right behind the header, at {header_end}"));
     }

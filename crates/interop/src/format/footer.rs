@@ -243,6 +243,7 @@ impl Handles {
         };
         let shortest: usize =
             [metaindex.offset, metaindex.size, index.offset, index.size].into_iter().map(shortest_varint_bytes).sum();
+        // Reported by `verify` only, because the engines accept it.
         let longer = bytes.len() - cursor.rest().len() != shortest;
         Ok(Self { metaindex, index, padding_is_damaged: longer || cursor.rest().iter().any(|&byte| byte != 0) })
     }

@@ -230,6 +230,7 @@ impl Properties {
     /// name.
     pub fn readable(&self) -> impl Iterator<Item = (String, PropertyValue)> {
         self.pairs.iter().map(|(name, value)| {
+            // A forged name must not reach a terminal unescaped.
             let name = readable_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned);
             let value = self.readable_value(&name, value);
             (name, value)
@@ -292,6 +293,7 @@ impl KeyBudget {
     /// their own blocks stay far below.
     pub(crate) const fn of_block(block_bytes: usize) -> Self {
         let limit = block_bytes.saturating_mul(64);
+        // A small block may have long keys: the limit must not refuse what an engine writes.
         let limit = if limit < 1 << 20 { 1 << 20 } else { limit };
         Self { bytes: 0, limit }
     }

@@ -184,6 +184,7 @@ impl Steps {
             self.next_value = offset;
         }
         let suffix = cursor.take(unshared)?;
+        // `truncate` would accept this silently and make another key.
         if shared > self.key.len() {
             return None;
         }

@@ -72,6 +72,7 @@ impl<'a> KeyBatch<'a> {
     fn ascending(&self) -> &[u32] {
         self.ascending.get_or_init(|| {
             let mut numbers: Vec<u32> = (0..self.keys.len() as u32).collect();
+            // Indexes are sorted instead of keys: answers keep the caller's order.
             numbers.sort_unstable_by_key(|&number| self.keys.get(number as usize));
             numbers
         })
@@ -195,6 +196,7 @@ fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<B
 }
 
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
+    // The batch has hashes of whole keys only, and a filter of no keys depends on the table's entries.
     if !rules.whole_keys || filter.kind() == FilterKind::NoKeys {
         let answers: Result<_, Error> = batch.keys.iter().map(|key| probe_one(filter, rules, key)).collect();
         return Ok(BatchAnswers { answers: answers?, reasons: Vec::new() });
@@ -262,6 +264,7 @@ impl GroupProbes<'_, '_> {
         self.hashes.clear();
         self.probed.clear();
         if self.rules.whole_keys {
+            // Hashed once for all tables; prefixes differ between tables and are hashed each time.
             let hashes = self.batch.hashes(function);
             self.hashes.extend(group.iter().filter_map(|&key| hashes.get(key as usize)));
             self.probed.extend_from_slice(group);

@@ -41,6 +41,7 @@ impl<R: RandomAccess> TableFile<R> {
     /// Reads a block with its trailer, in one read.
     pub(crate) fn stored(&self, handle: BlockHandle, part: Part) -> Result<StoredBlock, Error> {
         let offset = handle.offset;
+        // Before anything is allocated: a forged handle can claim any size.
         if handle.end().is_none_or(|end| end > self.blocks_end) {
             let problem =
                 format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);

@@ -140,6 +140,7 @@ impl<R: RandomAccess> Table<R> {
     /// then an upper bound, because each version of a key is one.
     fn filter_keys(&self) -> Option<u64> {
         let properties = self.properties();
+        // A count of 0 is treated as missing.
         properties.filter_entries().filter(|&keys| keys > 0).or_else(|| properties.entries())
     }
 
@@ -157,6 +158,7 @@ impl<R: RandomAccess> Table<R> {
                 }
                 Some(rate)
             }
+            // LevelDB does not store how many keys each of its filters has.
             Loaded::PerDataBlock(_) => None,
         }
     }

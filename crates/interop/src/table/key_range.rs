@@ -41,6 +41,7 @@ impl<R: RandomAccess> Table<R> {
             Engine::LevelDb => self.layout.rules.as_ref().ok()?.order,
             Engine::RocksDb => Order::named(self.properties().comparator()?)?,
             Engine::Pebble => {
+                // Other comparers of Pebble order suffixes by rules that this package does not implement.
                 Order::named(self.properties().comparator()?).filter(|order| *order == Order::BYTEWISE)?
             }
         };

@@ -159,6 +159,7 @@ impl IndexWalk {
 
     fn open<R: RandomAccess>(&self, file: &TableFile<R>, handle: BlockHandle) -> Result<OpenBlock, Error> {
         let contents = file.decompressed(handle, Part::Index)?;
+        // Parsed here once for its errors; `next_value` parses the frame again, which takes constant time.
         let block = OpenBlock::new(contents, self.place.values, Part::Index, handle.offset);
         RowBlock::parse(&block.contents).map_err(|problem| block.malformed(problem))?;
         Ok(block)
@@ -280,6 +281,7 @@ impl<R: RandomAccess> UserKeys<'_, R> {
             let Some((walk, place)) = &mut self.walk else { return Ok(None) };
             match walk.next(&self.table.file) {
                 None => return Ok(None),
+                // The end, unlike in `verify`: a list with gaps would look complete.
                 Some(Err((_, error))) => return Err(error),
                 Some(Ok(Met::Index(_))) => {}
                 Some(Ok(Met::Data(handle))) => {

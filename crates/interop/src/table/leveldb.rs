@@ -34,6 +34,7 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         metaindex,
         properties: Ok(Properties::default()),
         filter,
+        // LevelDB's tables have no properties. Their rules are unknown until the caller states a comparator.
         rules: KeyRules::of_table(Engine::LevelDb, &Properties::EMPTY, true, None),
         data,
         has_range_tombstones: false,

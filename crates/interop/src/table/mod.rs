@@ -123,6 +123,7 @@ impl<R: RandomAccess> Table<R> {
     /// filter does open; its probes return the reason.
     pub fn open(reader: R) -> Result<Self, Error> {
         let bytes = reader.len().map_err(|error| io_error(Part::Footer, &error))?;
+        // One read of the longest footer costs less than a second read after the engine is known.
         let tail_bytes = bytes.min(MAX_FOOTER_BYTES as u64);
         let mut tail = zeros(tail_bytes, Part::Footer)?;
         reader.read_exact_at(&mut tail, bytes - tail_bytes).map_err(|error| io_error(Part::Footer, &error))?;
@@ -204,6 +205,7 @@ impl<R: RandomAccess> Table<R> {
         if self.layout.rules.is_ok() || self.layout.filter.is_err() || self.is_comparator_stated {
             return Ok(());
         }
+        // Stated before the check, because `probe` needs rules; taken back if a key disagrees.
         let bytewise = self.rules_with(rules::BYTEWISE);
         let unstated = core::mem::replace(&mut self.layout.rules, bytewise);
         let agreed = self.agrees_with_its_keys();

@@ -46,6 +46,7 @@ impl SeparatedBlocks {
             let user_key = key.len().checked_sub(separators.suffix_bytes).and_then(|end| key.get(..end));
             let user_key =
                 user_key.ok_or_else(|| format!("expected keys of {} bytes or more", separators.suffix_bytes))?;
+            // Separators are stored in full here, unlike in the block, where they share bytes.
             budget.spend(user_key.len())?;
             blocks.push(user_key, value.handle().ok_or("expected a block handle")?)?;
         }
@@ -84,6 +85,7 @@ impl SeparatedBlocks {
             Direction::Bytewise => separator < start,
             Direction::ReverseBytewise => separator > start && !separator.starts_with(start),
         };
+        // Separators ascend, which `push` has checked, so a binary search finds the first block.
         let first = self.user_keys.partition_point(|separator| before(separator));
         let rest = self.user_keys.get(first..).unwrap_or_default();
         // Behind a separator that begins with `start`, the next block may contain more such keys. The first other

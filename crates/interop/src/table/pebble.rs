@@ -137,6 +137,7 @@ fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, 
     let handle =
         footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
     let index = IndexLocation { handle, two_levels, values: Values::Sized };
+    // LevelDB's limit on types does not apply to Pebble.
     Ok(DataLocation { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
 }
 
@@ -204,6 +205,7 @@ fn open_index<R: RandomAccess>(
     blocks: &mut Vec<IndexedBlock>,
 ) -> Vec<BlockHandle> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: handle.offset, problem };
+    // A block takes at least its trailer.
     let max_blocks = usize::try_from(file.blocks_end / TRAILER_BYTES).unwrap_or(usize::MAX);
     let read = file.decompressed(handle, Part::Index).and_then(|contents| {
         let handles = columnar::index_handles(&contents, max_blocks).map_err(malformed)?;

@@ -69,6 +69,7 @@ fn before_ingestion<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle) -
     let mut block = file.stored(handle, Part::Properties).ok()?;
     let contents = block.contents_mut();
     let number = global_sequence_number(contents)?;
+    // The caller gets the number as stored; only the checksum is compared with zeros.
     let ingested = contents.to_vec();
     contents.get_mut(number)?.fill(0);
     block.checked(file.checksums).ok()?.plain().ok()?;
@@ -120,6 +121,7 @@ fn filter_name(name: &[u8]) -> Option<(&'static [u8], &[u8])> {
 }
 
 fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterLocation, Error> {
+    // An unknown index type may also change the index of partitions.
     index_type(properties)?;
     let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
         part: Part::Properties,

@@ -167,6 +167,7 @@ impl KeyRules {
             order: Order::of_table(properties)?,
             whole_keys: holds_whole_keys(properties, stated)?,
             prefixes,
+            // Without a checksum, a damaged count could make a truncated filter negative.
             no_entries: is_checked && properties.entries() == Some(0),
         })
     }
@@ -223,6 +224,7 @@ impl KeyRules {
 fn before_version(key: &[u8]) -> Option<&[u8]> {
     let version_bytes = usize::from(*key.last()?);
     let (prefix, _version) = key.split_at_checked(key.len().checked_sub(version_bytes)?)?;
+    // A length counts itself, and no version is empty: 1 is not a length that CockroachDB writes.
     (version_bytes != 1 && prefix.last() == Some(&0)).then_some(prefix)
 }
 

@@ -231,6 +231,7 @@ impl<R: RandomAccess> Table<R> {
     fn verify_named_blocks(&self, report: &mut VerifyReport) {
         let mut blocks: Vec<_> =
             self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
+        // The metaindex is in the order of names; overlaps show only in file order.
         blocks.sort_unstable();
         let mut last = None;
         for (handle, name) in blocks {
@@ -304,6 +305,7 @@ impl<R: RandomAccess> Table<R> {
             keys.is_complete &= result.is_ok();
             report.blocks.push(self.block(part, handle, result));
         }
+        // A count of some blocks would blame the properties for other damage.
         if keys.is_complete {
             self.verify_entry_count(keys.entries, report);
         }
@@ -339,6 +341,7 @@ impl<R: RandomAccess> Table<R> {
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
+        // Without a usable filter, or with a dictionary, only the checksum can be verified.
         if !keys.is_consistent {
             return Ok(());
         }
