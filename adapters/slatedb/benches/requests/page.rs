@@ -41,7 +41,7 @@ pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
     Ok(std::fs::write(path("RESULTS.md"), sections.join("\n"))?)
 }
 
-/// The section of range scans, in the place of that on the page, and otherwise the page as it is.
+/// Replaces the section of range scans on the page, and leaves the rest unchanged.
 pub(crate) fn write_ranges(results: &Results) -> Result<(), AnyError> {
     let page = std::fs::read_to_string(path("RESULTS.md"))?;
     let (before, rest) = page.split_once(RANGES_HEADING).ok_or("no section of range scans on the page")?;
@@ -103,7 +103,7 @@ fn windows(results: &Results) -> Result<String, AnyError> {
     Ok(page)
 }
 
-/// How many times our Ribbon's requests the engine's own filters cost, by the cache's size.
+/// Returns the ratio of requests, the engine's own filters to our Ribbon, by the cache's size.
 fn ratios(results: &Results, workload: (Layout, Skew)) -> Result<Vec<(u64, f64)>, AnyError> {
     percents(results)
         .into_iter()
@@ -471,7 +471,7 @@ fn percents(results: &Results) -> Vec<u64> {
     percents
 }
 
-/// What a contender's filters take in the cache, as a share of what the engine's own take.
+/// Returns the size of a contender's filters in the cache, as a fraction of the engine's own.
 fn charge_share(results: &Results, layout: Layout, contender: Contender) -> Result<f64, AnyError> {
     let charge = |contender| find(&results.records, layout, contender).map(|one| one.filter_charge as f64);
     Ok(charge(contender)? / charge(Contender::BuiltIn)?)

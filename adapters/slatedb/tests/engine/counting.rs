@@ -1,4 +1,4 @@
-//! An object store in memory that counts what is read from it by ranges of bytes: sections of SSTs, and nothing else.
+//! An object store in memory that counts ranged reads: those of sections of SSTs, and no others.
 
 use std::fmt;
 use std::ops::Range;

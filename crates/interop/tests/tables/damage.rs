@@ -8,8 +8,8 @@ use sstfilter_interop::{ChecksumType, Part, Probe, Table, VerifyReport};
 use crate::effort;
 use crate::fixtures::{self, Fixture};
 
-/// The number of bits tested in each part: the first ones, and beyond them as many again, evenly spread. Five without
-/// `SSTFILTER_LONG=1`.
+/// The maximum number of bits tested in a part: all bits of a short part, otherwise this many, evenly spread. Five
+/// without `SSTFILTER_LONG=1`.
 const SAMPLED_BITS: u64 = 64;
 
 /// The outcome of one flipped bit.

@@ -381,7 +381,7 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     assert_eq!(table.verify().damaged().count(), 0);
 }
 
-/// A file whose reads fail once and could be repeated.
+/// A file of which one read fails with a passing error.
 struct FailsOnce {
     bytes: Bytes,
     reads: AtomicUsize,
