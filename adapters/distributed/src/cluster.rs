@@ -55,6 +55,7 @@ impl Cluster {
 
     /// Returns the configuration of a new process. Its name is its role and a number that is unique in this cluster.
     pub fn config(&mut self, role: &str, store: &str, filters: Filters) -> RoleConfig {
+        // Never reused, even for a process that replaces a killed one: the log identifies processes by name.
         self.started += 1;
         RoleConfig {
             name: format!("{role}-{}", self.started),
@@ -155,6 +156,7 @@ impl Cluster {
             if requests[seen..].iter().any(&is_it) {
                 return Ok(());
             }
+            // Each line is tested once: the log grows while this waits.
             seen = requests.len();
             if started.elapsed() > PATIENCE {
                 return Err(format!("{what}: no such request in {} s", PATIENCE.as_secs()).into());

@@ -44,11 +44,13 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A test that fails must not leave processes behind.
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let no_pipe = "a process without pipes";
         let stderr = Arc::default();
+        // Read all the time: a full pipe would block the child.
         tokio::spawn(keep_tail(child.stderr.take().ok_or(no_pipe)?, Arc::clone(&stderr)));
         Ok(Self {
             name: name.to_owned(),
@@ -86,6 +88,7 @@ impl Process {
             Err(_) => return Err(self.failure("it is silent")),
         };
         match serde_json::from_str(&line)? {
+            // An error here, so that no caller can mistake a failure for an answer.
             Answer::Failed(reason) => Err(self.failure(&reason)),
             answer => Ok(answer),
         }
@@ -201,6 +204,7 @@ impl Process {
     ///
     /// If it had ended by itself.
     pub async fn kill(mut self) -> Result<()> {
+        // A process that ended by itself was not killed in the middle of its work.
         if let Some(status) = self.child.try_wait()? {
             return Err(self.failure(&format!("it had ended before it was killed: {status}")));
         }

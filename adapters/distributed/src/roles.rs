@@ -87,6 +87,7 @@ macro_rules! serve {
         say(&Answer::Ready)?;
         loop {
             let $request = $requests.next().await?;
+            // Noted before the arms consume the request.
             let is_last = matches!($request, Request::Close);
             let answer: Result<Answer> = async {
                 Ok(match $request {
@@ -106,13 +107,16 @@ macro_rules! serve {
 async fn write(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let metrics = Arc::new(DefaultMetricsRecorder::new());
     let settings = Settings {
+        // Each write waits until it is durable, so the demonstration would mostly wait for flushes.
         flush_interval: Some(Duration::from_millis(20)),
         manifest_poll_interval: POLL,
         min_filter_keys: MIN_FILTER_KEYS,
         // Never wait for the compactor, which may be dead. The engine's defaults are 8 and 8.
         l0_max_ssts: 10_000,
         l0_max_ssts_per_key: 10_000,
+        // The compactor is a separate process; two of them would fence each other.
         compactor_options: None,
+        // Off, so that no request for a deleted SST can hide in the counts.
         garbage_collector_options: None,
         object_store_max_retries: MAX_RETRIES,
         ..Settings::default()
@@ -181,6 +185,7 @@ fn metadata_cache() -> SplitCache {
 async fn answer_keys(reader: &DbReader, keys: Vec<String>) -> Result<Answer> {
     for key in keys {
         let value = reader.get(key.as_bytes()).await?;
+        // Answers are lines of JSON, and the demonstration writes only text.
         let value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
         say(&Answer::Found(key, value))?;
     }

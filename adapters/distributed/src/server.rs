@@ -97,6 +97,7 @@ pub async fn run(config: ServerConfig) -> Result<()> {
     let service = service.build();
     let log = Arc::new(Log::create(&config)?);
 
+    // Port 0: the system chooses a free one.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     say(&Answer::Listening(listener.local_addr()?.port()))?;
     tokio::select! {
@@ -137,6 +138,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> std::result::Result<Response<LoggedBody>, s3s::HttpError> {
     let is_head = request.method() == Method::HEAD;
+    // Before the call, so that numbers are in the order in which requests arrived.
     let line = log.line(&request);
     let response = service.call(request.map(s3s::Body::from)).await?;
     Ok(log.watch(line, is_head, response))
@@ -181,10 +183,12 @@ impl Log {
     ) -> Response<LoggedBody> {
         line.status = response.status().as_u16();
         let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        // A response to HEAD has the length of a body that it does not send.
         let expected = if is_head { Some(0) } else { length };
         response.map(|inner| {
             let expected = expected.or_else(|| http_body::Body::size_hint(&inner).exact());
             let mut body = LoggedBody { inner, expected, line: Some(line), log: self };
+            // An empty body may never be polled.
             body.write_if_complete();
             body
         })

@@ -71,11 +71,13 @@ impl KeyBounds {
     }
 
     pub(crate) fn admits_key(&self, key: &[u8]) -> bool {
+        // Only the upper end needs the key cut: a cut first key is never above the full one.
         *key >= self.first[..] && cut(key) <= &self.last[..]
     }
 
     /// Returns the bounds that were not cut, which are keys of the SST.
     pub(crate) fn whole_keys(&self) -> impl Iterator<Item = &[u8]> {
+        // A bound of exactly 64 bytes may have been cut, so it counts as cut.
         [&self.first, &self.last].into_iter().filter(|key| key.len() < MAX_BOUND_BYTES).map(|key| &key[..])
     }
 
@@ -105,6 +107,7 @@ impl KeyBounds {
         }
         let (header, rest) = data.split_at_checked(FIXED_BYTES + first + last).ok_or(BoundsError::Damaged)?;
         let (checksum, block) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(BoundsError::Damaged)?;
+        // Separate from the block's checksum, which does not cover the header.
         if crc32c::crc32c(header) != u32::from_le_bytes(*checksum) {
             return Err(BoundsError::Damaged);
         }

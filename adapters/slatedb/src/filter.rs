@@ -104,6 +104,7 @@ impl<S: Scheme> SlateFilter<S> {
     /// Returns whether the filter can belong to an SST with this key.
     pub(crate) fn may_contain_range(&self, key: &Bytes) -> bool {
         let Stored::Usable { bounds, block } = self.stored.as_ref() else { return true };
+        // The audit's question, so a key outside the bounds is absent here; a probe answers "may match".
         bounds.admits_key(key) && self.scheme.may_contain_range(block, key)
     }
 
@@ -135,6 +136,7 @@ impl From<BoundsError> for Unusable {
 
 impl<S: Scheme> Filter for SlateFilter<S> {
     fn might_match(&self, query: &FilterQuery) -> bool {
+        // First, and not counted: such a query says nothing about the state of the filter.
         if !self.scheme.can_answer(&query.target) {
             return true;
         }

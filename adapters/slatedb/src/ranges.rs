@@ -68,6 +68,7 @@ impl Scheme for RangeScheme {
         match target {
             FilterTarget::Point(key) => self.may_contain_range(block, key),
             FilterTarget::Prefix(prefix) => {
+                // Only reached if another policy supports prefixes; otherwise SlateDB passes ranges.
                 let end = KeyRange::prefix_upper_bound(prefix);
                 block.may_contain_range(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
             }
@@ -117,6 +118,7 @@ impl FilterPolicy for SlateRangePolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
+        // SlateDB does not tell a builder whether it flushes or compacts.
         let context = BuildContext::new(&self.scheme.hasher).with_purpose(BuildPurpose::Compaction);
         let builder = Some(self.policy.builder(&context));
         Box::new(SlateRangeBuilder { scheme: Arc::clone(&self.scheme), builder, ends: Ends::default() })
