@@ -34,10 +34,10 @@
 //!
 //! | | caught by |
 //! |---|---|
-//! | damage of a partition on the disk | the engine: it compares the checksum of each block that it reads from a table, and searches the data if it differs |
-//! | damage of a block's trailer or parameters, a cut block, foreign bytes | the policy, with each probe: the trailer has a checksum of its own |
-//! | a block of another hash, of parts of keys alone, a newer version, an unknown kind | the policy, with each probe |
-//! | damage of the payload in memory, before the engine computes its checksum or after it has compared it | nobody, as with the engine's own filters |
+//! | damage of a partition on disk | the engine, by the checksum of each block; it then searches the data |
+//! | damage of a trailer or parameters, truncation, foreign bytes | the policy: each probe checks the trailer |
+//! | another hash, only parts of keys, a newer version, an unknown kind | the policy, with each probe |
+//! | payload damage in memory, before the engine's checksum or after its check | nothing, as with its own filters |
 //!
 //! If the policy catches a fault, it answers "may contain" and counts it in [`FilterCounts::unusable`]. Checking the
 //! payload once per partition would find nothing more: the engine compares its own checksum of these bytes when it

@@ -5,8 +5,11 @@
 //!
 //! | old policy | its last byte | ours | why the old policy answers "may contain" |
 //! |---|---|---|---|
-//! | `leveldb.BloomFilter` | 1 to 30 | 255 | more than 30 probes are reserved for other encodings (`LevelDB`, `util/bloom.cc`) |
-//! | `surrealkv.RibbonFilter` | 1 to 16 | 0 | it makes no probe (`SurrealKV` 1.0 to 1.2, `src/sstable/ribbon.rs`); 255 would be 255 probes, and lose keys |
+//! | `leveldb.BloomFilter` | 1 to 30 | 255 | more than 30 probes are reserved for other encodings (`util/bloom.cc`) |
+//! | `surrealkv.RibbonFilter` | 1 to 16 | 0 | it makes no probe (see below) |
+//!
+//! With 255, `surrealkv.RibbonFilter` would make 255 probes and lose keys (`SurrealKV` 1.0 to 1.2,
+//! `src/sstable/ribbon.rs`).
 //!
 //! A program without this package can therefore open the store at any time.
 
