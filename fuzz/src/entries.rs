@@ -11,7 +11,7 @@ use crate::pick;
 /// A key and its value, `None` for a tombstone.
 pub type Entry = (Vec<u8>, Option<Vec<u8>>);
 
-/// What a table holds.
+/// The contents of a table.
 pub type Contents = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A key: some bytes of the input, or one made longer from `last`.

@@ -8,15 +8,15 @@ use crate::{Error, Result};
 /// A measurement: a reader, and the keys that it looks up.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What the measurement shows.
+    /// The title of the measurement.
     pub title: &'static str,
     /// The store.
     pub store: &'a str,
     /// The reader's filter policies.
     pub filters: Filters,
-    /// What the reader caches.
+    /// The reader's cache.
     pub cache: Cache,
-    /// What the lookups must cost.
+    /// The required cost of the lookups.
     pub promise: Promise,
     /// Keys that are not in the store.
     pub absent: &'a [String],
@@ -38,9 +38,9 @@ pub enum Promise {
 /// The measured cost of the lookups.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// What the measurement shows.
+    /// The title of the measurement.
     pub title: &'static str,
-    /// What the lookups must cost.
+    /// The required cost of the lookups.
     pub promise: Promise,
     /// The number of keys looked up.
     pub lookups: u64,

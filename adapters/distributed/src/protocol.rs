@@ -22,7 +22,7 @@ pub struct RoleConfig {
     pub store: String,
     /// The filter policies of this process.
     pub filters: Filters,
-    /// What a reader caches.
+    /// A reader's cache.
     pub cache: Cache,
     /// Whether a reader follows the writer.
     pub follow: Follow,
@@ -41,7 +41,7 @@ pub enum Filters {
     None,
 }
 
-/// What a reader caches in memory.
+/// A reader's cache in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cache {
     /// Nothing: every lookup is cold.

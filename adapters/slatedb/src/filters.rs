@@ -15,7 +15,7 @@ use crate::policy::SlatePolicy;
 use crate::ranges::{RANGE_NAME, SlateRangePolicy};
 use crate::stats::{Counters, SlateFilterStats};
 
-/// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes, each of which finds a set bit with
+/// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes that each find a set bit with
 /// probability 1 - e^(-6/10).
 const BUILT_IN_RATE: f64 = 0.008_44;
 

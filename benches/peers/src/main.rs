@@ -62,7 +62,7 @@ struct MeasureArgs {
     /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Which of our kernels.
+    /// Our kernels to measure.
     #[arg(long, value_enum, default_value_t)]
     isa: IsaChoice,
     /// Writes the records there.

@@ -243,7 +243,7 @@ pub fn crate_version(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 ///
-/// What the system or the parser says, with the path.
+/// The error of the system or the parser, with the path.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let name = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let bytes = fs::read(path).map_err(name)?;
@@ -254,7 +254,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 ///
 /// # Errors
 ///
-/// What the system says, with the path.
+/// The system's error, with the path.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');

@@ -81,7 +81,7 @@ pub(crate) struct CountingStore {
 
 #[derive(Default)]
 struct State {
-    /// By file name.
+    /// The layouts by file name.
     layouts: HashMap<String, Layout>,
     requests: Requests,
     /// Requests for files other than SSTs.

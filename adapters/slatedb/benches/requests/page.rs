@@ -145,7 +145,7 @@ fn explanation(results: &Results) -> Result<String, AnyError> {
            In both cases our filters reach the end of the slope with the smaller cache.\n\
          - **Indexes share the cache.** At blocks of 4 KiB and values of {VALUE_BYTES} bytes, the indexes take {index} KB,\n  \
            SlateDB's own filters {own_charge} KB and our Ribbon filters {ribbon_charge} KB. An absent lookup reads an index only after a false\n  \
-           positive, of which there are {positives:.2} per lookup in L0, and each such index displaces filters. So a\n  \
+           positive ({positives:.2} per lookup in L0), and each such index displaces filters. So a\n  \
            cache of exactly 100 % still costs {at_full} requests with SlateDB's own filters, and requests go on falling beyond it.\n\
          - **Charges.** Our filters charge the cache for all their memory: the stored bytes, and {ours_per_sst} bytes\n  \
            more per SST. SlateDB's own charge only their bit array. In SSTs of {keys} keys, ours charge {charged} % of\n  \
@@ -300,7 +300,7 @@ fn scans(results: &Results) -> Result<String, AnyError> {
 fn ranges(results: &Results) -> Result<String, AnyError> {
     let mut page = format!(
         "{RANGES_HEADING}\n\
-         Range filters of 1 % beside the Ribbon filters, over 64 SSTs that all cover nearly every range: the {} records above, and\n\
+         Range filters of 1 % in addition to the Ribbon filters, over 64 SSTs that all cover nearly every range: the {} records above, and\n\
          {} readings of sensors, each SST with an hour of all of them. Per 1,000 scans. False positives are SSTs that were\n\
          read for nothing, in percent of those without a row of the scan.\n",
         grouped(results.record_keys as u64),
@@ -330,7 +330,7 @@ fn ranges(results: &Results) -> Result<String, AnyError> {
     page.push_str(
         "\n- **Ordered** ranges have their rate where a range begins and ends without regard to an SST's keys. Package names are\n  \
            often close to others, so they are read in vain more often than that; and a quarter of an hour of a sensor begins and\n  \
-           ends beside rows of that sensor in each SST, where all answers are \"may be present\". **Hashed** ones keep their rate.\n\
+           ends next to rows of that sensor in each SST, where all answers are \"may be present\". **Hashed** ones keep their rate.\n\
          - **Prefixes** tell which SSTs have a package. They cannot tell times of a sensor apart, which each SST has: the filters are\n  \
            then read in vain.\n\
          - **Cold**, a range filter costs one request for each SST and saves two for all but those with rows and false positives. It is\n  \

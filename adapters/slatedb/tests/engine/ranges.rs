@@ -195,7 +195,7 @@ async fn short_scans_of_64_ssts_fetch_a_fifth_of_the_bytes_and_lose_no_key() {
         let (cached, answers) = scans(&store, Some(&filters), CachesMetadata::Yes, &model, &scanned).await;
         println!("{name}, metadata cached: {plain:?} without filters, {cached:?} with them, {answers:?}");
         assert!(cached.bytes * 5 <= plain.bytes, "{name}: {cached:?}, {plain:?} without filters");
-        // Of 12,800 pairs of a scan and an SST. 1 % of those without its keys may be read.
+        // There are 12,800 pairs of a scan and an SST. 1 % of the SSTs without a key of the scan may be read.
         assert!(answers.negative > 11_000, "{name}: {answers:?}");
         assert!(answers.false_positive < 200 * SSTS / 40, "{name}: {answers:?}");
 

@@ -120,7 +120,7 @@ impl SortedKeys {
     ///
     /// # Errors
     ///
-    /// What the decompressor says.
+    /// The decompressor's error.
     pub fn new(kind: KeyKind, count: usize) -> io::Result<Self> {
         if !kind.is_of_numbers() {
             let mut bytes = Strings::default();
@@ -151,7 +151,7 @@ impl SortedKeys {
     ///
     /// # Errors
     ///
-    /// What the decompressor says.
+    /// The decompressor's error.
     pub fn empty_ranges(&self, kind: KeyKind, length: u64, count: usize) -> io::Result<RangeSet> {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(2));
         let lowers = match kind {

@@ -80,7 +80,7 @@ struct Entrant<'a> {
     figures: Vec<Figures>,
 }
 
-/// Of one length.
+/// The figures for ranges of one length.
 #[derive(Debug, Default)]
 struct Figures {
     empty: Seen,
@@ -281,7 +281,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 ///
 /// # Errors
 ///
-/// What the decompressor of the names says.
+/// The error of the names' decompressor.
 pub fn measure(
     subjects: &[Box<dyn Subject>],
     kind: KeyKind,
@@ -311,7 +311,7 @@ pub fn measure(
 ///
 /// # Errors
 ///
-/// What the decompressor of the names says.
+/// The error of the names' decompressor.
 pub fn correlated(subjects: &[Box<dyn Subject>], extent: Extent) -> io::Result<Vec<CorrelatedRecord>> {
     let kind = KeyKind::Uniform;
     let keys = SortedKeys::new(kind, extent.keys)?;

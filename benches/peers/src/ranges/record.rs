@@ -34,9 +34,9 @@ pub struct Built {
     pub kind: String,
     /// The longest range that it is built for; `None` for any.
     pub longest: Option<u64>,
-    /// Which keys.
+    /// The kind of keys.
     pub keys: String,
-    /// How many.
+    /// The number of keys.
     pub n: u64,
 }
 

@@ -30,11 +30,11 @@ pub struct Label {
     pub kind: String,
     /// The longest range that it is built for; `None` for any.
     pub longest: Option<u64>,
-    /// Which keys it takes.
+    /// The keys it takes.
     pub takes: Takes,
 }
 
-/// Which keys a filter takes.
+/// The keys that a filter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Numbers of 64 bits.

@@ -27,7 +27,7 @@ pub fn of_run(run: &RangeMeasurements) -> Vec<(&'static str, Table)> {
     tables.into_iter().filter(|(_, table)| !table.is_empty()).collect()
 }
 
-/// Which keys were measured, in order, each with its table.
+/// Returns the kinds of keys that were measured, in order, each with its table.
 pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
     let mut names: Vec<&str> = records.iter().map(|record| record.built.keys.as_str()).collect();
     names.dedup();

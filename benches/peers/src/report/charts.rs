@@ -13,7 +13,7 @@ use crate::subjects::sstfilter::NAME;
 pub struct Image {
     /// Its file's name.
     pub file: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The drawing.
     pub svg: String,
@@ -38,7 +38,7 @@ const NOT_DRAWN: [&str; 7] = [
 ///
 /// # Errors
 ///
-/// What plotters reports.
+/// The error of plotters.
 pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
     let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
     let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));
