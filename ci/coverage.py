@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-# Run only where the CPU has the instructions.
+# Code that runs only on CPUs with these instructions.
 OTHER_CPUS = ("avx512.rs", "neon.rs")
 
 

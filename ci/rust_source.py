@@ -1,4 +1,4 @@
-"""What `ci/layers` and `ci/packages` know of Rust: code without comments and without tests."""
+"""Rust parsing for `ci/layers` and `ci/packages`: code without comments and without tests."""
 
 import re
 

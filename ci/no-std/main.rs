@@ -1,6 +1,6 @@
-//! Builds, loads and probes filters without the standard library, and compares their bytes with those that it built
-//! with it. A panic handler of its own stands here: with `std` anywhere among the dependencies there were two, which does
-//! not compile.
+//! Builds, loads and probes filters without the standard library, and compares their bytes with the golden ones, built
+//! with it. This file has its own panic handler: with `std` anywhere among the dependencies there would be two, which
+//! does not compile.
 
 #![no_std]
 #![no_main]
@@ -27,7 +27,7 @@ unsafe extern "C" {
 
 struct Allocator;
 
-// SAFETY: the C library's, with the alignment asked for.
+// SAFETY: the C library's function, with the requested alignment.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: a power of two, and a multiple of it.
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _: Layout) {
-        // SAFETY: it comes from `alloc`.
+        // SAFETY: the pointer comes from `alloc`.
         unsafe { free(memory.cast()) }
     }
 }
@@ -51,7 +51,7 @@ fn print(text: &str) {
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     print(&format!("{info}\n"));
-    // SAFETY: it can always be called.
+    // SAFETY: it can be called at any time.
     unsafe { abort() }
 }
 
@@ -65,7 +65,7 @@ fn hashes(name: &str, count: u32) -> Vec<KeyHash> {
     (0..count).map(|number| KeyHasher::default().hash(format!("{name}-{number:08}").as_bytes())).collect()
 }
 
-/// Policies, and what filters of keys of fixtures/v1 by them must be.
+/// Policies, and the fixtures/v1 that their filters must equal.
 fn check_golden_blocks() {
     macro_rules! golden {
         ($name:literal) => {
@@ -100,7 +100,7 @@ fn check_golden_blocks() {
     }
 }
 
-/// Filters of files, one by one and in a set; what is damaged or another file's; the counts.
+/// Tests filters of files, one by one and in a set; damaged blocks and blocks of other files; the counts.
 fn check_readers() {
     let store = Filters::new(AutoPolicy::default());
     let filters: Vec<_> = (0..70_u8)

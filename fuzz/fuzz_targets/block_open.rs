@@ -1,5 +1,5 @@
-//! Any bytes as a filter block: opened, verified, asked and taken up in every way there is. The mutator repairs the
-//! checksums of most inputs and gives them kinds and parameters, so that what lies behind the checks is reached.
+//! Any bytes as a filter block: opened, verified, probed and restored in every way. The mutator repairs the checksums
+//! of most inputs and sets kinds and parameters, so that inputs reach the code behind the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The kinds that take keys while in use, changed, stored, taken up and merged, against the multiset of their keys.
+//! Dynamic filters, changed, stored, restored and merged, against the multiset of their keys.
 
 #![no_main]
 

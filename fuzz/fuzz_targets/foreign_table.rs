@@ -1,5 +1,5 @@
 //! Any bytes as a table of RocksDB, LevelDB or Pebble: opened, probed, listed and verified. The mutator changes tables
-//! that the engines wrote and seals them again, so that what lies behind the checksums is reached.
+//! that the engines wrote and seals them again, so that inputs reach the code behind the checksums.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Filters built by every policy from any hashes, in any order and any number of times, adversarial ones among them:
-//! no key is denied, the size functions are right, and the same input gives the same bytes.
+//! Filters built by every policy from any hashes, in any order and any number of times, including adversarial ones: no
+//! key is lost, the size functions are correct, and equal inputs produce equal bytes.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Sound tables, damaged: every read gives what was written, or an error; `verify` finds every damage.
+//! Sound tables, damaged: every read returns what was written, or an error; `verify` finds all damage.
 
 #![no_main]
 

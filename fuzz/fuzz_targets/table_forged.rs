@@ -1,4 +1,4 @@
-//! Tables put together from any footer, metaindex, properties, index, data and filter, under checksums that hold.
+//! Tables composed of any footer, metaindex, properties, index, data and filter, under valid checksums.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a table: opened, read, walked and verified in every way there is. The mutator changes single blocks of
-//! tables and seals them again, so that what lies behind the checksums is reached.
+//! Any bytes as a table: opened, read, walked and verified in every way. The mutator changes single blocks of tables
+//! and seals them again, so that inputs reach the code behind the checksums.
 
 #![no_main]
 

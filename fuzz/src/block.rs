@@ -1,4 +1,4 @@
-//! All that can be asked of bytes that may be a filter block.
+//! Exercises bytes that may be a filter block.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use sstfilter::{
 
 use crate::block_forge;
 
-/// Opens and asks `bytes` in every way there is.
+/// Opens and probes `bytes` in every way.
 pub fn exercise(bytes: &[u8]) {
     let hashes = hashes_of(bytes);
     match FilterBlock::open_unverified(bytes) {
@@ -21,7 +21,7 @@ pub fn exercise(bytes: &[u8]) {
             let context = context_of(&block);
             restore(bytes, kind, context, &hashes);
             guard(bytes, context, &hashes, block.verify().is_ok());
-            // Bound or not, it is not what a reader expects whose file it is not of.
+            // A reader of another file refuses the block, bound or not.
             guard(bytes, context.with_file_id(FileId::from_fingerprint(0x5eed)), &hashes[..3], false);
         }
         Err(error) => {
@@ -29,16 +29,17 @@ pub fn exercise(bytes: &[u8]) {
             guard(bytes, LoadContext::new(&KeyHasher::default()), &hashes, false);
         }
     }
+    // A hash that the input can have by chance, so either outcome is allowed.
     guard(bytes, LoadContext::new(&KeyHasher::with_seed(1)), &hashes[..3], true);
 }
 
-/// What a reader expects for whom the block was built.
+/// Returns the context of a reader for which the block was built.
 fn context_of(block: &FilterBlock<&[u8]>) -> LoadContext<'static> {
     let context = LoadContext::from(block.hash_identity()).with_any_key_parts();
     block.info().file.map_or(context, |file| context.with_file_id(file))
 }
 
-/// The filters of a reader with this hash, as far as the identity tells which that is. Only hashes are probed for.
+/// Returns the filters of a reader with this hash, as far as the identity determines it. Probes use only hashes.
 fn filters_of(identity: HashIdentity) -> Filters {
     let by_tag = || match identity.id {
         HashId::Custom => KeyHasher::custom(identity.seed, |_| KeyHash::mix(0)),
@@ -47,7 +48,7 @@ fn filters_of(identity: HashIdentity) -> Filters {
     Filters::default().with_hasher(&KeyHasher::from_identity(identity).unwrap_or_else(by_tag))
 }
 
-/// Hashes that depend on the input, and the ends of their range: more than fit one word of answers.
+/// Returns hashes that depend on the input, and the ends of their range: more than fit into one word of answers.
 fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
     let seed = u64::from(crc32c::crc32c(bytes));
     let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
@@ -56,9 +57,11 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
     ends.into_iter().chain(taken).chain(mixed).map(KeyHash::from_well_mixed).collect()
 }
 
-/// Single, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
+/// Checks that single, batched and set probes agree, at any alignment and with any instruction set. Returns the block's
+/// kind.
 fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+    // One byte further on, so that no word of the block is aligned.
     let moved = [&[0xa5][..], block.as_bytes()].concat();
     for set in InstructionSet::available() {
         simd::select(set).expect("it is available");
@@ -75,6 +78,7 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
         }
         ask_in_a_set(block, hashes, &answers);
     }
+    // The selection is global: the next input must not run with the last set of the loop.
     simd::select(InstructionSet::fastest()).expect("it is available");
     let info = block.info();
     assert!((0.0..=1.0).contains(&info.expected_fpr), "{info:?}");
@@ -84,8 +88,8 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> KindId {
     info.kind
 }
 
-/// A prefix is absent only by a part that the block says it holds, and by the block's own hash. A block without whole
-/// keys gives no other answer to a hash than "may be present".
+/// Checks that a prefix is absent only by a part that the block declares, and by the block's own hash. A block without
+/// whole keys is positive for every hash.
 fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     let extractors: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(2)), Arc::new(DelimitedPrefix::new(b'-'))];
     assert_eq!(extractors.each_ref().map(|extractor| extractor.name()), block_forge::EXTRACTORS);
@@ -113,7 +117,8 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     }
 }
 
-/// A set with the block twice and a bad one between answers as the block does, and "may be present" if it is damaged.
+/// Checks that a set with the block twice and a damaged one between answers like the block, and is positive for the
+/// damaged one.
 fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
     let bad = Err(BlockError::Magic { got: 0 });
     let filters = filters_of(block.hash_identity());
@@ -132,7 +137,7 @@ fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]
     }
 }
 
-/// A filter reader answers "absent" only from a sound block.
+/// Checks that a filter reader is negative only with a sound block.
 fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_sound: bool) {
     let filter = filters_of(context.identity().hash).reader(FilterBlock::load(bytes, context));
     let is_usable = filter.block().is_ok();
@@ -148,6 +153,7 @@ fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_soun
     if let Err(error) = filter.block() {
         shown(error);
         assert_eq!(matches.count(), hashes.len() as u64);
+        // Each hash was probed twice: in the batch, and alone.
         assert_eq!(filter.stats().unusable, 2 * hashes.len() as u64);
         assert!(!format!("{filter:?}").is_empty());
     }
@@ -157,8 +163,8 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
     assert!(!format!("{error} {error:?}").is_empty());
 }
 
-/// The dynamic kinds restore the block, or refuse it; what was restored contains what the block held, and every key
-/// that it is given.
+/// Checks that dynamic kinds restore the block or refuse it. A restored filter contains the block's keys and every
+/// inserted key.
 fn restore(bytes: &[u8], kind: KindId, context: LoadContext<'_>, hashes: &[KeyHash]) {
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
     let is_refused = |error: &FilterError, wanted: KindId| {

@@ -1,6 +1,6 @@
-//! Forged filter blocks: whatever else they say, their checksums and lengths hold, so that what lies behind the checks
-//! of the trailer is reached. Written from FORMAT.md, sharing no code with the library; only a kind that [`shape`] does
-//! not know gets its parameters from filters that the library builds.
+//! Forges filter blocks whose checksums and lengths hold, so that inputs reach the code behind the checks of the
+//! trailer. This module follows FORMAT.md and shares no code with the library; only for a kind that [`shape`] does not
+//! know, it takes parameters from filters that the library builds.
 
 use std::sync::LazyLock;
 
@@ -19,18 +19,18 @@ pub static KINDS: LazyLock<Vec<u8>> = LazyLock::new(|| {
     numbers
 });
 
-/// A block in its parts. Trailer bytes that checksums and lengths decide are computed by [`Parts::seal`].
+/// The parts of a block. [`Parts::seal`] computes the trailer bytes that depend on checksums and lengths.
 #[derive(Clone, Debug)]
 pub struct Parts {
     payload: Vec<u8>,
     params: Vec<u32>,
     held: Option<Held>,
-    /// In a block that is bound to a file.
+    /// The file's fingerprint, in a block that is bound to a file.
     file: Option<[u8; 8]>,
     trailer: [u8; TRAILER],
 }
 
-/// What a block of other than whole keys alone says of the parts that it holds. [`Parts::seal`] counts the tags.
+/// The declared parts of keys, in a block that does not contain only whole keys. [`Parts::seal`] counts the tags.
 #[derive(Clone, Debug)]
 struct Held {
     tags: Vec<[u8; 8]>,
@@ -47,7 +47,8 @@ impl Held {
         Some(Self { tags: tags.as_chunks().0.to_vec(), word })
     }
 
-    /// Tags of the extractors that [`crate::block`] probes for, or of none; mostly in a word that readers accept.
+    /// Returns tags of the extractors that [`crate::block`] probes for, or of none, mostly in a word that readers
+    /// accept.
     fn any(random: &mut Random) -> Self {
         let tag = |random: &mut Random| {
             let known = EXTRACTORS.get(random.below(3)).map(|name| Domain::new(name).tag());
@@ -65,11 +66,11 @@ impl Held {
     }
 }
 
-/// The extractors whose parts forged blocks say that they hold.
+/// The extractors whose parts forged blocks declare.
 pub const EXTRACTORS: [&str; 2] = ["fixed-prefix:2", "prefix-to-byte:0x2d"];
 
 impl Parts {
-    /// Takes any bytes apart; where they are no block, as if they were one.
+    /// Takes any bytes apart as if they were a block.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let (rest, found) = bytes.split_at(bytes.len().saturating_sub(TRAILER));
@@ -98,7 +99,7 @@ impl Parts {
         self.trailer[21]
     }
 
-    /// The bytes of the block, under checksums and lengths that hold.
+    /// Returns the bytes of the block, with valid checksums and lengths.
     #[must_use]
     pub fn seal(mut self) -> Vec<u8> {
         self.payload.truncate(self.payload.len() / 8 * 8);
@@ -106,6 +107,7 @@ impl Parts {
         self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
         self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
         self.trailer[24] = self.trailer[24] & 15 | (self.params.len().min(15) as u8) << 4;
+        // Derived from the parts: a flag without its field would shift all fields before it.
         let flags = u8::from(self.file.is_some()) | u8::from(self.held.is_some()) << 2;
         self.trailer[25..28].copy_from_slice(&[1 | flags << 4, b'S', b'F']);
         let mut block = self.payload;
@@ -119,7 +121,7 @@ impl Parts {
         block
     }
 
-    /// Makes reason, hash and salt ones that readers know.
+    /// Sets reason, hash and salt to values that readers know.
     fn make_plausible(&mut self, random: &mut Random) {
         let hash = [1, 1, 2, 15][random.below(4)];
         self.trailer[23] = random.below(7) as u8 | hash << 4;
@@ -146,13 +148,12 @@ impl Parts {
         }
     }
 
-    /// Changes a parameter, if there are as many.
+    /// Changes a parameter, if it exists.
     pub fn set_param(&mut self, number: usize, value: u32) {
         self.params.iter_mut().skip(number).take(1).for_each(|param| *param = value);
     }
 
-    /// Gives a range filter (docs/format/ranges.md) the payload of the length that its parameters ask for, up to `most`
-    /// bytes.
+    /// Resizes a range filter's payload (section 13) to the length that its parameters require, up to `most` bytes.
     pub fn fit_range_payload(&mut self, most: usize) {
         let &[first, _, lines, codes, fourth, fifth, sixth] = &self.params[..] else { return };
         let [lines, codes, fourth, fifth, sixth] = [lines, codes, fourth, fifth, sixth].map(u64::from);
@@ -171,8 +172,7 @@ impl Parts {
         self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
     }
 
-    /// Gives the block another kind, parameters of that kind, and a payload of the length that they ask for, as far
-    /// as `most` bytes go.
+    /// Sets another kind, parameters of that kind, and a payload of the length that they require, up to `most` bytes.
     fn reshape(&mut self, random: &mut Random, most: usize) {
         self.trailer[21] = KINDS[random.below(KINDS.len())];
         let (params, bytes) = shape(self.kind(), self.payload.len(), random);
@@ -180,6 +180,7 @@ impl Parts {
         if bytes <= most {
             self.payload.resize(bytes, 0);
         }
+        // A cuckoo block whose number of keys differs from its tags is refused.
         if self.kind() == 6 {
             let tag_bits = self.params.first().copied().unwrap_or(0);
             self.set_keys(tags_in(&self.payload, tag_bits as usize));
@@ -260,7 +261,7 @@ fn ribbon_shape(words: usize, random: &mut Random) -> (Vec<u32>, usize) {
     (params, total * 8)
 }
 
-/// Tags of `bits` bits in `payload` that are not 0: what a cuckoo filter must claim as its number of keys.
+/// Counts the tags of `bits` bits in `payload` that are not 0, which a cuckoo filter must state as its number of keys.
 fn tags_in(payload: &[u8], bits: usize) -> u64 {
     if !(4..=32).contains(&bits) {
         return 0;
@@ -270,16 +271,17 @@ fn tags_in(payload: &[u8], bits: usize) -> u64 {
     (0..places).filter(|place| (place * bits..(place + 1) * bits).any(|index| bit(index) == 1)).count() as u64
 }
 
-/// libFuzzer's own mutator: changes the first so many bytes, makes at most so many of them, and returns how many.
+/// libFuzzer's own mutator. Takes data, the number of bytes to change and the maximum to make of them; returns the new
+/// number.
 pub type Mutate = fn(&mut [u8], usize, usize) -> usize;
 
-/// Lets `mutate` change the first `size` bytes of `data`; it does not take an empty room.
+/// Applies `mutate` to the first `size` bytes of `data`; libFuzzer's mutator accepts no empty buffer.
 pub fn change(mutate: Mutate, data: &mut [u8], size: usize, most: usize) -> usize {
     if most == 0 { 0 } else { mutate(data, size, most) }
 }
 
-/// A custom mutator: lets `mutate` change the first `size` bytes of `data`, and mostly makes a sealed block of at most
-/// `most` bytes of what comes of it. Returns the new size.
+/// A custom mutator: applies `mutate` to the first `size` bytes of `data`, and mostly makes a sealed block of at most
+/// `most` bytes of the result. Returns the new size.
 pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Mutate) -> usize {
     let mut random = Random::new(seed);
     if random.once_in(8) {
@@ -302,6 +304,7 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
         }
         2 => {
             let length = parts.payload.len();
+            // The parameters and fields behind the payload must also fit.
             let room = most.saturating_sub(TRAILER + 68).max(length);
             parts.payload.resize(room, 0);
             let changed = change(mutate, &mut parts.payload, length, room);

@@ -1,4 +1,4 @@
-//! The command line without a process: arguments, files of keys, and files that may be tables or blocks.
+//! Exercises the command line without a process: arguments, files of keys, and files that may be tables or blocks.
 
 use std::fs;
 use std::path::Path;
@@ -104,7 +104,7 @@ const WORDS: &[&str] = &[
     "",
 ];
 
-/// Any words as arguments; what they ask for is not done, but for advice, which touches no file.
+/// Parses any words as arguments. Runs only advice, which touches no file.
 fn parse(input: &mut Unstructured<'_>) -> Result<()> {
     let mut arguments = vec!["sstfilter".to_owned()];
     while !input.is_empty() && arguments.len() < 20 {
@@ -117,6 +117,7 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
         };
         arguments.push(word);
     }
+    // Any other command could touch files that a random path names.
     let is_advice = arguments.get(1).is_some_and(|command| command == "advise");
     match Cli::from_arguments(&arguments) {
         Ok(cli) if is_advice => drop(run(&cli, arguments.iter().any(|word| word == "--json"))),
@@ -146,7 +147,7 @@ fn advise(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command; its output is JSON when that was asked for.
+/// Runs a command, and checks that its output is JSON if `is_json`.
 fn run(cli: &Cli, is_json: bool) -> Option<(Outcome, Vec<u8>)> {
     let mut output = Vec::new();
     match sstfilter_cli::run(cli, &mut output) {
@@ -241,7 +242,7 @@ fn options(input: &mut Unstructured<'_>) -> Result<Vec<String>> {
     Ok(options)
 }
 
-/// Tables of a text: every key of it is found, with the last value that it has there.
+/// Builds tables of a text, and checks that every key is found with its last value.
 fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     let is_json = input.arbitrary()?;
     let options = options(input)?;

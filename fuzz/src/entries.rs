@@ -1,4 +1,4 @@
-//! Entries made from an input's bytes: keys that share prefixes, that are the beginning of others, or empty.
+//! Makes entries from an input's bytes: keys that share prefixes, begin other keys, or are empty.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::pick;
 /// A key and its value, `None` for a tombstone.
 pub type Entry = (Vec<u8>, Option<Vec<u8>>);
 
-/// What a table holds.
+/// The contents of a table.
 pub type Contents = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A key: some bytes of the input, or one made longer from `last`.
@@ -59,13 +59,13 @@ pub fn entries(input: &mut Unstructured<'_>, most: usize) -> Result<Vec<Entry>> 
 /// How a table is written and read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What writers are given.
+    /// The options of writers.
     pub write: TableOptions,
-    /// What readers are given.
+    /// The options of readers.
     pub read: TableOptions,
 }
 
-/// Any options, those of readers fitting those of writers.
+/// Makes any options of writers, and matching options of readers.
 pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
     let hasher = pick::hasher(input)?;
     let context = pick::context(input, &hasher)?;
@@ -93,7 +93,7 @@ pub fn open(bytes: &[u8], options: &TableOptions) -> std::result::Result<Table, 
     Table::open_source(Bytes::copy_from_slice(bytes), options)
 }
 
-/// Keys of a map, and ones beside them.
+/// Returns keys of a map, and neighbours of them.
 #[must_use]
 pub fn keys_and_neighbours(contents: &Contents, most: usize) -> Vec<Vec<u8>> {
     let step = contents.len().div_ceil(most.max(1)).max(1);

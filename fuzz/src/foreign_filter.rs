@@ -1,4 +1,4 @@
-//! Bare filters of other engines. They have no checksum: whatever the bytes are, opening and probing must end well.
+//! Exercises bare filters of other engines. They have no checksum, so opening and probing must be safe for any bytes.
 
 use arbitrary::{Result, Unstructured};
 use sstfilter_interop::{Filter, FilterKind, LevelDbFilterBlock, LevelDbFilterBlockBuilder, build_leveldb_bloom};
@@ -61,7 +61,7 @@ fn with_trailer(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     Ok(repeated.copied().chain(trailer).collect())
 }
 
-/// All ways to probe agree, and what may not say "absent" does not.
+/// Checks that all ways to probe agree, and that a filter without data is never negative.
 fn probe<D: AsRef<[u8]>, E>(opened: core::result::Result<Filter<D>, E>, key: &[u8], with_rates: bool) {
     let Ok(filter) = opened else { return };
     let hash = filter.hash_function().hash(key);

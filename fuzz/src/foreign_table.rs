@@ -1,5 +1,5 @@
-//! Tables of other engines: any bytes, and tables that the engines wrote, changed and sealed again, so that what lies
-//! behind the checksums is reached.
+//! Exercises tables of other engines: any bytes, and tables that the engines wrote, changed and sealed again, so that
+//! inputs reach the code behind the checksums.
 
 use bytes::Bytes;
 use sstfilter_interop::{BatchAnswer, BlockState, Error, KeyBatch, Part, Probe, Table};
@@ -8,15 +8,16 @@ use crate::random::Random;
 
 /// A compressed block may have a thousand times its bytes; no more keys than this are listed of one input.
 const MAX_KEYS: usize = 4_096;
-/// Checksums found wrong one after the other: footer, metaindex, properties, and then all others at once.
+/// Rounds of sealing. Wrong checksums are found one after the other: footer, metaindex, properties, then all others at
+/// once.
 const MAX_SEALS: usize = 6;
 /// The footer of RocksDB, in which the checksum lies behind five bytes.
 const ROCKSDB_FOOTER_BYTES: usize = 53;
 
-/// Opens a table, and does with it whatever can be done.
+/// Opens a table and exercises it in every way.
 pub fn exercise(bytes: &[u8]) {
     let Ok(table) = Table::open(Bytes::copy_from_slice(bytes)) else { return };
-    // What names no comparator has this one: as LevelDB's tables, whose order cannot be forged.
+    // For tables that name no comparator, such as LevelDB's, whose order cannot be forged.
     let table = table.with_comparator("leveldb.BytewiseComparator").with_unchecked_filter();
     let _ = (table.engine(), table.format_version(), table.checksum_type(), table.has_range_tombstones());
     for (name, value) in table.properties().readable() {
@@ -36,12 +37,12 @@ pub fn exercise(bytes: &[u8]) {
     let has_filter = table.probe(b"") != Probe::Unusable(Error::NoFilter);
     if is_whole && has_filter && report.keys_unchecked.is_none() {
         assert_eq!(report.keys_checked, keys.len() as u64);
-        // A prefix that is absent loses its key as well.
+        // An absent prefix also loses its key, so `verify` may count more.
         assert!(report.keys_lost >= absent, "{} of {absent}", report.keys_lost);
     }
 }
 
-/// Single probes and batches agree. Gives the number of keys that are absent.
+/// Checks that single probes and batches agree. Returns the number of absent keys.
 fn probe(table: &Table<Bytes>, keys: &[Vec<u8>]) -> u64 {
     let strangers: [&[u8]; 5] = [b"", b"key", b"\0\0\0\0\0\0\0\0", b"\xff\xff", b"00012345"];
     let batch = KeyBatch::new(keys.iter().map(Vec::as_slice).chain(strangers));
@@ -81,7 +82,7 @@ pub fn mutate(
     size
 }
 
-/// Mostly in the last kilobyte, where everything is but data blocks.
+/// Changes bytes, mostly in the last kilobyte, which contains everything except data blocks.
 fn change_some_bytes(bytes: &mut [u8], random: &mut Random) {
     let length = bytes.len();
     for _ in 0..=random.below(3) {
@@ -98,7 +99,7 @@ fn change_some_bytes(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// Puts in place what the reader says that each checksum should be.
+/// Repairs each checksum with the value that the reader expects.
 pub fn seal(bytes: &mut [u8]) {
     for _ in 0..MAX_SEALS {
         let wrong = match Table::open(Bytes::copy_from_slice(bytes)) {
@@ -124,7 +125,7 @@ pub fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Where a block's checksum is, if it is wrong, and what it should be.
+/// Returns the position of a block's checksum and its correct value, if it is wrong.
 fn checksum_of(block: &sstfilter_interop::BlockReport) -> Option<(usize, u32)> {
     match block.state {
         BlockState::Damaged(Error::Checksum { found, offset, .. }) if offset == block.offset => {

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their inputs: each target is a file of a few lines that calls one function of this
-//! library. README.md says how to run them.
+//! The fuzz targets' code: each target is a file of a few lines that calls one function of this library. README.md
+//! explains how to run them.
 
 pub mod block;
 pub mod block_forge;

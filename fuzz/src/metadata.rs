@@ -1,5 +1,5 @@
-//! Descriptions of filters, forged, and made to fit the filters that they describe. Written from docs/format/files.md,
-//! sharing no code with the library.
+//! Forges descriptions of filters, and makes them match the filters that they describe. This module follows docs/format/files.md
+//! and shares no code with the library.
 
 use arbitrary::{Result, Unstructured};
 
@@ -9,21 +9,22 @@ const HEADER: usize = 44;
 /// Bytes that describe one filter.
 const SECTION: usize = 28;
 
-/// Makes the magic number and all checksums of a description of `filters` hold, with its own at its end.
+/// Repairs the magic number and all checksums of a description of `filters`, including its own checksum at the end.
 pub fn seal(metadata: &mut [u8], filters: &[u8]) {
     let Some((covered, sum)) = metadata.split_last_chunk_mut::<4>() else { return };
     seal_covered(covered, filters);
     *sum = crc32c::crc32c(covered).to_le_bytes();
 }
 
-/// The same of a description without a checksum of its own, as it is in a table's properties.
+/// Repairs a description without its own checksum, as in a table's properties.
 pub fn seal_covered(metadata: &mut [u8], filters: &[u8]) {
     let Some((header, sections)) = metadata.split_at_mut_checked(HEADER) else { return };
     header[..4].copy_from_slice(b"SFMD");
     sections.chunks_exact_mut(SECTION).take(header[25].into()).for_each(|section| seal_section(section, filters));
 }
 
-/// The checksum of a filter is without its last four bytes; that of one in partitions is of its top index alone.
+/// Repairs one section. A filter's checksum excludes its last four bytes; a partitioned filter's covers only the top
+/// index.
 fn seal_section(section: &mut [u8], filters: &[u8]) {
     let number = |at: usize| section[at..].first_chunk().map(|&bytes| u64::from_le_bytes(bytes) as usize);
     let index = u32::from_le_bytes([section[4], section[5], section[6], section[7]]) as usize;
@@ -34,8 +35,8 @@ fn seal_section(section: &mut [u8], filters: &[u8]) {
     section[24..28].copy_from_slice(&crc32c::crc32c(summed).to_le_bytes());
 }
 
-/// A description, for a table's properties, of `filter`, of which it says mostly the truth: that it begins the filter
-/// bytes of a file of these keys.
+/// Forges a description of `filter` for a table's properties. It is mostly true: the filter begins the filter bytes of
+/// a file of these keys.
 pub fn forge(
     input: &mut Unstructured<'_>,
     file: [u8; 8],

@@ -1,4 +1,4 @@
-//! Partitioned filters: any bytes as a container, and sound ones damaged.
+//! Exercises partitioned filters: any bytes as a container, and sound containers damaged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Everything that can be done with untrusted bytes.
+/// Opens untrusted bytes and exercises them in every way.
 fn open(bytes: &[u8], hasher: &KeyHasher) {
     let _ = PartitionIndex::tail_bytes(bytes);
     let _ = PartitionIndex::load(bytes, hasher);
@@ -43,7 +43,7 @@ fn open(bytes: &[u8], hasher: &KeyHasher) {
     }
 }
 
-/// Everything that can be done with a filter that was opened from untrusted bytes. The keys are made of `bytes`.
+/// Exercises a filter opened from untrusted bytes. The keys are made of `bytes`.
 pub(crate) fn probe(filter: &Container, bytes: &[u8], hasher: &KeyHasher) {
     let _ = (filter.verify(), filter.problems().len(), filter.index.lower_bound(filter.index.partitions()));
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
@@ -117,7 +117,7 @@ pub(crate) fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     [0, 2, key.len() / 2, key.len()].into_iter().filter_map(|length| key.get(..length))
 }
 
-/// Neither a key nor a prefix is absent for a reader of these parts.
+/// Asserts that no key and no prefix is absent for a reader of these parts.
 pub(crate) fn assert_holds(filter: &Container, keys: &BTreeSet<Vec<u8>>, hasher: &KeyHasher, read: &KeyParts) {
     for key in keys {
         assert!(filter.may_contain(key, hasher.hash(key)), "lost {key:?}");

@@ -1,4 +1,4 @@
-//! Options made from an input's bytes.
+//! Makes options from an input's bytes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub fn rate(input: &mut Unstructured<'_>) -> Result<FalsePositiveRate> {
 /// A policy.
 #[derive(Debug)]
 pub enum Policy {
-    /// Of one kind, and whether its blocks have exactly the bytes of their plan.
+    /// One kind, and whether its blocks have exactly the bytes of their plan.
     Kind(FixedPolicy, bool),
     /// Chosen for each file.
     Auto(AutoPolicy),
@@ -58,7 +58,7 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
     })
 }
 
-/// A policy of a kind, at the first of some sizes that the kind has.
+/// Returns a policy of a kind, at the first of some sizes that the kind supports.
 ///
 /// # Panics
 ///
@@ -96,7 +96,7 @@ pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
     })
 }
 
-/// Any hasher: seeded, secret, or of the engine's own, even one that hardly mixes.
+/// Any hasher: seeded, secret, or user-defined, even one that hardly mixes.
 pub fn hasher(input: &mut Unstructured<'_>) -> Result<KeyHasher> {
     let seed = input.arbitrary()?;
     Ok(match input.int_in_range(0..=4)? {
@@ -108,7 +108,7 @@ pub fn hasher(input: &mut Unstructured<'_>) -> Result<KeyHasher> {
     })
 }
 
-/// Any context of a build; keys are promised in numbers that memory has room for.
+/// Any context of a build. The promised number of keys fits into memory.
 pub fn context(input: &mut Unstructured<'_>, hasher: &KeyHasher) -> Result<BuildContext> {
     let purpose = *input.choose(&[BuildPurpose::Flush, BuildPurpose::Compaction, BuildPurpose::Ingest])?;
     let mut context = BuildContext::new(hasher).with_purpose(purpose);

@@ -14,7 +14,7 @@ use crate::pick::{self, Policy};
 /// The most keys of a filter: enough for ribbons of several layers, and quick to build.
 const MAX_KEYS: usize = 12_000;
 
-/// Builds a filter as `bytes` say, and asks it for every key.
+/// Builds a filter from `bytes`, and probes it for every key.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let _ = build_and_read(&mut input);

@@ -1,4 +1,4 @@
-//! The numbers that custom mutators draw from the seed they are given.
+//! The random numbers of custom mutators, drawn from libFuzzer's seed.
 
 /// A generator of 64-bit numbers (`SplitMix64`).
 #[derive(Clone, Debug)]

@@ -13,13 +13,13 @@ use crate::pick;
 
 type Key = Vec<u8>;
 
-/// Builds a filter of what the bytes say, compares it with its keys, damages it, and forges others from it.
+/// Builds a filter from the bytes, compares it with its keys, damages it, and forges others from it.
 pub fn exercise(bytes: &[u8]) {
     open(bytes, &Reader::default());
     let _ = build_and_damage(&mut Unstructured::new(bytes));
 }
 
-/// How filters are opened.
+/// The settings of a reader.
 #[derive(Default)]
 struct Reader {
     hasher: KeyHasher,
@@ -32,7 +32,7 @@ impl Reader {
     }
 }
 
-/// Everything that can be done with untrusted bytes, probed for ranges between parts of them.
+/// Opens untrusted bytes, and probes them for ranges between parts of the bytes.
 fn open(bytes: &[u8], reader: &Reader) {
     if let Ok(info) = RangeInfo::of_block(bytes) {
         assert!((0.0..=1.0).contains(&info.expected_fpr(7)) && info.block_bytes == bytes.len() as u64);
@@ -156,7 +156,7 @@ fn keys(input: &mut Unstructured<'_>) -> Result<BTreeSet<Key>> {
     Ok(keys)
 }
 
-/// What is beside some of the keys.
+/// Returns neighbours of some of the keys.
 fn beside(keys: &BTreeSet<Key>) -> Vec<Key> {
     let some = keys.iter().step_by(keys.len() / 3 + 1).chain(keys.last());
     let of_key = |key: &Key| {

@@ -1,4 +1,4 @@
-//! Sidecars: any bytes as one, the same bytes under checksums that hold, and sound ones damaged or opened for other
+//! Exercises sidecars: any bytes, these bytes under valid checksums, and sound sidecars damaged or opened for other
 //! tables.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use sstfilter_store::{
 use crate::container::Container;
 use crate::{metadata, partitions, pick};
 
-/// Opens the bytes as a sidecar, and builds and damages one of what they say.
+/// Opens the bytes as a sidecar, then builds a sidecar from them and damages it.
 pub fn exercise(bytes: &[u8]) {
     open(bytes);
     open(&sealed(bytes));
@@ -38,7 +38,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Everything that can be done with untrusted bytes.
+/// Opens untrusted bytes and exercises them in every way.
 fn open(bytes: &[u8]) {
     let length = bytes.len() as u64;
     let opened = FilterMetadata::of_any_sidecar(bytes, length);
@@ -92,7 +92,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     open(&file);
     let has_part = |key: &Vec<u8>| parts.extractors().any(|extractor| extractor.extract(key).is_some());
     if !parts.has_whole_keys() && !keys.iter().any(has_part) {
-        // No key shows that the extractors are what they were: the filter is never probed.
+        // Without a key to check the extractors, a reader never probes the filter.
         return Ok(());
     }
     let contents = Contents { table, keys, parts, hasher, store };
@@ -112,7 +112,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a sidecar was built of.
+/// The source of a sidecar.
 struct Contents {
     table: TableIdentity,
     keys: BTreeSet<Vec<u8>>,
@@ -122,7 +122,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Whether a reader that checks every byte uses the sidecar, which then has all keys.
+    /// Returns whether a reader that checks every byte uses the sidecar. If it does, no key may be lost.
     fn are_served(&self, file: &[u8]) -> bool {
         let Ok(metadata) = FilterMetadata::of_sidecar(file, file.len() as u64, &self.table) else { return false };
         let sections = metadata.sections();
@@ -138,7 +138,7 @@ impl Contents {
         opened.problem().is_none() && container.is_ok_and(|container| container.verify().is_ok())
     }
 
-    /// Neither a key nor a prefix is absent.
+    /// Asserts that no key and no prefix is absent.
     fn assert_are_in(&self, filters: &FileFilters) {
         for key in &self.keys {
             assert!(!filters.probe(key).is_absent(), "lost {key:?}");

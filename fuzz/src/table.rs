@@ -1,13 +1,13 @@
-//! All that can be asked of bytes that may be a table.
+//! Exercises bytes that may be a table.
 
 use bytes::Bytes;
 use sstfilter_table::{BoundedBlockCache, Entry, Lookup, Table, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
-/// The most entries looked at, and keys asked for.
+/// The maximum number of entries read, and of keys looked up.
 const MOST: usize = 300;
 
-/// Opens `bytes` in every way there is, asks for keys, walks and verifies.
+/// Opens `bytes` in every way, looks up keys, walks and verifies.
 pub fn exercise(bytes: &[u8]) {
     let open = |options: &TableOptions| Table::open_source(Bytes::copy_from_slice(bytes), options);
     let plain = match open(&TableOptions::default()) {
@@ -86,7 +86,7 @@ fn keys_of(table: &Table, walked: &[Entry]) -> Vec<Vec<u8>> {
     keys
 }
 
-/// A table that verifies finds every key that it walks over.
+/// Checks that a table that verifies finds every key of its walk.
 fn sound(table: &Table, walked: &[Entry]) {
     for entry in walked {
         let expected = entry.value.clone().map_or(Lookup::Deleted, Lookup::Found);
@@ -96,7 +96,7 @@ fn sound(table: &Table, walked: &[Entry]) {
     }
 }
 
-/// Single and batched lookups of a set agree.
+/// Checks that single and batched lookups of a set agree.
 fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
     let set = TableSet::new(tables);
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();

@@ -1,7 +1,7 @@
-//! Sound tables, damaged: right answers or errors, never a wrong value, never a key lost without a word.
+//! Exercises damaged tables: correct answers or errors, never a wrong value, never a key lost silently.
 //!
-//! The damage is of the kinds that a checksum of 32 bits finds for certain, or but for one case in 2^32 that nobody
-//! searches for: a checksum is no defence against forgers, and a fuzzer is one.
+//! The damage is of kinds that a checksum of 32 bits always finds, or misses in one case in 2^32 without a search for
+//! it. A checksum is no defence against forgery, and a fuzzer forges.
 
 use arbitrary::{Result, Unstructured};
 use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableOptions, TableSet};
@@ -60,7 +60,7 @@ fn apply([kind, first, second, pattern]: [u32; 4], table: &mut Vec<u8>, other: i
         3 => table.truncate(first as usize % (length + 1)),
         4 => table.extend((0..=first % 200).map(|index| (pattern >> (index % 4 * 8)) as u8)),
         5 => drop(table.drain(..first as usize % (length + 1))),
-        // A block of the same place in another table.
+        // A block from the same offset in another table.
         6 => {
             let other = other();
             if let Some(handle) = Blocks::of(table).and_then(|blocks| pick(&blocks, first)) {
@@ -70,7 +70,7 @@ fn apply([kind, first, second, pattern]: [u32; 4], table: &mut Vec<u8>, other: i
                 }
             }
         }
-        // A block of another place in this table.
+        // A block from another offset in this table.
         _ => {
             let Some(blocks) = Blocks::of(table) else { return };
             if let (Some(from), Some(to)) = (pick(&blocks, first), pick(&blocks, second)) {
@@ -85,7 +85,7 @@ fn flip(table: &mut [u8], bit: usize) {
     table[bit / 8] ^= 1 << (bit % 8);
 }
 
-/// First byte, and the byte behind the checksum, of one block.
+/// Returns the first byte of one block, and the byte behind its checksum.
 fn pick(blocks: &Blocks, choice: u32) -> Option<(usize, usize)> {
     let handle = blocks.links.get(choice as usize % blocks.links.len())?.handle;
     Some((handle.offset, handle.offset + handle.length + CHECKSUM))
@@ -122,7 +122,7 @@ fn expected(contents: &Contents, key: &[u8]) -> Lookup {
     }
 }
 
-/// A walk gives the entries as they were written up to its first error, and all of them when there is none.
+/// Checks that a walk returns the written entries up to its first error, and all of them without an error.
 fn walk(table: &Table, contents: &Contents, has_changed: bool) {
     let mut expected = contents.iter();
     for entry in table {

@@ -1,5 +1,5 @@
-//! Tables that no writer makes: every block is put together from the input, and all checksums hold. Written from
-//! docs/format/files.md, sharing no code with the library.
+//! Forges tables that no writer makes: the input determines every block, and all checksums hold. This module follows
+//! docs/format/files.md and shares no code with the library.
 
 use arbitrary::{Result, Unstructured};
 
@@ -7,7 +7,7 @@ use crate::block_forge::Parts;
 use crate::table_parts::{FOOTER, bound_checksum, seal_footer};
 use crate::{metadata, table};
 
-/// Forges a table as `bytes` say, and asks it everything.
+/// Forges a table from `bytes`, and exercises it.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     if let Ok(table) = forge(&mut input) {
@@ -35,7 +35,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A block of entries; restarts are where they belong, or anywhere.
+/// Makes a block of entries, with correct or arbitrary restarts.
 fn entry_block(input: &mut Unstructured<'_>, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u8>> {
     let interval = input.int_in_range(1..=6)?;
     let (mut out, mut restarts, mut last) = (Vec::new(), Vec::new(), &[][..]);
@@ -62,14 +62,14 @@ fn entry_block(input: &mut Unstructured<'_>, entries: &[(Vec<u8>, Vec<u8>)]) -> 
     Ok(out)
 }
 
-/// A table as far as it has been written.
+/// A partly written table.
 struct Forged {
     bytes: Vec<u8>,
     table_id: [u8; 16],
 }
 
 impl Forged {
-    /// Appends a block under a checksum that holds; its handle.
+    /// Appends a block with a valid checksum, and returns its handle.
     fn block(&mut self, input: &mut Unstructured<'_>, contents: &[u8]) -> Result<Vec<u8>> {
         let offset = self.bytes.len();
         self.bytes.extend(contents);
@@ -148,7 +148,7 @@ fn data_entries(input: &mut Unstructured<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>>
     Ok(entries)
 }
 
-/// What properties count.
+/// The counts in the properties.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     entries: u64,

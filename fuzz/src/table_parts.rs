@@ -1,5 +1,5 @@
-//! The blocks of a table found by their handles, changed, and sealed again. Written from docs/format/files.md, sharing
-//! no code with the library.
+//! Finds the blocks of a table by their handles, changes them, and seals them again. This module follows docs/format/files.md and
+//! shares no code with the library.
 
 use core::ops::Range;
 
@@ -7,13 +7,13 @@ use crate::block_forge::{self, Mutate};
 use crate::metadata;
 use crate::random::Random;
 
-/// Bytes of a footer, of which the last eight are the magic number.
+/// Bytes of a footer; the last eight are the magic number.
 pub const FOOTER: usize = 64;
 
 /// Bytes of the checksum behind each block.
 pub const CHECKSUM: usize = 4;
 
-/// Where a block's contents lie.
+/// The offset and length of a block's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// The first byte.
@@ -22,20 +22,20 @@ pub struct Handle {
     pub length: usize,
 }
 
-/// A block, and the place in the block that names it where its checksum stands once more.
+/// A block, and the position of the copy of its checksum in the block that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Where it lies.
+    /// Its offset and length.
     pub handle: Handle,
     checksum_at: usize,
 }
 
-/// What a table's blocks are, as far as they can be found.
+/// The blocks of a table, as far as they can be found.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     /// The id that enters all checksums.
     pub table_id: [u8; 16],
-    /// Each before the one that names it; the metaindex is the last.
+    /// Each block before the block that names it; the metaindex is last.
     pub links: Vec<Link>,
     /// The bytes of all filters, from where they may begin to the properties.
     filters: Range<usize>,
@@ -70,7 +70,7 @@ fn take<'a>(bytes: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Keys of a block, and where in it their values lie, up to the first that cannot be read.
+/// Returns the keys of a block and the ranges of their values, up to the first that cannot be read.
 #[must_use]
 pub fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Range<usize>)> {
     let mut found: Vec<(Vec<u8>, Range<usize>)> = Vec::new();
@@ -167,7 +167,7 @@ impl Blocks {
         }
     }
 
-    /// Makes the checksums of all blocks and filters hold, and that of the footer with the file's length and magic.
+    /// Repairs the checksums of all blocks and filters, and the footer's checksum, length and magic number.
     pub fn seal(&self, table: &mut [u8]) {
         let filters = table[self.filters.clone()].to_vec();
         metadata::seal_covered(&mut table[self.metadata.clone()], &filters);
@@ -176,7 +176,7 @@ impl Blocks {
     }
 }
 
-/// Makes the last bytes of `table` a footer whose checksum holds.
+/// Makes the last bytes of `table` a footer with a valid checksum.
 pub fn seal_footer(table: &mut [u8]) {
     let length = table.len() as u64;
     let Some(footer) = table.last_chunk_mut::<FOOTER>() else { return };
@@ -214,12 +214,12 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
     size
 }
 
-/// Changes bytes in place; those that the change would have cut off stay.
+/// Changes bytes in place; bytes that the change would have cut off stay.
 fn change(bytes: &mut [u8], mutate: Mutate, random: &mut Random) {
     if bytes.is_empty() {
         return;
     }
-    // A small window: most of what a block says is in a few bytes.
+    // A small window, because a few bytes contain most of a block's structure.
     let length = if random.once_in(3) { bytes.len() } else { 1 + random.below(bytes.len().min(24)) };
     let from = random.below(bytes.len() - length + 1);
     let mut window = bytes[from..from + length].to_vec();

@@ -1,4 +1,4 @@
-//! Tables written from any entries with any options, read back against a map.
+//! Exercises tables of any entries with any options, read back and compared with a map.
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
 
-/// Writes up to three tables as `bytes` say, and reads them alone and together.
+/// Writes up to three tables from `bytes`, and reads them alone and together.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let _ = run(&mut input);
@@ -48,7 +48,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The table of those entries that the writer takes: each whose key is above the last.
+/// Writes the entries that the writer accepts: each whose key is above the last.
 fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
     let mut builder = TableBuilder::new(Vec::new(), options).expect("the extractor's name fits");
     let mut contents = Contents::new();
@@ -103,7 +103,7 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
     }
 }
 
-/// A set of the tables gives the newest entry of each key.
+/// Checks that a set of the tables returns the newest entry of each key.
 fn together(tables: Vec<Table>, newest: &Contents) {
     let set = TableSet::new(tables);
     for instructions in InstructionSet::available() {

@@ -1,4 +1,4 @@
-//! Dynamic filters, against the multiset of their keys.
+//! Exercises dynamic filters against the multiset of their keys.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use sstfilter::{
 
 use crate::pick;
 
-/// The most bytes of a filter.
+/// The maximum size of a filter.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// What is in a filter, and how many times.
+/// The keys in a filter, with their numbers.
 #[derive(Default)]
 struct Multiset(BTreeMap<KeyHash, u64>);
 
@@ -40,7 +40,7 @@ impl Multiset {
     }
 }
 
-/// Inserts, removes, merges, clears, stores and restores as `bytes` say.
+/// Inserts, removes, merges, clears, stores and restores, as `bytes` determine.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let _ = run(&mut input);
@@ -99,7 +99,7 @@ fn cuckoo(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<CuckooFil
     })
 }
 
-/// One of the keys given before, or new ones.
+/// Picks one of the earlier keys, or new ones.
 fn step(input: &mut Unstructured<'_>, pool: &mut Vec<KeyHash>) -> Result<(u8, Vec<KeyHash>)> {
     let action = input.int_in_range(0..=7)?;
     let keys = match input.int_in_range(0..=3)? {
@@ -115,7 +115,7 @@ fn step(input: &mut Unstructured<'_>, pool: &mut Vec<KeyHash>) -> Result<(u8, Ve
     Ok((action, keys))
 }
 
-/// What all kinds do, and `special`, what one of them does.
+/// Runs the steps of all kinds, and `special` for those of one kind.
 fn steps<F: DynamicFilter>(
     input: &mut Unstructured<'_>,
     mut filter: F,
@@ -143,7 +143,7 @@ fn steps<F: DynamicFilter>(
     Ok(())
 }
 
-/// One by one, up to the first that finds no place, which must change nothing.
+/// Inserts keys one by one, up to the first that finds no slot, which must change nothing.
 fn insert(filter: &mut impl DynamicFilter, held: &mut Multiset, keys: &[KeyHash]) {
     let before = (keys.len() == 1).then(|| filter.to_block().expect("it is small"));
     for &hash in keys {
@@ -157,7 +157,7 @@ fn insert(filter: &mut impl DynamicFilter, held: &mut Multiset, keys: &[KeyHash]
     }
 }
 
-/// All at once; a filter that is full says by its number of keys how many it took.
+/// Inserts all keys at once. The number of keys in a full filter shows how many it accepted.
 fn insert_all(filter: &mut impl DynamicFilter, held: &mut Multiset, keys: &[KeyHash]) {
     let before = filter.keys();
     let inserted = match filter.try_insert_all(keys) {
@@ -190,7 +190,7 @@ fn merge_standard(filter: &mut StandardBloom, held: &mut Multiset, keys: &[KeyHa
     keys.iter().for_each(|&hash| held.insert(hash));
 }
 
-/// Half of the keys by the shared insert, the others by a merge.
+/// Inserts half of the keys by the shared insert, the others by a merge.
 fn merge_register_blocked(filter: &mut RegisterBlockedBloom, held: &mut Multiset, keys: &[KeyHash]) {
     let (shared, merged) = keys.split_at(keys.len() / 2);
     shared.iter().for_each(|&hash| _ = filter.insert(hash));

@@ -12,10 +12,10 @@ use crate::process::Process;
 use crate::protocol::{Answer, Cache, Compacts, Filters, Follow, Request, RoleConfig, Sst};
 use crate::server::{LoggedRequest, ServerConfig};
 
-/// How long to wait for another process's work, such as a compaction.
+/// The maximum wait for another process's work, such as a compaction.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How often to look for it.
+/// The interval between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A server and its log. Dropping it ends the server and removes the folder.
@@ -53,8 +53,9 @@ impl Cluster {
         })
     }
 
-    /// What a process needs to know. Its name is its role and a number that no other process of this cluster has.
+    /// Returns the configuration of a new process. Its name is its role and a number that is unique in this cluster.
     pub fn config(&mut self, role: &str, store: &str, filters: Filters) -> RoleConfig {
+        // Never reused, even for a process that replaces a killed one: the log identifies processes by name.
         self.started += 1;
         RoleConfig {
             name: format!("{role}-{}", self.started),
@@ -76,7 +77,7 @@ impl Cluster {
         Process::start(&self.program, role, &config.name, config)?.ready().await
     }
 
-    /// The SSTs of a store's latest manifest.
+    /// Returns the SSTs of a store's latest manifest.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Cluster {
         self.inspector(store).await?.ssts().await
     }
 
-    /// How many SSTs have no filter of ours that is usable, according to the adapter's audit.
+    /// Returns the number of SSTs without a usable filter of ours, by the adapter's audit.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// Every request whose response has ended.
+    /// Returns every request whose response has ended.
     ///
     /// # Errors
     ///
@@ -155,6 +156,7 @@ impl Cluster {
             if requests[seen..].iter().any(&is_it) {
                 return Ok(());
             }
+            // Each line is tested once: the log grows while this waits.
             seen = requests.len();
             if started.elapsed() > PATIENCE {
                 return Err(format!("{what}: no such request in {} s", PATIENCE.as_secs()).into());

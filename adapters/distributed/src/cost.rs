@@ -1,4 +1,4 @@
-//! What lookups of absent keys cost: the engine's counters beside the server's log.
+//! The cost of absent lookups: the engine's counters compared with the server's log.
 
 use crate::cluster::Cluster;
 use crate::protocol::{Cache, Counters, Filters, RoleConfig, Sst};
@@ -8,21 +8,21 @@ use crate::{Error, Result};
 /// A measurement: a reader, and the keys that it looks up.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What the measurement shows.
+    /// The title of the measurement.
     pub title: &'static str,
     /// The store.
     pub store: &'a str,
     /// The reader's filter policies.
     pub filters: Filters,
-    /// What the reader caches.
+    /// The reader's cache.
     pub cache: Cache,
-    /// What the lookups must cost.
+    /// The required cost of the lookups.
     pub promise: Promise,
     /// Keys that are not in the store.
     pub absent: &'a [String],
 }
 
-/// What lookups of absent keys must cost, in GETs. An SST covers a key if the key is in its range.
+/// The required cost of absent lookups, in GETs. An SST covers a key if the key is in its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// One for each covering SST (its filter), and two for each false positive (index and data).
@@ -31,18 +31,18 @@ pub enum Promise {
     FalsePositives,
     /// Two for each covering SST: index and data.
     IndexAndData,
-    /// Three for each covering SST: a filter that the reader cannot read, index and data.
+    /// Three for each covering SST: a filter of another policy, index and data.
     UselessFilterIndexAndData,
 }
 
-/// What the lookups cost.
+/// The measured cost of the lookups.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// What the measurement shows.
+    /// The title of the measurement.
     pub title: &'static str,
-    /// What the lookups must cost.
+    /// The required cost of the lookups.
     pub promise: Promise,
-    /// How many keys were looked up.
+    /// The number of keys looked up.
     pub lookups: u64,
     /// Pairs of a key and an SST that covers it, from the manifest.
     pub covering: u64,
@@ -66,7 +66,7 @@ pub struct ServerGets {
 }
 
 impl Cost {
-    /// The GETs that the promise allows, with the false positives that the engine counted.
+    /// Returns the GETs that the promise allows for the engine's count of false positives.
     #[must_use]
     pub fn promised(&self) -> u64 {
         let false_positives = self.engine.filter_false_positives;
@@ -78,19 +78,19 @@ impl Cost {
         }
     }
 
-    /// The GETs that the engine counted.
+    /// Returns the GETs that the engine counted.
     #[must_use]
     pub fn engine_gets(&self) -> u64 {
         self.engine.sum(&["get", "get_range", "get_ranges"])
     }
 
-    /// The GETs that the server logged.
+    /// Returns the GETs that the server logged.
     #[must_use]
     pub fn server_gets(&self) -> u64 {
         self.server.filters + self.server.indexes + self.server.data
     }
 
-    /// Compares all that was counted.
+    /// Compares all counts.
     ///
     /// # Errors
     ///
@@ -111,19 +111,19 @@ impl Cost {
     }
 }
 
-/// Looks absent keys up in a reader of its own.
+/// Looks up absent keys in a new reader.
 ///
 /// # Errors
 ///
-/// If a key is found, or the server logged something that no lookup asks for.
+/// If a key is found, or the server logged a request that no lookup needs.
 pub async fn measure(cluster: &mut Cluster, ssts: &[Sst], question: &Question<'_>) -> Result<Cost> {
     let config = cluster.config("reader", question.store, question.filters);
     let config = RoleConfig { cache: question.cache, follow: cluster.checkpoint(question.store).await?, ..config };
     let mut reader = cluster.spawn("reader", &config).await?;
     if question.cache != Cache::Nothing {
-        // The same keys meet the same false positives: afterwards every filter and every index that they need is
-        // cached. Present keys would do as well, but the engine reads several SSTs at once and gives up the rest when
-        // it has found the key, so that its counters and the log would differ by what was under way.
+        // The first pass caches every filter and index that the second needs, because the same keys meet the same false
+        // positives. Present keys would not do: the engine reads several SSTs at once and abandons the rest when it
+        // finds the key, so its counters and the log would differ.
         reader.get(question.absent).await?;
     }
 
@@ -148,7 +148,7 @@ pub async fn measure(cluster: &mut Cluster, ssts: &[Sst], question: &Question<'_
     })
 }
 
-/// The requests that one process sent.
+/// Returns the requests of one process.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ pub fn requests_of(cluster: &mut Cluster, client: &str) -> Result<Vec<LoggedRequ
 ///
 /// # Errors
 ///
-/// If they differ, or the server failed: then the client repeats requests below the engine's counters.
+/// If they differ, or if a response failed, because the client then repeats requests below the engine's counters.
 pub fn same_requests(client: &str, engine: &Counters, server: &[LoggedRequest]) -> Result<()> {
     if let Some(failed) = server.iter().find(|request| request.status >= 500 || !request.complete) {
         return Err(format!("{client}: a request failed or was given up: {failed:?}").into());
@@ -201,7 +201,7 @@ fn sum(ssts: &[Sst], requests: &[LoggedRequest]) -> Result<ServerGets> {
     Ok(sums)
 }
 
-/// Offset and length of a GET of a part of an object.
+/// Returns offset and length of a ranged GET.
 fn range(request: &LoggedRequest) -> Option<(u64, u64)> {
     if request.method != "GET" || request.status != 206 {
         return None;

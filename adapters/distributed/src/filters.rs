@@ -4,17 +4,17 @@ use sstfilter_slatedb::{SlateFilters, TakesFilters};
 
 use crate::protocol::Filters;
 
-/// Gives a builder the policies of a process. `without` takes all policies from it.
+/// Configures a builder with the policies of a process. `without` removes all policies from it.
 pub fn configured<B: TakesFilters>(filters: Filters, builder: B, without: impl FnOnce(B) -> B) -> B {
     match filters {
         Filters::Ours => SlateFilters::default().configure(builder),
-        // What a builder has that nobody configured.
+        // The default of an unconfigured builder.
         Filters::BuiltIn => builder,
         Filters::None => without(builder),
     }
 }
 
-/// The names in a filter block, or none if the block is damaged.
+/// Returns the names in a filter block, or `None` if the block is damaged.
 ///
 /// The block is `u16 count`, then for each filter `u16 length, name, u64 length, data`, all big-endian, then a checksum
 /// (`EncodedSsTableFooterBuilder::build` of SlateDB 0.18). Nothing here is compressed or encrypted.

@@ -1,18 +1,18 @@
 //! SlateDB in several processes over one S3 server, with sstfilter's filters.
 //!
-//! A writer, a standalone compactor and two readers are processes of their own. They share nothing but an S3 server on
-//! the loopback address, which is a process too. Readers and compactors are killed while they work, and start again.
+//! A writer, a standalone compactor and two readers are separate processes. They share only an S3 server on the
+//! loopback address, which is also a process. Readers and compactors are killed while they work, and restarted.
 //! Afterwards every acknowledged key must be found, and the server's request log must agree with the engine's counters.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`server`] | the S3 server and its request log |
 //! | [`filters`] | the filter policies that a process runs with, and the names of the filters in a stored SST |
-//! | [`protocol`] | what processes say to each other: JSON lines on stdin and stdout |
+//! | [`protocol`] | the messages between processes: JSON lines on stdin and stdout |
 //! | [`roles`] | writer, compactor, worker, reader, inspector, creator |
 //! | [`process`] | a child process that is killed when it is dropped |
-//! | [`cluster`] | a server and what runs against it, in a temporary folder |
-//! | [`cost`] | counted lookups: the engine's counters beside the server's log |
+//! | [`cluster`] | a server and its clients, in a temporary folder |
+//! | [`cost`] | counted lookups: the engine's counters compared with the server's log |
 //! | [`scenario`] | the demonstration |
 
 pub mod cluster;
@@ -24,7 +24,7 @@ pub mod roles;
 pub mod scenario;
 pub mod server;
 
-/// Whatever goes wrong in a process: a message for people.
+/// Any error in a process, as a message.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of an operation that fails with a message.

@@ -1,8 +1,8 @@
 //! One program for every process of the demonstration, and the demonstration itself.
 //!
-//! `sstfilter-distributed` alone runs the demonstration. It starts itself again as `server CONFIG`, `writer CONFIG`,
-//! `compactor CONFIG`, `worker CONFIG`, `reader CONFIG`, `inspector CONFIG` or `creator CONFIG`, where `CONFIG` is
-//! JSON.
+//! Without arguments, `sstfilter-distributed` runs the demonstration. It starts itself again as `server CONFIG`,
+//! `writer CONFIG`, `compactor CONFIG`, `worker CONFIG`, `reader CONFIG`, `inspector CONFIG` or `creator CONFIG`, where
+//! `CONFIG` is JSON.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A child process that is asked on its stdin and answers on its stdout. It is killed when it is dropped.
+//! A child process that takes requests on stdin and answers on stdout. Dropping it kills it.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::protocol::{Answer, Counters, Request, Sst};
 use crate::{Error, Result};
 
-/// A process that is silent for so long has failed. The longest answer takes a few seconds on a busy machine.
+/// The silence after which a process counts as failed. The longest answer takes a few seconds on a busy machine.
 const SILENCE: Duration = Duration::from_mins(2);
 
-/// How much of a process's stderr its errors quote.
+/// The number of stderr lines that errors quote.
 const QUOTED_LINES: usize = 20;
 
 /// A running child.
@@ -44,11 +44,13 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A test that fails must not leave processes behind.
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let no_pipe = "a process without pipes";
         let stderr = Arc::default();
+        // Read all the time: a full pipe would block the child.
         tokio::spawn(keep_tail(child.stderr.take().ok_or(no_pipe)?, Arc::clone(&stderr)));
         Ok(Self {
             name: name.to_owned(),
@@ -73,7 +75,7 @@ impl Process {
         }
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     ///
     /// # Errors
     ///
@@ -86,6 +88,7 @@ impl Process {
             Err(_) => return Err(self.failure("it is silent")),
         };
         match serde_json::from_str(&line)? {
+            // An error here, so that no caller can mistake a failure for an answer.
             Answer::Failed(reason) => Err(self.failure(&reason)),
             answer => Ok(answer),
         }
@@ -105,7 +108,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If the process says something else.
+    /// If the process gives another answer.
     pub async fn ready(mut self) -> Result<Self> {
         match self.answer().await? {
             Answer::Ready => Ok(self),
@@ -113,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Asks for something that is answered by "done".
+    /// Sends a request and waits for [`Answer::Done`].
     ///
     /// # Errors
     ///
@@ -142,7 +145,7 @@ impl Process {
         }
     }
 
-    /// The answer for one key of a [`Request::Get`] that was sent before.
+    /// Returns the answer for one key of an earlier [`Request::Get`].
     ///
     /// # Errors
     ///
@@ -154,7 +157,7 @@ impl Process {
         }
     }
 
-    /// The engine's counters.
+    /// Returns the engine's counters.
     ///
     /// # Errors
     ///
@@ -163,7 +166,7 @@ impl Process {
         self.ask_counters(&Request::Counters).await
     }
 
-    /// The SSTs that an inspector sees.
+    /// Returns the SSTs that an inspector sees.
     ///
     /// # Errors
     ///
@@ -201,6 +204,7 @@ impl Process {
     ///
     /// If it had ended by itself.
     pub async fn kill(mut self) -> Result<()> {
+        // A process that ended by itself was not killed in the middle of its work.
         if let Some(status) = self.child.try_wait()? {
             return Err(self.failure(&format!("it had ended before it was killed: {status}")));
         }

@@ -1,7 +1,7 @@
-//! What processes say to each other: requests on stdin, answers on stdout, one JSON value a line.
+//! The messages between processes: requests on stdin, answers on stdout, one JSON value per line.
 //!
 //! A process starts with [`Answer::Ready`] (the server with [`Answer::Listening`]), answers each request, and ends when
-//! its input ends. So no process outlives the one that started it, whatever becomes of that.
+//! its input ends. No process therefore outlives the one that started it, even if that is killed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::Result;
 
-/// How a process of the engine is set up.
+/// The configuration of an engine process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleConfig {
     /// The name that the server logs.
@@ -22,7 +22,7 @@ pub struct RoleConfig {
     pub store: String,
     /// The filter policies of this process.
     pub filters: Filters,
-    /// What a reader caches.
+    /// A reader's cache.
     pub cache: Cache,
     /// Whether a reader follows the writer.
     pub follow: Follow,
@@ -30,7 +30,7 @@ pub struct RoleConfig {
     pub compacts: Compacts,
 }
 
-/// Which filter policies a process runs with.
+/// The filter policies of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Filters {
     /// sstfilter's.
@@ -41,7 +41,7 @@ pub enum Filters {
     None,
 }
 
-/// What a reader caches in memory.
+/// A reader's cache in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cache {
     /// Nothing: every lookup is cold.
@@ -55,9 +55,9 @@ pub enum Cache {
 /// Whether a reader looks for new data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Follow {
-    /// Ten times a second, with checkpoints of its own, as the engine's readers do by default.
+    /// Ten times a second, with its own checkpoints, as the engine's readers do by default.
     Writer,
-    /// Never: it reads the checkpoint of this id. Then each request to the store belongs to a lookup.
+    /// Never: it reads the checkpoint with this id, so that each request to the store belongs to a lookup.
     Checkpoint(uuid::Uuid),
 }
 
@@ -66,11 +66,11 @@ pub enum Follow {
 pub enum Compacts {
     /// The compactor itself.
     Itself,
-    /// Workers, which are processes of their own.
+    /// Workers, which are separate processes.
     Workers,
 }
 
-/// What a process is told to do.
+/// A request to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Writes a batch; `None` deletes a key. Answered by [`Answer::Done`] once it is durable.
@@ -79,15 +79,15 @@ pub enum Request {
     Flush,
     /// Looks keys up, one after the other. Answered by a [`Answer::Found`] for each.
     Get(Vec<String>),
-    /// Asks for the engine's counters.
+    /// Requests the engine's counters.
     Counters,
-    /// Asks the inspector for the SSTs of the latest manifest.
+    /// Requests the SSTs of the latest manifest from the inspector.
     Ssts,
-    /// Asks the inspector how many SSTs have no filter of ours that is usable.
+    /// Requests the number of SSTs without a usable filter of ours from the inspector.
     Audit,
-    /// Asks the inspector for a checkpoint of the latest manifest.
+    /// Requests a checkpoint of the latest manifest from the inspector.
     Checkpoint,
-    /// Asks the inspector how many compactions are neither finished nor failed.
+    /// Requests the number of compactions that are neither finished nor failed from the inspector.
     ActiveCompactions,
     /// Creates an object if it does not exist.
     Create(String),
@@ -95,7 +95,7 @@ pub enum Request {
     Close,
 }
 
-/// What a process answers.
+/// An answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// The server's port.
@@ -123,18 +123,18 @@ pub enum Answer {
 /// The engine's own counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Requests to the object store by API (`get_range`, `put`, `list`, ...), each attempt for itself.
+    /// Requests to the object store by API (`get_range`, `put`, `list`, ...), each attempt separately.
     pub requests: BTreeMap<String, u64>,
-    /// Point lookups that a filter answered with "absent".
+    /// Point lookups with a negative answer of a filter.
     pub filter_negatives: u64,
-    /// Point lookups that a filter answered with "may contain".
+    /// Point lookups with a positive answer of a filter.
     pub filter_positives: u64,
-    /// Of these, those whose SST did not contain the key.
+    /// Positive answers for SSTs that did not contain the key.
     pub filter_false_positives: u64,
 }
 
 impl Counters {
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |api: &String| earlier.requests.get(api).copied().unwrap_or(0);
@@ -146,7 +146,7 @@ impl Counters {
         }
     }
 
-    /// Requests through any of these APIs.
+    /// Returns the requests through any of these APIs.
     #[must_use]
     pub fn sum(&self, apis: &[&str]) -> u64 {
         apis.iter().filter_map(|api| self.requests.get(*api)).sum()
@@ -171,7 +171,7 @@ pub struct Sst {
 }
 
 impl Sst {
-    /// Whether the engine has to search this SST for `key`.
+    /// Returns whether the engine has to search this SST for `key`.
     #[must_use]
     pub fn covers(&self, key: &str) -> bool {
         self.keys.0.as_str() <= key && key <= self.keys.1.as_str()
@@ -182,7 +182,7 @@ impl Sst {
 ///
 /// # Errors
 ///
-/// If nobody reads it any more.
+/// If the reading end is closed.
 pub fn say(answer: &Answer) -> Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
@@ -202,7 +202,7 @@ impl Requests {
         Self(lines_of_input(|| std::process::exit(0)))
     }
 
-    /// The next request.
+    /// Returns the next request.
     ///
     /// # Errors
     ///
@@ -219,14 +219,14 @@ impl Default for Requests {
     }
 }
 
-/// Waits for the end of stdin, whatever it says until then.
+/// Waits for the end of stdin, and ignores everything before.
 pub async fn wait_for_end_of_input() {
     let mut lines = lines_of_input(|| ());
     while lines.recv().await.is_some() {}
 }
 
-/// The lines of stdin, read by a thread of its own: a runtime waits for its threads when it ends, and this one may wait
-/// for input for ever.
+/// Returns the lines of stdin. A thread outside the runtime reads them: a runtime waits for its threads when it ends,
+/// and this one may wait for input forever.
 fn lines_of_input(at_end: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -25,10 +25,11 @@ use crate::filters::{configured, names_in_block};
 use crate::protocol::{Answer, Cache, Compacts, Counters, Follow, Request, Requests, RoleConfig, Sst, say};
 use crate::server::{BUCKET, CREDENTIALS};
 
-/// How often processes look for each other's work: seconds by default, which a demonstration would spend waiting.
+/// The interval at which processes poll for each other's work. The engine's defaults are seconds, which the
+/// demonstration would spend waiting.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A compaction whose worker is silent for so long is given to another one. 30 s by default.
+/// The silence of a worker after which another one gets its compaction. The engine's default is 30 s.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Small, so that a sorted run has many SSTs and a compaction many steps at which it can be killed.
@@ -37,7 +38,7 @@ const SST_BYTES: usize = 64 * 1024;
 /// A filter for each SST, however small. It must be the same in writers and compactors.
 const MIN_FILTER_KEYS: u32 = 0;
 
-/// How often the engine repeats a failed request before it gives up; without a limit, it never does.
+/// The number of times the engine repeats a failed request. Without a limit, it never gives up.
 const MAX_RETRIES: Option<u32> = Some(5);
 
 /// Runs one role until its input ends.
@@ -46,7 +47,7 @@ const MAX_RETRIES: Option<u32> = Some(5);
 ///
 /// If the store cannot be opened, or a request cannot be read.
 pub async fn run(role: &str, config: RoleConfig) -> Result<()> {
-    // First of all, so that a process ends that cannot even open its store.
+    // First, so that a process whose store does not open still ends with its input.
     let requests = Requests::new();
     match role {
         "writer" => write(&config, requests).await,
@@ -59,13 +60,14 @@ pub async fn run(role: &str, config: RoleConfig) -> Result<()> {
     }
 }
 
-/// A client of the S3 server that calls itself `name`.
+/// Returns a client of the S3 server with `name` as its `User-Agent`.
 ///
 /// # Errors
 ///
 /// If the endpoint is no URL or the name no header value.
 pub fn object_store(endpoint: &str, name: &str) -> Result<Arc<dyn ObjectStore>> {
-    // The HTTP client wants to know a TLS implementation, although it speaks plain HTTP here. Fails if it knows one.
+    // The HTTP client requires a TLS implementation, although it uses plain HTTP here. Fails if one is installed
+    // already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = ClientOptions::new().with_user_agent(name.parse()?).with_allow_http(true);
     let store = AmazonS3Builder::new()
@@ -79,12 +81,13 @@ pub fn object_store(endpoint: &str, name: &str) -> Result<Arc<dyn ObjectStore>> 
     Ok(Arc::new(store))
 }
 
-/// Answers requests until the store is closed. The arms of a match say how; an error becomes an answer, too.
+/// Answers requests, by the arms of a match, until the store is closed. An error becomes an answer.
 macro_rules! serve {
     ($requests:ident, $request:ident => { $($arm:tt)* }) => {{
         say(&Answer::Ready)?;
         loop {
             let $request = $requests.next().await?;
+            // Noted before the arms consume the request.
             let is_last = matches!($request, Request::Close);
             let answer: Result<Answer> = async {
                 Ok(match $request {
@@ -104,13 +107,16 @@ macro_rules! serve {
 async fn write(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let metrics = Arc::new(DefaultMetricsRecorder::new());
     let settings = Settings {
+        // Each write waits until it is durable, so the demonstration would mostly wait for flushes.
         flush_interval: Some(Duration::from_millis(20)),
         manifest_poll_interval: POLL,
         min_filter_keys: MIN_FILTER_KEYS,
-        // Never wait for the compactor, which may be dead: 8 and 8 by default.
+        // Never wait for the compactor, which may be dead. The engine's defaults are 8 and 8.
         l0_max_ssts: 10_000,
         l0_max_ssts_per_key: 10_000,
+        // The compactor is a separate process; two of them would fence each other.
         compactor_options: None,
+        // Off, so that no request for a deleted SST can hide in the counts.
         garbage_collector_options: None,
         object_store_max_retries: MAX_RETRIES,
         ..Settings::default()
@@ -136,7 +142,7 @@ async fn write_rows(db: &Db, rows: Vec<(String, Option<String>)>) -> Result<()> 
             None => batch.delete(key.as_bytes()),
         }
     }
-    // `write` returns when the batch is in memory.
+    // `write` returns when the batch is in memory; only a durable batch may be acknowledged.
     Ok(db.write(batch).await?.await_durable().await?)
 }
 
@@ -169,16 +175,17 @@ async fn read(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     })
 }
 
-/// Filters and indexes, and no data. One shard, so that nothing is evicted before the whole cache is full.
+/// Caches filters and indexes, and no data. One shard, so that nothing is evicted before the whole cache is full.
 fn metadata_cache() -> SplitCache {
     let cache = FoyerCache::new_with_opts(FoyerCacheOptions { max_capacity: 64 << 20, shards: 1 });
     SplitCache::new().with_meta_cache(Some(Arc::new(cache))).build()
 }
 
-/// Answers each key as soon as it is found, and then that all are.
+/// Answers each key as soon as it is found, and then reports that all are done.
 async fn answer_keys(reader: &DbReader, keys: Vec<String>) -> Result<Answer> {
     for key in keys {
         let value = reader.get(key.as_bytes()).await?;
+        // Answers are lines of JSON, and the demonstration writes only text.
         let value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
         say(&Answer::Found(key, value))?;
     }
@@ -238,7 +245,7 @@ fn worker_options() -> CompactionWorkerOptions {
     }
 }
 
-/// A compactor that fails must not look as if it had nothing to do.
+/// Ends the process if the compactor fails: otherwise a failed compactor looks like an idle one.
 fn exit_on_failure(running: impl Future<Output = std::result::Result<(), slatedb::Error>> + Send + 'static) {
     tokio::spawn(async move {
         if let Err(error) = running.await {
@@ -248,7 +255,7 @@ fn exit_on_failure(running: impl Future<Output = std::result::Result<(), slatedb
     });
 }
 
-/// Looks at a store from outside: no engine, no cache.
+/// Inspects a store from outside, without engine and cache.
 async fn inspect(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let store = object_store(&config.endpoint, &config.name)?;
     let admin = Admin::builder(config.store.as_str(), Arc::clone(&store)).build();

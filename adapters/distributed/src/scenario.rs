@@ -26,7 +26,7 @@ const COMPACTED_AT_ONCE: usize = 4;
 /// Rows of one batch.
 const BATCH: u64 = 250;
 
-/// How long a reader that follows the writer may lag behind. It polls ten times a second.
+/// The maximum lag of a reader that follows the writer. It polls ten times a second.
 const LAG: Duration = Duration::from_secs(30);
 
 /// The size of a demonstration.
@@ -38,7 +38,7 @@ pub struct Size {
     pub keys: u64,
     /// Absent keys that each measurement looks up.
     pub absent: u64,
-    /// How often the compactor and a reader are killed.
+    /// The number of kills of the compactor, and of a reader.
     pub kills: u64,
 }
 
@@ -54,10 +54,10 @@ impl Size {
     }
 }
 
-/// What the demonstration found.
+/// The results of the demonstration.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Lines for people, in the order of the story.
+    /// Lines for display, in the order of events.
     pub story: Vec<String>,
     /// Counted lookups.
     pub costs: Vec<Cost>,
@@ -65,7 +65,7 @@ pub struct Report {
     pub kills: usize,
     /// Sorted runs that compactors wrote.
     pub sorted_runs: usize,
-    /// Keys that both readers were asked for, present or deleted.
+    /// Keys that both readers looked up, present or deleted.
     pub verified: usize,
 }
 
@@ -74,7 +74,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If one of them breaks its promise.
+    /// If a count breaks its promise.
     pub fn check(&self) -> Result<()> {
         self.costs.iter().try_for_each(Cost::check)
     }
@@ -112,7 +112,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 ///
-/// If a process fails, a key is lost, or a store is not in the state that the story needs.
+/// If a process fails, a key is lost, or a store is not in the expected state.
 pub async fn run(program: &Path, size: &Size) -> Result<Report> {
     let mut cluster = Cluster::start(program).await?;
     let mut report = Report::default();
@@ -124,7 +124,7 @@ pub async fn run(program: &Path, size: &Size) -> Result<Report> {
     Ok(report)
 }
 
-/// What every acknowledged write left: a value, or nothing where the key was deleted.
+/// The state after every acknowledged write: a value, or nothing for a deleted key.
 #[derive(Debug, Default)]
 struct Keys {
     acknowledged: BTreeMap<String, Option<String>>,
@@ -132,7 +132,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// A batch of new keys, with some old ones written again and some deleted.
+    /// Returns a batch of new keys, with some old ones rewritten and some deleted.
     fn batch(&mut self) -> Vec<(String, Option<String>)> {
         let first = self.batches * BATCH;
         self.batches += 1;
@@ -170,7 +170,7 @@ impl Keys {
         pairs.filter(|(key, value)| self.acknowledged.get(*key) != Some(value)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Asks for every key until all answers are right. A reader that follows the writer may lag behind.
+    /// Looks up every key until all answers are right. A reader that follows the writer may lag.
     async fn verify(&self, title: &str, reader: &mut Process) -> Result<()> {
         let started = Instant::now();
         let mut wrong = self.every(1);
@@ -191,7 +191,7 @@ impl Keys {
 
 /// Keys are spread over one range, so that every SST of level 0 covers nearly all of them.
 fn key(number: u64) -> String {
-    // The finalizer of SplitMix64, a bijection: no two numbers give the same key.
+    // The finalizer of SplitMix64, a bijection: different numbers yield different keys.
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -206,7 +206,7 @@ fn absent(size: &Size) -> Vec<String> {
     (0..size.absent).map(|number| key(number * 2 + 1)).collect()
 }
 
-/// SSTs of level 0 alone: the plainest layout.
+/// Measures the simplest layout: SSTs of level 0 only.
 async fn level_0(cluster: &mut Cluster, size: &Size, keys: &mut Keys, report: &mut Report) -> Result<()> {
     let config = cluster.config("writer", STORE, Filters::Ours);
     let mut writer = cluster.spawn("writer", &config).await?;
@@ -223,7 +223,7 @@ async fn level_0(cluster: &mut Cluster, size: &Size, keys: &mut Keys, report: &m
         ("level 0, ours, cold", Filters::Ours, Cache::Nothing, Promise::FilterThenFalsePositives),
         ("level 0, ours, metadata cached", Filters::Ours, Cache::Metadata, Promise::FalsePositives),
         ("level 0, no policy, cold", Filters::None, Cache::Nothing, Promise::IndexAndData),
-        ("level 0, built-in policy alone, cold", Filters::BuiltIn, Cache::Nothing, Promise::UselessFilterIndexAndData),
+        ("level 0, built-in policy only, cold", Filters::BuiltIn, Cache::Nothing, Promise::UselessFilterIndexAndData),
     ] {
         let question = Question { title, store: STORE, filters, cache, promise, absent: &absent };
         report.costs.push(measure(cluster, &ssts, &question).await?);
@@ -315,8 +315,8 @@ pub async fn kill_at_first_sst(cluster: &mut Cluster, role: &str, store: &str) -
     Ok((config.name.clone(), written.map(|request| request.key.clone()).collect()))
 }
 
-/// Kills a reader between two answers. The answers that it gave must be right. It cannot have finished: what is left to
-/// answer is more than a pipe holds.
+/// Kills a reader between two answers, which must all be right. It cannot have finished, because the remaining answers
+/// do not fit into a pipe.
 async fn kill_reader(mut reader: Process, keys: &Keys, report: &mut Report) -> Result<()> {
     let asked = keys.every(3);
     keys.verify("a reader before it is killed", &mut reader).await?;
@@ -333,7 +333,7 @@ async fn kill_reader(mut reader: Process, keys: &Keys, report: &mut Report) -> R
     Ok(())
 }
 
-/// Kills the writer with a batch under way. Nobody knows whether that is durable, so the next writer writes it again.
+/// Kills the writer with a batch under way. It may or may not be durable, so the next writer writes it again.
 async fn kill_writer(
     cluster: &mut Cluster,
     mut writer: Process,
@@ -368,12 +368,7 @@ async fn compacted(cluster: &mut Cluster, size: &Size, keys: &mut Keys, report: 
         ("compacted, reader 2, ours, cold", Filters::Ours, Cache::Nothing, Promise::FilterThenFalsePositives),
         ("compacted, ours, metadata cached", Filters::Ours, Cache::Metadata, Promise::FalsePositives),
         ("compacted, no policy, cold", Filters::None, Cache::Nothing, Promise::IndexAndData),
-        (
-            "compacted, built-in policy alone, cold",
-            Filters::BuiltIn,
-            Cache::Nothing,
-            Promise::UselessFilterIndexAndData,
-        ),
+        ("compacted, built-in policy only, cold", Filters::BuiltIn, Cache::Nothing, Promise::UselessFilterIndexAndData),
     ] {
         let question = Question { title, store: STORE, filters, cache, promise, absent: &absent };
         report.costs.push(measure(cluster, &ssts, &question).await?);
@@ -391,7 +386,7 @@ async fn compacted(cluster: &mut Cluster, size: &Size, keys: &mut Keys, report: 
     Ok(())
 }
 
-/// A compactor that was not given our policies takes our filters away, which must be noticed.
+/// Checks that the audit detects a compactor without our policies, whose compactions remove our filters.
 async fn forgetful_compactor(cluster: &mut Cluster, size: &Size, report: &mut Report) -> Result<()> {
     let mut keys = Keys::default();
     let config = cluster.config("writer", FORGETFUL_STORE, Filters::Ours);
@@ -430,7 +425,7 @@ async fn forgetful_compactor(cluster: &mut Cluster, size: &Size, report: &mut Re
 ///
 /// # Errors
 ///
-/// If there are any. The error says how many, and what the first has instead.
+/// If there are any. The error states their number, and the filters of the first.
 pub async fn all_have_our_filter(cluster: &mut Cluster, store: &str, ssts: &[Sst]) -> Result<()> {
     let name = SlateFilters::default().name();
     let without: Vec<_> = ssts.iter().filter(|sst| !sst.filter_names.contains(&name)).collect();
@@ -445,7 +440,7 @@ pub async fn all_have_our_filter(cluster: &mut Cluster, store: &str, ssts: &[Sst
     }
 }
 
-/// How many sorted runs there are. Compactors must have written all of them, and nothing of level 0.
+/// Returns the number of sorted runs. Compactors must have written all of them, and no SST of level 0.
 fn runs_are_of_compactors(cluster: &mut Cluster, ssts: &[Sst]) -> Result<usize> {
     let requests = cluster.requests()?;
     for sst in ssts {

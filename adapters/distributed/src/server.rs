@@ -1,8 +1,8 @@
 //! The S3 server: `s3s` speaks the protocol and verifies signatures, `s3s-fs` keeps objects in a folder.
 //!
-//! Two things are added. `AtomicPuts` makes conditional puts atomic: `s3s-fs` looks whether an object exists and writes
-//! it later, so two writers that create the same manifest at once could both be told that they won. And every request
-//! is logged, as one line of JSON in a file.
+//! This module adds two features. `AtomicPuts` makes conditional puts atomic: `s3s-fs` checks whether an object exists
+//! and writes it later, so two writers that create one manifest at once could both succeed. And a log records every
+//! request as one line of JSON.
 
 use std::fs::File;
 use std::io::Write;
@@ -42,18 +42,18 @@ use crate::protocol::{Answer, say, wait_for_end_of_input};
 /// The bucket that holds everything.
 pub const BUCKET: &str = "demonstration";
 
-/// The access key and the secret of every client. The server is reachable from this machine alone, for seconds.
+/// The access key and the secret of every client. The server is reachable only from this machine, for seconds.
 pub const CREDENTIALS: (&str, &str) = ("loopback", "loopback-secret");
 
-/// Where the server keeps objects and its log.
+/// The location of the server's objects and log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerConfig {
-    /// A folder, which the server removes when it ends in order.
+    /// The folder, which the server removes on an orderly end.
     pub folder: PathBuf,
 }
 
 impl ServerConfig {
-    /// The file that gets one [`LoggedRequest`] a line.
+    /// Returns the log file, which has one [`LoggedRequest`] per line.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.folder.join("requests.jsonl")
@@ -77,13 +77,13 @@ pub struct LoggedRequest {
     pub range: Option<String>,
     /// The status of the response.
     pub status: u16,
-    /// How many bytes of the response's body were handed to the connection.
+    /// Bytes of the response's body that were passed to the connection.
     pub bytes_sent: u64,
-    /// Whether that is the whole body. A client that gives up leaves a response unfinished.
+    /// Whether that is the whole body. A client that abandons a request leaves its response unfinished.
     pub complete: bool,
 }
 
-/// Runs the server on a free port, says which, and ends when its input ends.
+/// Runs the server on a free port, announces the port, and ends when its input ends.
 ///
 /// # Errors
 ///
@@ -97,11 +97,12 @@ pub async fn run(config: ServerConfig) -> Result<()> {
     let service = service.build();
     let log = Arc::new(Log::create(&config)?);
 
+    // Port 0: the system chooses a free one.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     say(&Answer::Listening(listener.local_addr()?.port()))?;
     tokio::select! {
         result = accept(listener, service, log) => result,
-        // Whoever started it is gone, perhaps killed, and cannot clean up.
+        // The process that started the server is gone, perhaps killed, and cannot clean up.
         () = wait_for_end_of_input() => remove(&config.folder).await,
     }
 }
@@ -125,7 +126,7 @@ async fn accept(listener: TcpListener, service: S3Service, log: Arc<Log>) -> Res
         let (service, log) = (service.clone(), Arc::clone(&log));
         let logged = service_fn(move |request| respond(service.clone(), Arc::clone(&log), request));
         tokio::spawn(async move {
-            // A client that is killed breaks its connection. The log says which responses were not finished.
+            // Ignored: a killed client breaks its connection, and the log marks its unfinished responses.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), logged).await;
         });
     }
@@ -137,6 +138,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> std::result::Result<Response<LoggedBody>, s3s::HttpError> {
     let is_head = request.method() == Method::HEAD;
+    // Before the call, so that numbers are in the order in which requests arrived.
     let line = log.line(&request);
     let response = service.call(request.map(s3s::Body::from)).await?;
     Ok(log.watch(line, is_head, response))
@@ -181,10 +183,12 @@ impl Log {
     ) -> Response<LoggedBody> {
         line.status = response.status().as_u16();
         let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        // A response to HEAD has the length of a body that it does not send.
         let expected = if is_head { Some(0) } else { length };
         response.map(|inner| {
             let expected = expected.or_else(|| http_body::Body::size_hint(&inner).exact());
             let mut body = LoggedBody { inner, expected, line: Some(line), log: self };
+            // An empty body may never be polled.
             body.write_if_complete();
             body
         })
@@ -193,15 +197,15 @@ impl Log {
     fn write(&self, line: &LoggedRequest) {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
-        // A lost line would be found: counts are compared. One write per line, with no buffer, so that whoever has
-        // read a response finds its line in the file.
+        // One unbuffered write per line, so that a client that has read a response finds its line in the file. A failed
+        // write is ignored: the comparison of counts would expose a lost line.
         if let Ok(mut file) = self.file.lock() {
             let _ = file.write_all(&text);
         }
     }
 }
 
-/// A response's body. Its line is written before the last bytes go to the connection, or when the body is dropped.
+/// A response's body. The log line is written before the last bytes go to the connection, or when the body is dropped.
 struct LoggedBody {
     inner: s3s::Body,
     expected: Option<u64>,
@@ -233,7 +237,7 @@ impl http_body::Body for LoggedBody {
                     line.bytes_sent += sent;
                 }
             }
-            // The end of a body whose length was not known before.
+            // The end of a body of unknown length.
             None if self.expected.is_none() => self.expected = self.line.as_ref().map(|line| line.bytes_sent),
             None | Some(Err(_)) => {}
         }
@@ -262,8 +266,8 @@ impl Drop for LoggedBody {
 #[derive(Debug)]
 struct AtomicPuts {
     files: FileSystem,
-    /// Held from the look at the condition to the end of the write. A lock per key would be faster; nothing here is
-    /// timed.
+    /// Held from the check of the condition to the end of the write. A lock per key would be faster, but nothing here
+    /// is timed.
     put: tokio::sync::Mutex<()>,
 }
 
@@ -279,7 +283,7 @@ macro_rules! forwarded {
         #[async_trait]
         impl S3 for AtomicPuts {
             async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
-                // The whole body first, so that a client that stops in the middle holds no lock.
+                // Reads the whole body before locking, so that a client that stops in the middle holds no lock.
                 if let Some(body) = request.input.body.take() {
                     request.input.body = Some(in_memory(body).await?);
                 }

@@ -1,6 +1,6 @@
-//! A compactor that is killed leaves SSTs that no manifest names, a claim on a compaction that nobody works on, and a
-//! new compactor that must take both over. If it took an unfinished SST for a finished one, or if a filter of the old
-//! SSTs answered for the new ones, keys would be lost: not at once, and in no test that runs in one process.
+//! A compactor that is killed leaves SSTs that no manifest names, and a claim on a compaction that no process works on;
+//! a new compactor must take over both. If it used an unfinished SST, or if a filter of the old SSTs answered for the
+//! new ones, keys would be lost: later, and in no test that runs in one process.
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
-//! A writer and a compactor both write manifests, each as a new object that must not exist. A server that looks first
-//! and writes later tells both that they succeeded; then one of the manifests is gone, with the SSTs that only it
-//! names.
+//! A writer and a compactor both write manifests, each as a new object that must not exist. With a server that checks
+//! first and writes later, both succeed; then one of the manifests is lost, with the SSTs that only it names.
 
 use std::path::Path;
 

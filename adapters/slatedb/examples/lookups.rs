@@ -1,4 +1,4 @@
-//! What a filter is worth on an object store: requests for absent keys, counted by SlateDB itself.
+//! The value of a filter on an object store: requests for absent keys, counted by SlateDB itself.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn key(number: u64) -> String {
     format!("key-{number:012}")
 }
 
-/// GETs of the lookups, metadata warmed where there is a cache.
+/// Returns the GETs of the lookups, with warm metadata if there is a cache.
 async fn requests(builder: DbBuilder<Path>) -> Result<u64, Box<dyn Error>> {
     let recorder = Arc::new(DefaultMetricsRecorder::new());
     let db = builder.with_metrics_recorder(recorder.clone()).build().await?;

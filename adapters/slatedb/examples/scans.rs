@@ -1,5 +1,5 @@
-//! What a range filter is worth on an object store: requests of scans for a quarter of an hour of one sensor, where
-//! each SST has an hour of all sensors. Counted by SlateDB itself.
+//! The value of a range filter on an object store: requests of scans for a quarter of an hour of one sensor, where each
+//! SST has an hour of all sensors. SlateDB itself counts them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn scattered(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// GETs of the scans, metadata warmed where there is a cache, and the rows that they found.
+/// Returns the GETs of the scans, with warm metadata if there is a cache, and the rows that they found.
 async fn scan(builder: DbBuilder<Path>) -> Result<(u64, u64), Box<dyn Error>> {
     let recorder = Arc::new(DefaultMetricsRecorder::new());
     let db = builder.with_metrics_recorder(recorder.clone()).build().await?;

@@ -1,4 +1,4 @@
-//! Which SSTs of a store have filters that its readers can use.
+//! An audit of a store: which SSTs have filters that its readers can use.
 
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ pub struct Audit {
 pub struct SstAudit {
     /// The SST.
     pub id: SsTableId,
-    /// Bytes of all its filters as stored, framing included; 0 without filters.
+    /// Stored bytes of all its filters, including framing; 0 without filters.
     pub filter_bytes: u64,
     /// Whether this configuration can use the filter of points and prefixes.
     pub state: FilterState,
@@ -44,14 +44,14 @@ pub struct SstAudit {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FilterState<I = BlockInfo> {
-    /// It can, and the filter contains the SST's first and last key.
+    /// The filter is usable and contains the SST's first and last key.
     Usable(Box<I>),
     /// The SST has no filters: it has fewer rows than `min_filter_keys`, or was written without policies.
     NotWritten,
     /// The SST has filters, but none under this configuration's name: SlateDB's own, from before a migration, or those
-    /// of a process that was configured otherwise, for instance without range filters. A reader fetches them and then
-    /// uses none, unless it has a policy for them ([`with_old_bloom`](SlateFilters::with_old_bloom)): it pays one
-    /// request more than without filters.
+    /// of a process with another configuration, for instance without range filters. Unless a reader has a policy for
+    /// them ([`with_old_bloom`](SlateFilters::with_old_bloom)), it reads them and uses none: one request more than
+    /// without filters.
     OtherPolicy,
     /// The filter under this configuration's name is unusable.
     Unusable(Unusable),
@@ -65,13 +65,13 @@ pub enum FilterState<I = BlockInfo> {
 }
 
 impl Audit {
-    /// The SSTs of which this configuration cannot use each filter: that of points and prefixes, and the range filter
-    /// if it has them.
+    /// Returns the SSTs with a filter that this configuration cannot use: the filter of points and prefixes, or the
+    /// range filter if it has them.
     pub fn without_usable_filter(&self) -> impl Iterator<Item = &SstAudit> {
         self.ssts.iter().filter(|sst| !sst.state.is_usable() || !sst.has_usable_range_filter())
     }
 
-    /// Bytes of all filters as stored.
+    /// Returns the stored bytes of all filters.
     #[must_use]
     pub fn filter_bytes(&self) -> u64 {
         self.ssts.iter().map(|sst| sst.filter_bytes).sum()
@@ -86,7 +86,7 @@ impl SstAudit {
 }
 
 impl<I> FilterState<I> {
-    /// Whether it is [`Usable`](Self::Usable).
+    /// Returns whether the filter is [`Usable`](Self::Usable).
     #[must_use]
     pub fn is_usable(&self) -> bool {
         matches!(self, Self::Usable(_))
@@ -115,7 +115,7 @@ impl fmt::Display for Audit {
     }
 }
 
-/// The infos have these fields, and no trait in common.
+/// A macro, because the two info types share these fields but no trait.
 macro_rules! display {
     ($($info:ident)+) => {
         $(impl fmt::Display for FilterState<$info> {
@@ -147,7 +147,7 @@ impl<I> FilterState<I> {
 }
 
 impl SlateFilters {
-    /// Reads every SST's filters through SlateDB, and says which of them this configuration can use.
+    /// Reads every SST's filters through SlateDB, and reports which of them this configuration can use.
     ///
     /// Pass a builder of a reader with the store's block transformer and segment extractor, if it has them. The audit
     /// opens it in [`DbReaderMode::FollowLatest`], which writes nothing. It takes one request per SST with filters, and
@@ -203,7 +203,7 @@ impl SlateFilters {
     }
 }
 
-/// What came of reading an SST's filters.
+/// The result of reading an SST's filters.
 enum Read {
     NoFilters,
     Failed(String),
@@ -211,6 +211,7 @@ enum Read {
 }
 
 async fn read_filters(reader: &DbReader, sst: &SsTableHandle) -> Read {
+    // The manifest already knows; a read would cost a request.
     if sst.info.filter_len == 0 {
         return Read::NoFilters;
     }
@@ -220,7 +221,7 @@ async fn read_filters(reader: &DbReader, sst: &SsTableHandle) -> Read {
     }
 }
 
-/// Keeps the filter decoded last.
+/// A policy that keeps the filter decoded last.
 struct Recording<P: DecodingPolicy> {
     policy: P,
     decoded: Mutex<Option<SlateFilter<P::Scheme>>>,
@@ -233,8 +234,9 @@ impl<P: DecodingPolicy> Recording<P> {
         Self { policy, decoded: Mutex::default() }
     }
 
-    /// The state of the filter decoded since the last call, if any was.
+    /// Returns the state of the filter decoded since the last call, if any.
     fn state<I>(&self, read: &Read, sst: &SsTableHandle, info: impl Fn(&Block<P>) -> I) -> FilterState<I> {
+        // Taken, so that the next SST cannot inherit this state.
         let filter = self.decoded.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (read, filter) {
             (Read::NoFilters, _) => FilterState::NotWritten,
@@ -278,7 +280,7 @@ impl<P: DecodingPolicy> FilterPolicy for Recording<P> {
     }
 }
 
-/// A cache that keeps nothing: SlateDB reads filters on request only where it has a cache.
+/// A cache that keeps nothing. SlateDB offers to read filters only if it has a cache.
 struct NoCache;
 
 #[async_trait]

@@ -1,12 +1,12 @@
 //! The key range that a filter was built for, stored in front of its block.
 //!
-//! SlateDB decodes a filter without saying which SST it belongs to, and probes the filters of an SST only for keys in
-//! that SST's range: it cuts the range of a scan to that of the SST. A probe outside the stored range means that the
-//! bytes may be another SST's: the answer is then "may match".
+//! SlateDB does not pass the SST's id to a decoder, and probes an SST's filters only for keys in its range; it cuts the
+//! range of a scan to that of the SST. A probe outside the stored range means that the bytes may be another SST's, so
+//! the answer is "may match".
 //!
-//! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys that lie between
-//! the last key of an SST and the first of the next. Those answers are "may match" as well, and cost reads, because
-//! nothing tells the two cases apart.
+//! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys between the last
+//! key of an SST and the first of the next. These probes also answer "may match" and cost reads, because nothing
+//! distinguishes the two cases.
 //!
 //! | offset | bytes | |
 //! |--:|--:|---|
@@ -25,7 +25,7 @@ use bytes::{BufMut, Bytes};
 use slatedb::FilterTarget;
 
 const VERSION: u8 = 1;
-/// Bytes kept of a bound. Long keys share long prefixes, but SSTs seldom hold only keys that agree in 64 bytes.
+/// Stored bytes of a bound. Long keys share long prefixes, but the keys of an SST seldom all agree in 64 bytes.
 const MAX_BOUND_BYTES: usize = 64;
 const FIXED_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
@@ -37,7 +37,7 @@ pub(crate) struct KeyBounds {
     last: Bytes,
 }
 
-/// Why a header was refused.
+/// The reason for refusing a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BoundsError {
     Damaged,
@@ -53,11 +53,11 @@ impl KeyBounds {
         Self { first: Bytes::copy_from_slice(cut(first)), last: Bytes::copy_from_slice(cut(last)) }
     }
 
-    /// Whether an SST with these bounds can be probed for `target`.
+    /// Returns whether SlateDB probes an SST with these bounds for `target`.
     pub(crate) fn admits(&self, target: &FilterTarget) -> bool {
         match target {
             FilterTarget::Point(key) => self.admits_key(key),
-            // Some key with the prefix can be in the range: the prefix itself is, or the first key begins with it.
+            // A key with the prefix can be in the range if the prefix itself is, or if the first key begins with it.
             FilterTarget::Prefix(prefix) => self.admits_key(prefix) || self.first.starts_with(prefix),
             FilterTarget::Range { lower, upper } => self.admits_end(lower) && self.admits_end(upper),
         }
@@ -71,11 +71,13 @@ impl KeyBounds {
     }
 
     pub(crate) fn admits_key(&self, key: &[u8]) -> bool {
+        // Only the upper end needs the key cut: a cut first key is never above the full one.
         *key >= self.first[..] && cut(key) <= &self.last[..]
     }
 
-    /// The bounds that are stored whole: keys of the SST.
+    /// Returns the bounds that were not cut, which are keys of the SST.
     pub(crate) fn whole_keys(&self) -> impl Iterator<Item = &[u8]> {
+        // A bound of exactly 64 bytes may have been cut, so it counts as cut.
         [&self.first, &self.last].into_iter().filter(|key| key.len() < MAX_BOUND_BYTES).map(|key| &key[..])
     }
 
@@ -93,7 +95,7 @@ impl KeyBounds {
         header
     }
 
-    /// The range, and the bytes after its header.
+    /// Returns the range, and the bytes behind the header.
     pub(crate) fn decode(data: &[u8]) -> Result<(Self, &[u8]), BoundsError> {
         let [version, first, last] = *data.first_chunk().ok_or(BoundsError::Damaged)?;
         if version != VERSION {
@@ -105,6 +107,7 @@ impl KeyBounds {
         }
         let (header, rest) = data.split_at_checked(FIXED_BYTES + first + last).ok_or(BoundsError::Damaged)?;
         let (checksum, block) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(BoundsError::Damaged)?;
+        // Separate from the block's checksum, which does not cover the header.
         if crc32c::crc32c(header) != u32::from_le_bytes(*checksum) {
             return Err(BoundsError::Damaged);
         }
@@ -115,8 +118,7 @@ impl KeyBounds {
 
 #[cfg(test)]
 mod tests {
-    //! A range that is too narrow would only cost reads; one that is trusted when damaged would hide that a filter is
-    //! another SST's.
+    //! A range that is too narrow only costs reads. A damaged range that is trusted hides another SST's filter.
 
     use super::*;
     use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! One SST's filter, as SlateDB's cache holds it.
+//! One SST's filter in SlateDB's cache.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::bounds::{BoundsError, KeyBounds};
 use crate::keys::Hashing;
 use crate::stats::{Counters, Event, Unusable};
 
-/// What a policy and its filters share: how blocks of a family are loaded and probed.
+/// The loading and probing of one family of blocks, shared by a policy and its filters.
 pub(crate) trait Scheme: Send + Sync + 'static {
     type Block: Send + Sync + 'static;
 
@@ -19,28 +19,29 @@ pub(crate) trait Scheme: Send + Sync + 'static {
     /// Verifies a stored block, of an SST with these bounds.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable>;
 
-    /// Opens a block just built, which needs no verification.
+    /// Opens a block that was just built, without verification.
     fn open(&self, block: Bytes) -> Result<Self::Block, Unusable>;
 
     fn bytes(block: &Self::Block) -> &[u8];
 
-    /// Whether blocks of the family can answer "absent" to such queries at all.
+    /// Returns whether blocks of the family can be negative for such queries at all.
     fn can_answer(&self, target: &FilterTarget) -> bool;
 
-    /// Whether an SST with this block may have what a query looks for.
+    /// Returns whether an SST with this block may match a query.
     fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool;
 
-    /// Whether the block can be that of an SST with this key.
+    /// Returns whether the block can belong to an SST with this key.
     fn may_contain_range(&self, block: &Self::Block, key: &Bytes) -> bool;
 }
 
-/// A filter that answers queries, or the bytes of one that cannot.
+/// A usable filter, or the bytes of an unusable one.
 pub(crate) struct SlateFilter<S: Scheme> {
     scheme: Arc<S>,
     stored: Arc<Stored<S::Block>>,
 }
 
-/// The filter's bytes are copied exactly once, so that the cache is charged what is allocated.
+/// The bytes are copied exactly once, into an allocation of their size, so that the cache is charged for what is
+/// allocated.
 enum Stored<B> {
     Usable { bounds: KeyBounds, block: B },
     Unusable { reason: Unusable, bytes: Bytes },
@@ -53,7 +54,7 @@ impl<S: Scheme> Clone for SlateFilter<S> {
 }
 
 impl<S: Scheme> SlateFilter<S> {
-    /// The filter of an SST just written, with these first and last keys. Without a block, the SST gets no filter: it
+    /// Returns the filter of a new SST with these first and last keys. Without a block, the SST gets no filter, which
     /// is stored as no bytes.
     pub(crate) fn built(scheme: &Arc<S>, built: Option<BuiltFilter>, ends: Option<(Bytes, Bytes)>) -> Self {
         let kind = built.as_ref().and_then(|built| built.report.used);
@@ -69,7 +70,7 @@ impl<S: Scheme> SlateFilter<S> {
         filter
     }
 
-    /// The filter in stored bytes, whatever they are.
+    /// Decodes any stored bytes; bytes that are no filter are unusable.
     pub(crate) fn decode(scheme: Arc<S>, data: &[u8]) -> Self {
         let stored = match load(scheme.as_ref(), data) {
             Ok((bounds, block)) => {
@@ -84,7 +85,7 @@ impl<S: Scheme> SlateFilter<S> {
         Self { scheme, stored: Arc::new(stored) }
     }
 
-    /// Bytes that [`Filter::encode`] writes.
+    /// Returns the number of bytes that [`Filter::encode`] writes.
     fn encoded_bytes(&self) -> usize {
         match self.stored.as_ref() {
             Stored::Usable { bounds, block } => bounds.encoded_bytes() + S::bytes(block).len(),
@@ -92,7 +93,7 @@ impl<S: Scheme> SlateFilter<S> {
         }
     }
 
-    /// The block, or why there is none.
+    /// Returns the block, or the reason why there is none.
     pub(crate) fn block(&self) -> Result<&S::Block, &Unusable> {
         match self.stored.as_ref() {
             Stored::Usable { block, .. } => Ok(block),
@@ -100,9 +101,10 @@ impl<S: Scheme> SlateFilter<S> {
         }
     }
 
-    /// Whether the filter can be that of an SST with this key.
+    /// Returns whether the filter can belong to an SST with this key.
     pub(crate) fn may_contain_range(&self, key: &Bytes) -> bool {
         let Stored::Usable { bounds, block } = self.stored.as_ref() else { return true };
+        // The audit's question, so a key outside the bounds is absent here; a probe answers "may match".
         bounds.admits_key(key) && self.scheme.may_contain_range(block, key)
     }
 
@@ -134,11 +136,13 @@ impl From<BoundsError> for Unusable {
 
 impl<S: Scheme> Filter for SlateFilter<S> {
     fn might_match(&self, query: &FilterQuery) -> bool {
+        // First, and not counted: such a query says nothing about the state of the filter.
         if !self.scheme.can_answer(&query.target) {
             return true;
         }
         match self.stored.as_ref() {
             Stored::Unusable { .. } => self.may_match_counted(Event::UnusableProbes),
+            // Before the block: another SST's filter would be negative for this SST's keys.
             Stored::Usable { bounds, .. } if !bounds.admits(&query.target) => {
                 self.may_match_counted(Event::ForeignProbes)
             }
@@ -152,17 +156,17 @@ impl<S: Scheme> Filter for SlateFilter<S> {
                 writer.put_slice(&bounds.encode());
                 writer.put_slice(S::bytes(block));
             }
-            // A cache on disk gets back what was read: a newer reader may be able to use it.
+            // Unchanged, because a cache on disk may pass these bytes to a newer reader that can use them.
             Stored::Unusable { bytes, .. } => writer.put_slice(bytes),
         }
     }
 
-    /// What the filter keeps in memory, but for two reference counts (32 bytes).
+    /// Returns the filter's memory, without two reference counts (32 bytes).
     fn size(&self) -> usize {
         size_of::<Self>() + size_of::<Stored<S::Block>>() + self.encoded_bytes()
     }
 
-    /// The same filter: nothing is over-allocated.
+    /// Returns the filter itself: nothing is over-allocated.
     fn clamp_allocated_size(&self) -> Arc<dyn Filter> {
         Arc::new(self.clone())
     }
@@ -181,8 +185,8 @@ impl Scheme for PointScheme {
         &self.counters
     }
 
-    /// The filter must hold the SST's first and last key, and their prefixes: an extractor or hash that changed while
-    /// its name did not is then found here.
+    /// Loads a block that must contain the SST's first and last key and their prefixes. This finds an extractor or hash
+    /// that changed without its name.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
         let keys: Vec<&[u8]> = bounds.whole_keys().collect();
         let block = FilterBlock::load(block, self.hashing.load_context().with_known_keys(&keys))?;
@@ -205,7 +209,7 @@ impl Scheme for PointScheme {
         self.hashing.may_match(block, target)
     }
 
-    /// Whether it holds the key and its prefix.
+    /// Returns whether the block contains the key and its prefix.
     fn may_contain_range(&self, block: &Self::Block, key: &Bytes) -> bool {
         let known: [&[u8]; 1] = [key];
         FilterBlock::load(block.as_bytes(), self.hashing.load_context().with_known_keys(&known)).is_ok()
@@ -260,8 +264,7 @@ mod tests {
         }
     }
 
-    /// SlateDB gives a policy the filters of its own name alone, and a name says which parts they hold. The block does,
-    /// too.
+    /// SlateDB passes a policy only filters of its own name, which names the parts they contain. The block does, too.
     #[test]
     fn a_filter_says_which_parts_of_keys_it_holds_and_one_that_lacks_a_part_may_match() {
         let [prefixes, both] =
@@ -288,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Of keys, and of no prefix, as an extractor whose parts depend on what follows.
+    /// An extractor for keys only, like one whose prefixes depend on later bytes.
     struct OfKeys(First);
 
     impl PrefixExtractor for OfKeys {

@@ -1,4 +1,4 @@
-//! One configuration of filters for every process that opens a store.
+//! The configuration of a store's filters, for every process that opens it.
 
 use core::fmt;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::policy::SlatePolicy;
 use crate::ranges::{RANGE_NAME, SlateRangePolicy};
 use crate::stats::{Counters, SlateFilterStats};
 
-/// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes, each of which finds a set bit with
+/// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes that each find a set bit with
 /// probability 1 - e^(-6/10).
 const BUILT_IN_RATE: f64 = 0.008_44;
 
-/// SSTs of more keys get blocked Bloom filters when they are built inside [`Db`](slatedb::Db): SlateDB builds a filter
-/// in one poll of an async task. A Ribbon filter of this number of keys takes 7 ms with AVX-512 and 9 ms with AVX2.
+/// The maximum number of keys for Ribbon inside [`Db`](slatedb::Db); larger SSTs get blocked Bloom. SlateDB builds a
+/// filter in one poll of an async task, and a Ribbon filter of this size takes 7 ms with AVX-512 and 9 ms with AVX2.
 const INLINE_RIBBON_KEYS: u64 = 1 << 18;
 
 /// The filters of a store: one object that configures its [`Db`](slatedb::Db), its readers and its compactors alike.
 ///
-/// Every process must use the same hasher and [`FilteredKeys`]. Everything else may differ and may change at any time:
-/// a stored filter says itself what it is.
+/// Every process must use the same hasher and [`FilteredKeys`]. Everything else may differ and may change at any time,
+/// because a stored filter describes itself.
 ///
-/// By default, filters hold whole keys. They are Ribbon filters with the false positive rate of SlateDB's Bloom filter
-/// at 10 bits per key, in 70 % of its bytes, and blocked Bloom filters of that rate where Ribbon would not be smaller
-/// or an SST is too large to build one while other tasks wait.
+/// By default, filters contain whole keys. They are Ribbon filters with the false positive rate of SlateDB's Bloom
+/// filter at 10 bits per key, in 70 % of its bytes. An SST gets a blocked Bloom filter of that rate if Ribbon would not
+/// be smaller, or if building Ribbon would keep other tasks waiting too long.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,13 +65,13 @@ pub struct SlateFilters {
 }
 
 impl SlateFilters {
-    /// Filters of whole keys, hashed by `hasher`.
+    /// Returns filters of whole keys, hashed by `hasher`.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         let ribbon = FalsePositiveRate::new(BUILT_IN_RATE).and_then(FixedPolicy::ribbon);
         Self {
             hashing: Hashing { hasher: hasher.clone(), keys: FilteredKeys::default() },
-            // The rate is within Ribbon's range; the tests would show a fallback.
+            // Never the default: the rate is within Ribbon's range, and tests would show a fallback.
             kind: ribbon.unwrap_or_default(),
             inline_keys: INLINE_RIBBON_KEYS,
             range: None,
@@ -80,7 +80,7 @@ impl SlateFilters {
         }
     }
 
-    /// Sets which parts of keys filters hold. Stored filters of other parts are not used.
+    /// Sets which parts of keys filters contain. Stored filters of other parts are not used.
     #[must_use]
     pub fn with_keys(mut self, keys: FilteredKeys) -> Self {
         self.hashing.keys = keys;
@@ -103,8 +103,8 @@ impl SlateFilters {
         self
     }
 
-    /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones
-    /// get blocked Bloom filters. The default is 262,144. There, it takes the place of the kind's own
+    /// Sets the maximum number of keys in an SST for which [`Db`](slatedb::Db) builds the kind; larger SSTs get blocked
+    /// Bloom filters. The default is 262,144. Inside a `Db`, this replaces the kind's own
     /// [`with_max_keys`](FixedPolicy::with_max_keys). A standalone compactor has no such limit.
     #[must_use]
     pub fn with_inline_keys(mut self, keys: u64) -> Self {
@@ -112,23 +112,20 @@ impl SlateFilters {
         self
     }
 
-    /// Writes and reads range filters, too, beside those of points: scans then skip SSTs that have no key in their
-    /// range.
+    /// Adds range filters to the point filters: scans then skip SSTs without a key in their range.
     ///
-    /// There are none by default, because they are not free. A filter of any kind is read with all filters of its SST,
-    /// so that a point lookup reads more bytes and the cache holds more; and a scan of a store with range filters reads
-    /// a filter of each SST before it reads anything else, which is a request more for each SST that has keys for it.
-    /// They are worth it where SSTs overlap and scans are short: most of the SSTs in whose range a scan is have none of
-    /// its keys.
+    /// They are off by default, because they cost requests and memory. SlateDB reads all filters of an SST together, so
+    /// a point lookup reads more bytes and the cache holds more. A scan reads the filters of each SST before anything
+    /// else, which is one more request for each SST that contains keys of the scan. Range filters pay off where SSTs
+    /// overlap and scans are short: most SSTs whose range a scan meets then contain none of its keys.
     ///
-    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::hashed`] for short
-    /// ranges beside existing keys: rows of one entity, by time. Prefix scans are answered, too, also without an
-    /// extractor of prefixes; and so are point lookups, after the point filter. The policy may change at any time, from
-    /// `ordered` to `hashed` as well: a stored filter that the new one cannot read (it has another extractor or seed)
-    /// may match.
+    /// [`RangePolicy::ordered`] is for any keys and ranges of any length, [`RangePolicy::hashed`] for short ranges near
+    /// existing keys, such as rows of one entity by time. Range filters also answer prefix scans, without a prefix
+    /// extractor, and point lookups, after the point filter. The policy may change at any time, also from `ordered` to
+    /// `hashed`. A stored filter that the new policy cannot read, because its extractor or seed differs, answers "may
+    /// match".
     ///
-    /// Stores keep range filters under a name of their own: point filters are used as before, also by processes
-    /// without this setting.
+    /// Range filters have their own name in an SST. Processes without this setting continue to use the point filters.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -155,10 +152,10 @@ impl SlateFilters {
         self
     }
 
-    /// Reads the filters that SlateDB's own policy wrote, too, while SSTs that have them last.
+    /// Also reads the filters that SlateDB's own policy wrote, as long as SSTs with them exist.
     ///
-    /// `old` must be the policy with which they were written, its prefix extractor included; every process should have
-    /// it. See [`OldBloom`] for what new SSTs get.
+    /// `old` must be the policy that wrote them, with its prefix extractor; use it in every process. [`OldBloom`]
+    /// decides what new SSTs store.
     #[must_use]
     pub fn with_old_bloom(self, old: BloomFilterPolicy, new_ssts: OldBloom) -> Self {
         match new_ssts {
@@ -167,16 +164,16 @@ impl SlateFilters {
         }
     }
 
-    /// Adds a policy of the caller, for instance one for timestamps in values. Each SST then has a filter of each
-    /// policy, and is skipped when one of them answers "absent".
+    /// Adds a user-defined policy, for instance one for timestamps in values. Each SST then has a filter of each
+    /// policy, and is skipped if one of them is negative.
     #[must_use]
     pub fn with_policy_beside(mut self, policy: Arc<dyn FilterPolicy>) -> Self {
         self.beside.push(policy);
         self
     }
 
-    /// Also counts into metrics of a recorder, which should be that of the builder to be configured. A process with
-    /// several recorders takes a clone of the filters for each.
+    /// Also counts into metrics of `recorder`, which should be the recorder of the builder to configure. A process with
+    /// several recorders uses a clone of the filters for each.
     ///
     /// | metric | label |
     /// |---|---|
@@ -186,33 +183,33 @@ impl SlateFilters {
     /// | `sstfilter.slatedb.unusable_probes` | |
     /// | `sstfilter.slatedb.foreign_probes` | |
     ///
-    /// Builders configured before do not count into them.
+    /// Builders that were configured before do not count into them.
     #[must_use]
     pub fn with_metrics_recorder(mut self, recorder: &dyn MetricsRecorder) -> Self {
         self.counters = Arc::new(Counters::with_recorder(recorder));
         self
     }
 
-    /// Makes `builder` write and read these filters: that of a [`Db`](slatedb::Db), a [`DbReader`](slatedb::DbReader),
-    /// a standalone compactor or a compaction worker. It replaces the builder's filter policies.
+    /// Configures the builder of a [`Db`](slatedb::Db), a [`DbReader`](slatedb::DbReader), a standalone compactor or a
+    /// compaction worker to write and read these filters. Replaces the builder's filter policies.
     #[must_use]
     pub fn configure<B: TakesFilters>(&self, builder: B) -> B {
         builder.with_policies(self.policies(B::PROCESS))
     }
 
-    /// What happened to filters of this configuration and its clones in this process.
+    /// Returns the counts of this configuration and its clones in this process.
     #[must_use]
     pub fn stats(&self) -> SlateFilterStats {
         self.counters.snapshot()
     }
 
-    /// The name under which SSTs store the filters of points and prefixes.
+    /// Returns the name under which SSTs store the filters of points and prefixes.
     #[must_use]
     pub fn name(&self) -> String {
         self.hashing.name()
     }
 
-    /// The name under which SSTs store range filters; `None` when there are none.
+    /// Returns the name under which SSTs store range filters, or `None` if there are none.
     #[must_use]
     pub fn range_name(&self) -> Option<&'static str> {
         self.range.as_ref().map(|_| RANGE_NAME)
@@ -220,12 +217,14 @@ impl SlateFilters {
 
     fn policies(&self, process: Process) -> Vec<Arc<dyn FilterPolicy>> {
         let kind = match process {
+            // A long build would delay the reads and writes that share the engine's threads.
             Process::Engine => self.kind.clone().with_max_keys(self.inline_keys),
             Process::Compactor => self.kind.clone(),
         };
         let scheme = PointScheme { hashing: self.hashing.clone(), counters: Arc::clone(&self.counters) };
         let points: Arc<dyn FilterPolicy> = Arc::new(SlatePolicy::new(Arc::new(scheme), kind));
         let ranges = self.range_policy(Arc::clone(&self.counters)).map(|policy| Arc::new(policy) as _);
+        // Points first: a lookup probes the range filter only if the point filter is positive.
         [points].into_iter().chain(ranges).chain(self.beside.iter().cloned()).collect()
     }
 
@@ -234,20 +233,20 @@ impl SlateFilters {
         Some(SlateRangePolicy::new(&self.hashing.hasher, policy, counters))
     }
 
-    /// A policy like that of [`configure`](Self::configure), with counters of its own.
+    /// Returns a policy like that of [`configure`](Self::configure), with separate counters.
     pub(crate) fn uncounted_policy(&self) -> SlatePolicy {
         let scheme = PointScheme { hashing: self.hashing.clone(), counters: Arc::default() };
         SlatePolicy::new(Arc::new(scheme), self.kind.clone())
     }
 
-    /// The same for range filters.
+    /// Returns a range policy like that of [`configure`](Self::configure), with separate counters.
     pub(crate) fn uncounted_range_policy(&self) -> Option<SlateRangePolicy> {
         self.range_policy(Arc::default())
     }
 }
 
 impl Default for SlateFilters {
-    /// Filters of whole keys, hashed by the default [`KeyHasher`].
+    /// Returns filters of whole keys, hashed by the default [`KeyHasher`].
     fn default() -> Self {
         Self::new(&KeyHasher::default())
     }
@@ -266,23 +265,23 @@ impl fmt::Debug for SlateFilters {
     }
 }
 
-/// What new SSTs store under the name of SlateDB's own Bloom policy while its filters are still read.
+/// The filter that new SSTs store under the name of SlateDB's own Bloom policy while its filters are still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldBloom {
-    /// A filter of three bytes to which every key may match. A process without this crate's filters reads such SSTs as
-    /// it does those without filters, and one filter read more.
+    /// A filter of three bytes that is positive for every key. A process without this crate's filters reads such SSTs
+    /// like SSTs without filters, with one more read for the filter.
     Stub,
-    /// A filter of the old policy beside the new one, for the bytes of both. Processes without this crate's filters
-    /// lose nothing.
+    /// A filter of the old policy in addition to the new one, for the bytes of both. Processes without this crate's
+    /// filters lose no speed.
     Full,
 }
 
-/// Where filters are built.
+/// The process that builds filters.
 #[derive(Clone, Copy, Debug)]
 pub enum Process {
-    /// Beside the reads and writes of an engine, or not at all.
+    /// An engine, with its reads and writes, or a reader, which builds none.
     Engine,
-    /// In a process that only compacts.
+    /// A process that only compacts.
     Compactor,
 }
 

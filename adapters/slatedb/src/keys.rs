@@ -1,4 +1,4 @@
-//! Which parts of keys a filter holds, and how they are hashed.
+//! The parts of keys in a filter, and their hashes.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use slatedb::{FilterTarget, PrefixExtractor, PrefixTarget};
 use sstfilter::{BlockError, BuildContext, Domain, FilterBlock, KeyExtractor, KeyHasher, KeyParts, LoadContext};
 
-/// The parts of keys that filters hold: whole keys, prefixes, or both.
+/// The parts of keys that filters contain: whole keys, prefixes, or both.
 ///
 /// Filters of whole keys answer point lookups. Filters of prefixes answer prefix scans, and point lookups less
 /// precisely. Filters of both answer both, with two entries for a key whose prefix is new.
@@ -37,18 +37,18 @@ use sstfilter::{BlockError, BuildContext, Domain, FilterBlock, KeyExtractor, Key
 #[derive(Clone, Default)]
 pub struct FilteredKeys {
     parts: KeyParts,
-    /// The extractor among the parts.
+    /// The prefix extractor, if prefixes are among the parts.
     prefixes: Option<Arc<Prefixes>>,
 }
 
 impl FilteredKeys {
-    /// Whole keys: for point lookups. Prefix scans probe no filter, and read none.
+    /// Whole keys, for point lookups. Prefix scans read and probe no filter.
     #[must_use]
     pub fn whole() -> Self {
         Self::default()
     }
 
-    /// Prefixes alone: the smallest filters, for prefix scans. A point lookup probes them for its key's prefix.
+    /// Prefixes only: the smallest filters, for prefix scans. A point lookup probes them for its key's prefix.
     #[must_use]
     pub fn prefixes(extractor: Arc<dyn PrefixExtractor>) -> Self {
         let prefixes = Arc::new(Prefixes::new(extractor));
@@ -76,11 +76,11 @@ impl fmt::Debug for FilteredKeys {
     }
 }
 
-/// SlateDB's extractor as one of the library's. Its contract is the same: a prefix for which it gives a length has one
-/// part, which all keys that begin with the prefix have.
+/// Adapts SlateDB's extractor to the library's trait. Both have one contract: if it returns a length for a prefix, all
+/// keys that begin with the prefix share that part.
 struct Prefixes {
     extractor: Arc<dyn PrefixExtractor>,
-    /// The name of the domain that blocks record.
+    /// The name of the domain in blocks.
     name: String,
     domain: Domain,
 }
@@ -88,15 +88,15 @@ struct Prefixes {
 impl Prefixes {
     fn new(extractor: Arc<dyn PrefixExtractor>) -> Self {
         let name = match extractor.name() {
-            // What the library takes for a name.
+            // The library's limits for a name.
             name if (1..=255).contains(&name.len()) => name.to_owned(),
             name => hashed_name(name),
         };
         Self { extractor, domain: Domain::new(&name), name }
     }
 
-    /// The part of `bytes`, which are those of `target`. A part longer than them is against the extractor's contract,
-    /// and counts as none: no filter holds the key by its prefix, and no lookup of it probes for one.
+    /// Returns the part of `bytes`, the bytes of `target`. A part longer than the bytes violates the extractor's
+    /// contract and counts as none: filters contain no prefix for such a key, and its lookups probe for none.
     fn part<'key>(&self, bytes: &'key [u8], target: &PrefixTarget) -> Option<Cow<'key, [u8]>> {
         bytes.get(..self.extractor.prefix_len(target)?).map(Cow::Borrowed)
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for Prefixes {
     }
 }
 
-/// What turns keys and queries into hashes. Everything that changes a hash is in the policy's name.
+/// The hashing of keys and queries. The policy's name contains everything that changes a hash.
 #[derive(Clone)]
 pub(crate) struct Hashing {
     pub(crate) hasher: KeyHasher,
@@ -130,8 +130,8 @@ pub(crate) struct Hashing {
 }
 
 impl Hashing {
-    /// The name under which SlateDB stores the filters. The extractor's name is the last part, because it may contain
-    /// anything: a name cannot then mean two things.
+    /// Returns the name under which SlateDB stores the filters. The extractor's name comes last, because it may contain
+    /// any characters: a name then has one meaning.
     pub(crate) fn name(&self) -> String {
         let identity = self.hasher.identity();
         let mut name = format!("sstfilter:h={}-{:x}", identity.id.code(), identity.seed);
@@ -152,9 +152,11 @@ impl Hashing {
         LoadContext::new(&self.hasher).with_key_parts(&self.keys.parts)
     }
 
-    /// The block, if it holds all parts of keys. A builder leaves out those of an extractor that breaks its contract.
+    /// Returns the block if it contains all parts of keys. A builder leaves out the prefixes of an extractor that
+    /// violates its contract.
     pub(crate) fn checked(&self, block: FilterBlock<Bytes>) -> Result<FilterBlock<Bytes>, BlockError> {
         let info = block.info();
+        // A block may contain more parts than this reader probes, but not fewer.
         let has_whole_keys = info.whole_keys || !self.keys.parts.has_whole_keys();
         let has_prefixes = |prefixes: &Arc<Prefixes>| info.extractors.contains(&prefixes.domain);
         if has_whole_keys && self.keys.prefixes.as_ref().is_none_or(has_prefixes) {
@@ -164,12 +166,13 @@ impl Hashing {
         }
     }
 
-    /// Whether an SST with this [checked](Self::checked) block may have what a query looks for.
+    /// Returns whether an SST with this [checked](Self::checked) block may match a query.
     pub(crate) fn may_match(&self, block: &FilterBlock<Bytes>, target: &FilterTarget) -> bool {
         match target {
             FilterTarget::Point(key) if self.keys.parts.has_whole_keys() => block.may_contain(self.hasher.hash(key)),
             FilterTarget::Point(key) => block.may_contain_prefix(&self.keys.parts.key(&self.hasher, key)),
             FilterTarget::Prefix(prefix) => block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix)),
+            // Hashes of keys say nothing about ranges.
             FilterTarget::Range { .. } => true,
         }
     }
@@ -188,7 +191,7 @@ fn hashed_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! SlateDB gives a stored filter to the policy of the same name. Two configurations that share one would probe for
+    //! SlateDB passes a stored filter to the policy with its name. Two configurations with one name would probe for
     //! hashes that were never added, and lose keys.
 
     use std::collections::HashMap;
@@ -217,7 +220,7 @@ mod tests {
         let evil = ["", "a", "a:wh=0", ":wh=0", ":p=", ":p=a", ":wh=0:p=a", "#=0", "a:h=1-0", "=", "1", "0:p=a"];
         let long = [1_024, 1_025, 70_000].map(|length| "n".repeat(length));
         let alike = format!("{}m", "n".repeat(69_999));
-        // What the name of 70,000 bytes is stored as, as a name of its own.
+        // An extractor whose own name is the stored form of the name of 70,000 bytes.
         let hashed = extractor_part(&long[2])[3..].to_owned();
         evil.map(str::to_owned).into_iter().chain(long).chain([alike, hashed]).collect()
     }

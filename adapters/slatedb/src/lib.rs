@@ -1,9 +1,9 @@
 //! sstfilter's filters in [SlateDB](slatedb): Ribbon and blocked Bloom for SSTs on an object store, and range filters.
 //!
 //! An absent key costs SlateDB one request for each SST that covers it, to read the filter, and none once filters are
-//! cached. Ribbon filters have the rate of SlateDB's own Bloom filters in 70 % of their bytes, so more of them fit into
-//! the cache. [`SlateFilters::configure`] takes the builder of a `Db`, of a reader, of a standalone compactor or of a
-//! compaction worker.
+//! cached. Ribbon filters have the false positive rate of SlateDB's own Bloom filters in 70 % of their bytes, so more
+//! of them fit into the cache. Pass the builder of a `Db`, a reader, a standalone compactor or a compaction worker to
+//! [`SlateFilters::configure`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,17 +27,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Scans skip SSTs, too, with a range filter beside the point filter: [`SlateFilters::with_range_filter`].
+//! With a range filter in addition to the point filter, scans also skip SSTs: see [`SlateFilters::with_range_filter`].
 //!
-//! # What is never lost
+//! # Safety of keys
 //!
 //! A filter that is damaged, of a newer version, built with another hash, or of another key range answers "may match".
-//! So does one that lacks the first or last key of its SST: a hash function or an extractor has then changed while its
-//! name did not. (Keys of 64 bytes or more are not stored with the filter, and not looked up.)
-//! [`SlateFilters::stats`] counts each of these, and so do metrics. A filter under another name is not used by SlateDB
-//! at all. One case remains that no policy can find out, because SlateDB does not say which SST a filter belongs to:
-//! the undamaged filter section of another SST with an overlapping key range, read in the place of the right one.
-//! [`SlateFilters::audit`] finds it, unless both SSTs begin and end with the same keys.
+//! So does a filter that lacks the first or last key of its SST, because a hash function or an extractor then changed
+//! without its name. (Keys of 64 bytes or more are not stored with the filter and not probed.) [`SlateFilters::stats`]
+//! and metrics count each of these. SlateDB does not use a filter under another name at all. One case remains that no
+//! policy can detect, because SlateDB does not pass the SST's id to it: the undamaged filter section of another SST
+//! with an overlapping key range, read in place of the right one. [`SlateFilters::audit`] finds it, unless both SSTs
+//! begin and end with the same keys.
 
 mod audit;
 mod bounds;

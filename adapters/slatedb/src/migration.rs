@@ -1,18 +1,18 @@
-//! Reading the filters that SlateDB wrote itself, without writing more of them.
+//! Reads filters of SlateDB's own policy without writing more of them.
 
 use std::sync::Arc;
 
 use bytes::BufMut;
 use slatedb::{BloomFilterPolicy, Filter, FilterBuilder, FilterPolicy, FilterQuery, RowEntry};
 
-/// SlateDB's Bloom policy for reading; new SSTs get a stub under its name.
+/// SlateDB's Bloom policy, for reading only; new SSTs get a stub under its name.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyBloom(pub(crate) BloomFilterPolicy);
 
-/// A filter to which every query may match.
+/// A filter that is positive for every query.
 ///
-/// Stored as a Bloom filter of no probes over one byte: SlateDB's decoder refuses fewer than two bytes by a panic, and
-/// answers "absent" for a filter without bits.
+/// It is stored as a Bloom filter of no probes over one byte: SlateDB's decoder panics at fewer than two bytes, and a
+/// filter without bits would answer "absent".
 struct Stub;
 
 const STUB: [u8; 3] = [0, 0, 0];
@@ -27,6 +27,7 @@ impl FilterPolicy for ReadOnlyBloom {
     }
 
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
+        // SlateDB's decoder would panic at fewer than two bytes.
         if data.len() < STUB.len() {
             return Arc::new(Stub);
         }

@@ -8,14 +8,14 @@ use sstfilter::{BuildPurpose, FixedPolicy};
 
 use crate::filter::{PointScheme, Scheme, SlateFilter};
 
-/// A policy whose filters can be looked into.
+/// A policy that exposes the state of its filters.
 pub(crate) trait DecodingPolicy: FilterPolicy + 'static {
     type Scheme: Scheme;
 
     fn decode_filter(&self, data: &[u8]) -> SlateFilter<Self::Scheme>;
 }
 
-/// Filters of one configuration, for SlateDB.
+/// The policy of point filters of one configuration.
 pub(crate) struct SlatePolicy {
     pub(crate) scheme: Arc<PointScheme>,
     pub(crate) kind: FixedPolicy,
@@ -65,14 +65,14 @@ impl FilterPolicy for SlatePolicy {
 /// Collects the rows of one SST, which come in key order.
 struct SlateBuilder {
     scheme: Arc<PointScheme>,
-    /// `None` once it has built.
+    /// `None` after the build.
     builder: Option<Box<dyn sstfilter::BlockBuilder>>,
     ends: Ends,
 }
 
 impl FilterBuilder for SlateBuilder {
-    /// Versions of one key, tombstones and merge operands all count as the key. An extractor or hash function that
-    /// panics leaves no filter.
+    /// Adds a row's key once: versions, tombstones and merge operands count as the key. If an extractor or hash
+    /// function panics, there is no filter.
     fn add_entry(&mut self, entry: &RowEntry) {
         if self.ends.add(&entry.key)
             && let Some(builder) = &mut self.builder
@@ -92,7 +92,7 @@ impl FilterBuilder for SlateBuilder {
 pub(crate) struct Ends(Option<(Bytes, Bytes)>);
 
 impl Ends {
-    /// Whether `key` is another than the one before.
+    /// Adds a key. Returns whether it differs from the one before.
     pub(crate) fn add(&mut self, key: &Bytes) -> bool {
         match &mut self.0 {
             Some((_, last)) if last == key => return false,

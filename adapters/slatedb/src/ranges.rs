@@ -1,7 +1,7 @@
-//! The policy of range filters that SlateDB calls, beside that of point filters.
+//! The policy of range filters, in addition to that of point filters.
 //!
-//! It has a name of its own, so that SSTs keep their point filters when range filters come or go. SlateDB stores the
-//! filters of an SST in one section, which it reads at once.
+//! It has its own name, so that SSTs keep their point filters when range filters are turned on or off. SlateDB stores
+//! all filters of an SST in one section, and reads it at once.
 
 use core::ops::Bound;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::filter::{Scheme, SlateFilter};
 use crate::policy::{DecodingPolicy, Ends};
 use crate::stats::{Counters, Unusable};
 
-/// The name under which SSTs store range filters. It says nothing of code maps, hash functions and extractors: a block
-/// records its own, and one that does not fit its reader is unusable.
+/// The name under which SSTs store range filters. It names no code maps, hash functions or extractors: a block records
+/// its own, and a block that does not match its reader is unusable.
 pub(crate) const RANGE_NAME: &str = "sstfilter-range";
 
-/// A guess at the bytes of a filter per key, for SlateDB's estimates of sizes: ordered codes take 10 bits at 1 %,
-/// hashed ones 14 to 43.
+/// An estimate of a filter's bytes per key, for SlateDB's size estimates. At 1 %, ordered codes take 10 bits, hashed
+/// ones 14 to 43.
 const ESTIMATED_KEY_BYTES: usize = 2;
 
-/// How range filters are loaded and probed.
+/// The loading and probing of range filters.
 pub(crate) struct RangeScheme {
     pub(crate) hasher: KeyHasher,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
@@ -44,8 +44,8 @@ impl Scheme for RangeScheme {
         &self.counters
     }
 
-    /// The filter must hold the SST's first and last key: an extractor or hash that changed while its name did not is
-    /// then found here.
+    /// Loads a block that must contain the SST's first and last key. This finds an extractor or hash that changed
+    /// without its name.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
         let keys: Vec<&[u8]> = bounds.whole_keys().collect();
         Ok(RangeFilter::load(block, self.context(&keys))?)
@@ -59,7 +59,7 @@ impl Scheme for RangeScheme {
         block.as_bytes()
     }
 
-    /// Ranges, prefixes as ranges, and keys as ranges of one key.
+    /// Always true: a prefix is a range, and a key is a range of one key.
     fn can_answer(&self, _target: &FilterTarget) -> bool {
         true
     }
@@ -68,6 +68,7 @@ impl Scheme for RangeScheme {
         match target {
             FilterTarget::Point(key) => self.may_contain_range(block, key),
             FilterTarget::Prefix(prefix) => {
+                // Only reached if another policy supports prefixes; otherwise SlateDB passes ranges.
                 let end = KeyRange::prefix_upper_bound(prefix);
                 block.may_contain_range(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
             }
@@ -90,7 +91,7 @@ fn slice<T: AsRef<[u8]>>(end: &Bound<T>) -> Bound<&[u8]> {
     }
 }
 
-/// Range filters of one configuration, for SlateDB.
+/// The policy of range filters of one configuration.
 pub(crate) struct SlateRangePolicy {
     scheme: Arc<RangeScheme>,
     policy: RangePolicy,
@@ -117,6 +118,7 @@ impl FilterPolicy for SlateRangePolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
+        // SlateDB does not tell a builder whether it flushes or compacts.
         let context = BuildContext::new(&self.scheme.hasher).with_purpose(BuildPurpose::Compaction);
         let builder = Some(self.policy.builder(&context));
         Box::new(SlateRangeBuilder { scheme: Arc::clone(&self.scheme), builder, ends: Ends::default() })
@@ -134,8 +136,8 @@ impl FilterPolicy for SlateRangePolicy {
         true
     }
 
-    /// Prefixes are answered when another policy supports them. Where none does, SlateDB passes the range of the scan
-    /// instead, cut to the SST and to the part of the prefix that is scanned, and that tells more.
+    /// Returns false, although range filters answer prefixes. If no policy supports them, SlateDB passes the range of
+    /// the scan, cut to the SST and to the scanned part of the prefix, which is more precise.
     fn supports_prefix_queries(&self) -> bool {
         false
     }
@@ -144,14 +146,14 @@ impl FilterPolicy for SlateRangePolicy {
 /// Collects the rows of one SST, which come in key order.
 struct SlateRangeBuilder {
     scheme: Arc<RangeScheme>,
-    /// `None` once it has built.
+    /// `None` after the build.
     builder: Option<RangeBuilder>,
     ends: Ends,
 }
 
 impl FilterBuilder for SlateRangeBuilder {
-    /// Versions of one key, tombstones and merge operands all count as the key. SlateDB has no range tombstones. Keys
-    /// in another order than that of their bytes, and an extractor or hash function that panics, leave no filter.
+    /// Adds a row's key once: versions, tombstones and merge operands count as the key. SlateDB has no range
+    /// tombstones. If keys are not in bytewise order, or an extractor or hash function panics, there is no filter.
     fn add_entry(&mut self, entry: &RowEntry) {
         if self.ends.add(&entry.key)
             && let Some(builder) = &mut self.builder

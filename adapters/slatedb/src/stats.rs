@@ -1,4 +1,4 @@
-//! What happened to the filters: counters that a handle shows, and that the engine's metrics carry.
+//! Counters of filters, for a snapshot and for the engine's metrics.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slatedb_common::metrics::{CounterFn, MetricsRecorder};
 use sstfilter::{BlockError, KindId};
 
-/// Declares the events once: the field that a snapshot shows them in, and the metric that carries them.
+/// Declares each event once, with its field in the snapshot and its metric.
 macro_rules! events {
     ($($event:ident $field:ident $metric:literal [$($label:literal = $value:literal)?] $what:literal)+) => {
-        /// Something that is counted.
+        /// A counted event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Event {
             $($event),+
@@ -18,9 +18,9 @@ macro_rules! events {
 
         const EVENTS: usize = [$(Event::$event),+].len();
 
-        /// Counts of what the policies of one [`SlateFilters`](crate::SlateFilters) did, in this process.
+        /// The counts of one [`SlateFilters`](crate::SlateFilters) in this process.
         ///
-        /// Answers of sound filters are counted by SlateDB (`slatedb.db.sst_filter_positive_count` and so on).
+        /// SlateDB counts the answers of sound filters (`slatedb.db.sst_filter_positive_count` and so on).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct SlateFilterStats {
@@ -28,12 +28,12 @@ macro_rules! events {
         }
 
         impl Counters {
-            /// The counts so far.
+            /// Returns the counts so far.
             pub(crate) fn snapshot(&self) -> SlateFilterStats {
                 SlateFilterStats { $($field: self.counts[Event::$event as usize].load(Ordering::Relaxed)),+ }
             }
 
-            /// Also counts into metrics of `recorder` from now on.
+            /// Returns counters that also count into metrics of `recorder`.
             pub(crate) fn with_recorder(recorder: &dyn MetricsRecorder) -> Self {
                 let metrics = vec![
                     $(recorder.register_counter(
@@ -56,9 +56,9 @@ events! {
     BuiltNone built_none "filters_built" ["kind" = "none"] "Filters that could not be built: their SSTs have an empty entry."
     BuiltBytes built_bytes "filter_bytes_built" [] "Bytes of the filters built."
     Decoded decoded "filters_decoded" ["outcome" = "usable"] "Stored filters that were read and are usable."
-    Damaged damaged "filters_decoded" ["outcome" = "damaged"] "Stored filters that are damaged: each query of them may match."
-    Unsupported unsupported "filters_decoded" ["outcome" = "unsupported"] "Stored filters of a newer version or an unknown kind: each query of them may match."
-    OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash or another extractor of prefixes: each query of them may match."
+    Damaged damaged "filters_decoded" ["outcome" = "damaged"] "Stored filters that are damaged: each of their queries may match."
+    Unsupported unsupported "filters_decoded" ["outcome" = "unsupported"] "Stored filters of a newer version or an unknown kind: each of their queries may match."
+    OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash or prefix extractor: each of their queries may match."
     NoFilter no_filter "filters_decoded" ["outcome" = "none"] "Stored entries without a filter, because none could be built."
     UnusableProbes unusable_probes "unusable_probes" [] "Queries that may match because their SST's filter is unusable."
     ForeignProbes foreign_probes "foreign_probes" [] "Queries outside their filter's key range, which may match: the filter is another SST's, or the store is a clone with a projection range."
@@ -98,17 +98,17 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// Why a stored filter is unusable.
+/// The reason why a stored filter is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// Its bytes are damaged, or are no filter.
+    /// Its bytes are damaged, or not a filter.
     Damaged(String),
-    /// It is of a newer version, or of a kind that this reader does not know.
+    /// It has a newer version, or a kind that this reader does not know.
     Unsupported(String),
-    /// It was built with another hash function or seed, or with another extractor of prefixes.
+    /// It was built with another hash function, seed or prefix extractor.
     OtherHash(String),
-    /// There is no filter: it could not be built.
+    /// There is no filter, because it could not be built.
     NoFilter,
 }
 

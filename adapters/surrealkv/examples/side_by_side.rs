@@ -1,13 +1,13 @@
-//! Absent and present lookups in SurrealKV stores that differ in nothing but their filters: the engine's Bloom filter,
-//! its "Ribbon" (a blocked Bloom filter), this package's blocked Bloom and Ribbon, and none.
+//! Absent and present lookups in SurrealKV stores that differ only in their filters: the engine's Bloom filter, its
+//! "Ribbon" (a blocked Bloom filter), this package's blocked Bloom and Ribbon, and none.
 //!
 //! ```sh
 //! cargo run --release -p sstfilter-surrealkv --example side_by_side
 //! ```
 //!
-//! Bytes and false positives are counted. Times are of one run, in rounds that alternate between the stores: believe
-//! their ratios. Each store is measured twice: as eight flushed tables whose ranges overlap, and compacted into one
-//! level.
+//! Bytes and false positives are counted. Times are from one run, in rounds that alternate between the stores; only
+//! their ratios are reliable. Each store is measured twice: as eight flushed tables whose ranges overlap, and compacted
+//! into one level.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn keys(seed: u64, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(key).collect()
 }
 
-/// One store, with what was counted and timed in it.
+/// One store, with its counts and times.
 struct Store {
     name: &'static str,
     path: PathBuf,
@@ -142,7 +142,7 @@ async fn write(tree: &Tree, keys: &[Vec<u8>]) -> Outcome<()> {
     Ok(())
 }
 
-/// How many of `keys` the store holds.
+/// Returns how many of `keys` the store contains.
 fn found(tree: &Tree, keys: &[Vec<u8>]) -> Outcome<usize> {
     let transaction = tree.begin_with_mode(Mode::ReadOnly)?;
     let mut found = 0;
@@ -152,7 +152,7 @@ fn found(tree: &Tree, keys: &[Vec<u8>]) -> Outcome<usize> {
     Ok(found)
 }
 
-/// Bytes and number of the filters in a store's tables. The bytes include the index of the filters.
+/// Returns bytes and number of the filters in a store's tables. The bytes include the index of the filters.
 fn filter_sizes(store: &Path) -> Outcome<(u64, usize)> {
     let (mut bytes, mut partitions) = (0, 0);
     for entry in std::fs::read_dir(store.join("sstables"))? {
@@ -170,7 +170,7 @@ async fn time(stores: &mut [Store], present: &[Vec<u8>], absent: &[Vec<u8>]) -> 
     let trees: Vec<Tree> =
         stores.iter().map(|store| open(&store.path, store.policy.clone())).collect::<Outcome<_>>()?;
     for tree in &trees {
-        // Everything into the block cache.
+        // Fills the block cache, so that the timed lookups read nothing.
         found(tree, present)?;
         found(tree, absent)?;
     }
@@ -218,7 +218,7 @@ fn print(stores: &[Store], keys: usize, lookups: usize) {
     }
 }
 
-/// The median of the ratios round by round: whatever slows a round slows all stores.
+/// Returns the median of the ratios round by round, because a slow round slows all stores.
 fn ratio(times: &[f64], base: &[f64]) -> f64 {
     median(times.iter().zip(base).map(|(time, base)| time / base).collect())
 }
@@ -228,7 +228,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A policy whose "may contain" are counted: for absent keys, its false positives.
+/// A policy that counts its positives, which are false positives for absent keys.
 struct Counting {
     policy: Arc<dyn FilterPolicy>,
     positives: Arc<AtomicU64>,

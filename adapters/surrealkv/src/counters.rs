@@ -1,4 +1,4 @@
-//! What a policy has built and answered.
+//! Counters of a policy's filters and answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::stripes::{Reader, Stripes};
 
 /// The counters of a policy and its clones. Cheap to clone; keep one when the policy goes to the engine.
 ///
-/// Threads count their probes in cache lines of their own. Sums are exact once no thread is probing.
+/// Threads count their probes in separate cache lines. Sums are exact when no thread is probing.
 #[derive(Clone, Debug, Default)]
 pub struct FilterCounters(Arc<Counters>);
 
@@ -17,7 +17,7 @@ pub struct FilterCounters(Arc<Counters>);
 struct Counters {
     answers: Stripes,
     unusable: [AtomicU64; 5],
-    /// One lock for each partition that is written is nothing beside building it.
+    /// One lock per written partition costs nothing compared with building it.
     builds: Mutex<Builds>,
 }
 
@@ -29,7 +29,7 @@ struct Builds {
     keys: u64,
 }
 
-/// Why the bytes of a filter are not used.
+/// The reason why a filter's bytes are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     Empty,
@@ -40,7 +40,7 @@ pub(crate) enum Unusable {
 }
 
 impl Unusable {
-    /// Why `bytes` did not open.
+    /// Returns the reason why `bytes` did not open.
     #[cold]
     pub(crate) fn of(bytes: &[u8], error: &BlockError) -> Self {
         match error {
@@ -53,29 +53,29 @@ impl Unusable {
         }
     }
 
-    /// Bytes that are no block.
+    /// Returns the reason for bytes that are no block.
     pub(crate) const fn of_foreign(bytes: &[u8]) -> Self {
         if bytes.is_empty() { Self::Empty } else { Self::NotABlock }
     }
 }
 
-/// What a policy has built and answered so far.
+/// The counts of a policy so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterCounts {
-    /// Probes that answered "absent": the engine read nothing.
+    /// Negative probes, after which the engine read nothing.
     pub negatives: u64,
-    /// Probes that answered "may contain".
+    /// Positive probes.
     pub positives: u64,
-    /// Probes of filters that cannot be used, which all answered "may contain", by reason.
+    /// Probes of unusable filters, which all answered "may contain", by reason.
     pub unusable: UnusableCounts,
-    /// Probes for which the policy that is migrated from answered "absent".
+    /// Negative probes of the old policy during a migration.
     pub old_negatives: u64,
-    /// Probes for which it answered "may contain".
+    /// Positive probes of the old policy during a migration.
     pub old_positives: u64,
     /// Filters built, by kind.
     pub builds: Vec<(KindId, u64)>,
-    /// Filters that are not of the kind asked for, by reason. A small partition gets Bloom instead of Ribbon.
+    /// Filters of another kind than the configured one, by reason. A small partition gets Bloom instead of Ribbon.
     pub fallbacks: Vec<(FallbackReason, u64)>,
     /// Bytes of all filters built.
     pub bytes_built: u64,
@@ -83,24 +83,24 @@ pub struct FilterCounts {
     pub keys_built: u64,
 }
 
-/// Probes of filters that cannot be used, by reason. Each answered "may contain".
+/// Probes of unusable filters, by reason. Each answered "may contain".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnusableCounts {
     /// No bytes.
     pub empty: u64,
-    /// Bytes that do not end like a filter block: foreign, or cut.
+    /// Bytes that do not end like a filter block: foreign, or truncated.
     pub not_a_block: u64,
     /// A block with a damaged trailer, or of a wrong length.
     pub damaged: u64,
     /// A block of a newer version, or of an unknown kind or hash.
     pub unknown: u64,
-    /// A block that was built with another hash, or another seed of it, or from parts of keys alone.
+    /// A block that was built with another hash or seed, or only from parts of keys.
     pub other_hash: u64,
 }
 
 impl UnusableCounts {
-    /// All of them.
+    /// Returns the sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.empty + self.not_a_block + self.damaged + self.unknown + self.other_hash
@@ -108,7 +108,7 @@ impl UnusableCounts {
 }
 
 impl FilterCounters {
-    /// The counts so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn snapshot(&self) -> FilterCounts {
         let Counters { answers, unusable, builds } = &*self.0;
@@ -145,6 +145,7 @@ impl FilterCounters {
 
     pub(crate) fn count_build(&self, report: &BuildReport, bytes: usize) {
         let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        // `None` if no filter could be built; the reason is counted below.
         if let Some(kind) = report.used {
             increment(&mut builds.kinds, kind);
         }
@@ -156,7 +157,7 @@ impl FilterCounters {
     }
 }
 
-/// Adds one to the count of `key` in a list of few.
+/// Adds one to the count of `key`, in a list because there are few keys.
 fn increment<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K) {
     match counts.iter_mut().find(|(counted, _)| *counted == key) {
         Some((_, count)) => *count += 1,

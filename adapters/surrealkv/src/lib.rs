@@ -1,8 +1,7 @@
-//! `SurrealKV`'s filters, built and probed by [`sstfilter`]: Ribbon by default, blocked Bloom or any other of its
-//! kinds.
+//! Builds and probes `SurrealKV`'s filters with [`sstfilter`]: Ribbon by default, blocked Bloom or any other kind.
 //!
-//! `SurrealKV` writes one filter for each partition of a table's index, and probes it before it reads the partition. It
-//! takes the filter from a [`FilterPolicy`](surrealkv::FilterPolicy). [`SstFilterPolicy`] is one:
+//! `SurrealKV` writes one filter for each partition of a table's index, and probes it before it reads the partition. A
+//! [`FilterPolicy`](surrealkv::FilterPolicy) builds and probes these filters. [`SstFilterPolicy`] implements it:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,32 +27,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is checked, and by whom
+//! # Checks
 //!
-//! The engine passes the policy the bytes of a filter with each lookup, so a block is opened for each probe: in
-//! constant time, without allocation, without reading the payload. What each part catches:
+//! The engine passes a filter's bytes with each lookup, so the policy opens a block for each probe: in constant time,
+//! without allocation, without reading the payload.
 //!
 //! | | caught by |
 //! |---|---|
-//! | damage of a partition on the disk | the engine: it compares the checksum of each block that it reads from a table, and searches the data if it differs |
-//! | damage of a block's trailer or parameters, a cut block, foreign bytes | the policy, with each probe: the trailer has a checksum of its own |
-//! | a block of another hash, of parts of keys alone, a newer version, an unknown kind | the policy, with each probe |
-//! | damage of the payload in memory, before the engine computes its checksum or after it has compared it | nobody, as with the engine's own filters |
+//! | damage of a partition on disk | the engine, by the checksum of each block; it then searches the data |
+//! | damage of a trailer or parameters, truncation, foreign bytes | the policy: each probe checks the trailer |
+//! | another hash, only parts of keys, a newer version, an unknown kind | the policy, with each probe |
+//! | payload damage in memory, before the engine's checksum or after its check | nothing, as with its own filters |
 //!
-//! Whatever the policy catches means "may contain", and is counted: [`FilterCounts::unusable`]. A check of the payload
-//! once per partition would find nothing that the engine has not found: it compares its checksum, over the same bytes,
-//! when it reads the partition into its cache, which is the only time that the policy could tell a partition from those
-//! seen before.
+//! If the policy catches a fault, it answers "may contain" and counts it in [`FilterCounts::unusable`]. Checking the
+//! payload once per partition would find nothing more: the engine compares its own checksum of these bytes when it
+//! reads the partition into its cache, and only then could the policy recognize a partition as new.
 //!
 //! # Names
 //!
-//! A table names the policy that wrote its filters, and the engine reads only filters of the name of the policy in use.
-//! The name carries what determines which bytes of a filter a key is looked up in: the hash and its seed. The kind of
-//! a filter and its size are not part of it: blocks describe themselves, and a policy reads the blocks of all kinds.
+//! A table stores the name of the policy that wrote its filters, and the engine reads only filters under the name of
+//! the policy in use. The name contains the hash and its seed, which determine where a filter is probed for a key. It
+//! does not contain the kind and size of a filter: blocks describe themselves, and a policy reads blocks of all kinds.
 //!
 //! # Coming from the engine's own filters
 //!
-//! Tables that another policy wrote keep their filters, which this one does not read until a compaction replaces them.
+//! Tables of another policy keep their filters, which this policy does not use; a compaction replaces them.
 //! [`SstFilterPolicy::migrating_from`] reads both.
 
 mod counters;

@@ -1,15 +1,17 @@
-//! Keeping the name of an old policy: its filters stay in use, and new filters are blocks that it takes for "maybe".
+//! Migration under the name of an old policy: its filters stay in use, and it answers "may contain" for new filters.
 //!
-//! A filter of either of the engine's policies ends with one byte, the number of probes. Behind our block follows one
-//! more byte, too, with a value that the old policy never writes, and for which it answers "may contain" without a look
-//! at the other bytes:
+//! A filter of either engine policy ends with one byte, the number of probes. One more byte also follows our block. The
+//! old policy never writes its value, and answers "may contain" for it without a look at the other bytes:
 //!
 //! | old policy | its last byte | ours | why the old policy answers "may contain" |
 //! |---|---|---|---|
-//! | `leveldb.BloomFilter` | 1 to 30 | 255 | more than 30 probes are reserved for other encodings (`LevelDB`, `util/bloom.cc`) |
-//! | `surrealkv.RibbonFilter` | 1 to 16 | 0 | it makes no probe (`SurrealKV` 1.0 to 1.2, `src/sstable/ribbon.rs`); 255 would be 255 probes, and lose keys |
+//! | `leveldb.BloomFilter` | 1 to 30 | 255 | more than 30 probes are reserved for other encodings (`util/bloom.cc`) |
+//! | `surrealkv.RibbonFilter` | 1 to 16 | 0 | it makes no probe (see below) |
 //!
-//! So a program without this package can open the store again at any time.
+//! With 255, `surrealkv.RibbonFilter` would make 255 probes and lose keys (`SurrealKV` 1.0 to 1.2,
+//! `src/sstable/ribbon.rs`).
+//!
+//! A program without this package can therefore open the store at any time.
 
 use core::fmt;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use sstfilter::{BuildContext, FixedPolicy, KeyHasher};
 use surrealkv::FilterPolicy;
 
-/// What is known of the filters of an old policy.
+/// The format of an old policy's filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OldFormat {
     name: &'static str,
@@ -25,7 +27,7 @@ struct OldFormat {
     closing: u8,
     /// The last byte of the old policy's filters.
     probes: (u8, u8),
-    /// The bytes before it are a multiple of this, and at least this.
+    /// The number of bytes before it is a positive multiple of this.
     unit_bytes: usize,
 }
 
@@ -34,25 +36,26 @@ const OLD_FORMATS: [OldFormat; 2] = [
     OldFormat { name: "surrealkv.RibbonFilter", closing: 0, probes: (1, 16), unit_bytes: 64 },
 ];
 
-/// Bytes from the magic number of a block to the block's end. It keeps its place in every version of the format.
+/// Bytes from a block's magic number to the block's end, fixed in every version of the format.
 const MAGIC_FROM_END: usize = 6;
 
 const MAGIC: &[u8] = b"SF";
 
-/// What the old policy takes for "maybe", in place of a filter that could not be built: as short as no block is.
+/// Stands for a filter that could not be built. The old policy answers "may contain" for it, and it is shorter than any
+/// block.
 const NO_BLOCK: [u8; 64] = [0; 64];
 
-/// A policy whose filters are still read.
+/// An old policy whose filters are still read.
 #[derive(Clone)]
 pub(crate) struct Migration {
     policy: Arc<dyn FilterPolicy>,
     format: OldFormat,
 }
 
-/// Whose bytes a filter is.
+/// The origin of a filter's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Origin<'a> {
-    /// Ours, or closed like ours; without the closing byte.
+    /// A block of this package, or bytes that end like one; without the closing byte.
     Block(&'a [u8]),
     /// The old policy's.
     Old,
@@ -65,13 +68,14 @@ impl Migration {
         let name = policy.name();
         let format = OLD_FORMATS.into_iter().find(|format| format.name == name);
         let format = format.ok_or_else(|| MigrationError::UnknownPolicy { name: name.to_owned() })?;
+        // The name is not enough: any policy can have it, and a wrong one would lose keys.
         let migration = Self { policy, format };
         if migration.is_safe() { Ok(migration) } else { Err(MigrationError::NotSafe { name: format.name }) }
     }
 
-    /// Whether the policy is what its name says: it must take blocks for "maybe", and never end a filter like one.
-    /// With 100 probes each, filters of 1 and of 2,000 keys find a policy that reads the bits of a block, because half
-    /// of those are clear.
+    /// Tests whether the policy behaves like the engine's policy of its name: it must answer "may contain" for blocks,
+    /// and its filters must never end like one. With 100 probes each, filters of 1 and of 2,000 keys expose a policy
+    /// that reads the bits of a block, because half of these are clear.
     fn is_safe(&self) -> bool {
         let key = |number: u32| number.to_be_bytes().to_vec();
         [1_u32, 2_000].into_iter().all(|keys| {
@@ -92,9 +96,10 @@ impl Migration {
         &*self.policy
     }
 
-    /// The bytes to store for a block, or for none. `surrealkv.RibbonFilter` answers "absent" for filters of less than
-    /// 64 bytes; a shorter block, which Bloom and Ribbon never have, is not stored.
+    /// Returns the bytes to store for a block, or for none. `surrealkv.RibbonFilter` answers "absent" for filters of
+    /// less than 64 bytes, so a shorter block, which Bloom and Ribbon never have, is not stored.
     pub(crate) fn close(&self, block: Option<&[u8]>) -> Vec<u8> {
+        // Never fewer bytes than the old policy requires, for which it would answer "absent".
         let block = block.filter(|block| block.len() >= self.format.unit_bytes).unwrap_or(&NO_BLOCK);
         let mut closed = Vec::with_capacity(block.len() + 1);
         closed.extend_from_slice(block);
@@ -105,6 +110,7 @@ impl Migration {
     #[inline]
     pub(crate) fn origin<'a>(&self, filter: &'a [u8]) -> Origin<'a> {
         let Some((&last, before)) = filter.split_last() else { return Origin::Foreign };
+        // First, because it decides alone: the old policy never writes this byte.
         if last == self.format.closing {
             return Origin::Block(before);
         }
@@ -115,7 +121,8 @@ impl Migration {
         Origin::Old
     }
 
-    /// Both of the engine's policies answer "absent" for filters that are too short for them.
+    /// Returns whether the old policy can have written such a filter. Both engine policies answer "absent" for filters
+    /// that are too short for them.
     fn is_well_formed(&self, probes: u8, bytes: usize) -> bool {
         let (least, most) = self.format.probes;
         let unit_bytes = self.format.unit_bytes;
@@ -123,7 +130,7 @@ impl Migration {
     }
 }
 
-/// One old filter in 32,768 does by chance, and is then not used.
+/// Returns whether bytes end like a block. One old filter in 32,768 does by chance, and is then not used.
 fn ends_like_a_block(bytes: &[u8]) -> bool {
     let start = bytes.len().checked_sub(MAGIC_FROM_END);
     start.and_then(|start| bytes.get(start..start + MAGIC.len())) == Some(MAGIC)
@@ -135,17 +142,17 @@ impl fmt::Debug for Migration {
     }
 }
 
-/// Why a policy cannot be migrated from.
+/// The reason why a migration from a policy is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrationError {
-    /// A policy whose filters this package does not know.
+    /// This package does not know the policy's filters.
     UnknownPolicy {
         /// Its name.
         name: String,
     },
-    /// A policy with a known name that answers "absent" for this package's blocks, or whose filters end like them:
-    /// another policy of that name.
+    /// The policy has a known name, but answers "absent" for this package's blocks, or its filters end like them: it is
+    /// another policy with that name.
     NotSafe {
         /// Its name.
         name: &'static str,

@@ -12,7 +12,7 @@ use crate::stripes::Reader;
 
 /// The filter policy of a `SurrealKV` store: sstfilter's filters, one for each partition of a table's index.
 ///
-/// The default is [`ribbon`](Self::ribbon). Whatever cannot be read answers "may contain", and is
+/// The default is [`ribbon`](Self::ribbon). A filter that cannot be read answers "may contain" and is
 /// [counted](Self::counters).
 ///
 /// ```
@@ -39,7 +39,7 @@ pub struct SstFilterPolicy {
 }
 
 impl SstFilterPolicy {
-    /// Filters of one of the library's kinds, of any rate or size. A kind of your own is built, but not read.
+    /// Uses one of the library's kinds, of any rate or size. A user-defined kind is built, but not read.
     #[must_use]
     pub fn new(kind: FixedPolicy) -> Self {
         let hasher = KeyHasher::default();
@@ -47,22 +47,22 @@ impl SstFilterPolicy {
         Self { kind, hasher, name, migration: None, counters: FilterCounters::default() }
     }
 
-    /// Ribbon with a false positive rate of 1 in 128 (0.78 %): below that of the engine's own Bloom filter, 0.84 %, in
-    /// 71 % of its bytes. It takes ten times as long to build, which is little beside the rest of a flush or
-    /// compaction. Partitions of fewer than 1,024 keys get blocked Bloom of the same rate.
+    /// Uses Ribbon with a false positive rate of 1 in 128 (0.78 %): below the 0.84 % of the engine's Bloom filter, in
+    /// 71 % of its bytes. It takes ten times as long to build, which is little compared with the rest of a flush or
+    /// compaction. Partitions of fewer than 1,024 keys get blocked Bloom of that rate.
     #[must_use]
     pub fn ribbon() -> Self {
-        // Seven bits are within Ribbon's range, so the default is never taken.
+        // Never the default: seven bits are within Ribbon's range.
         Self::new(FixedPolicy::ribbon(Sizing::FingerprintBits(7)).unwrap_or_default())
     }
 
-    /// Blocked Bloom at 10 bits per key (0.97 %): the fastest to build and to probe.
+    /// Uses blocked Bloom at 10 bits per key (0.97 %), the fastest to build and to probe.
     #[must_use]
     pub fn bloom() -> Self {
         Self::new(FixedPolicy::default())
     }
 
-    /// Uses this hash of keys: a seed of your own, a secret one, or your own function.
+    /// Sets the hash of keys: a seed, a secret seed, or a user-defined function.
     ///
     /// Filters of another hash are not used. A store must keep its hash: two functions with one tag, or two secret
     /// seeds with one fingerprint (a chance of one in 2^32), would lose keys.
@@ -73,11 +73,11 @@ impl SstFilterPolicy {
         self
     }
 
-    /// Takes the place of `old`, one of the engine's own policies: its filters are still read, and new ones are stored
-    /// under its name, with one byte more. A program without this package can open the store again: it answers "may
-    /// contain" for new filters. Without this, old filters are not used until compaction replaces them.
+    /// Replaces `old`, one of the engine's own policies: its filters are still read, and new filters are stored under
+    /// its name, with one more byte. A program without this package can open the store; it answers "may contain" for
+    /// new filters. By default, old filters are not used until compaction replaces them.
     ///
-    /// It can stay on for good. To turn it off, change to a policy without it as from any other policy.
+    /// It can stay on permanently. To turn it off, reopen the store with a policy without it.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -94,20 +94,20 @@ impl SstFilterPolicy {
     ///
     /// # Errors
     ///
-    /// [`MigrationError`] where `old` is neither the engine's default nor its `RibbonFilter`, or does not behave like
+    /// [`MigrationError`] if `old` is neither the engine's default nor its `RibbonFilter`, or does not behave like
     /// them.
     pub fn migrating_from(self, old: Arc<dyn FilterPolicy>) -> Result<Self, MigrationError> {
         Ok(Self { migration: Some(Migration::new(old)?), ..self })
     }
 
-    /// The counters of this policy and its clones.
+    /// Returns the counters of this policy and its clones.
     #[must_use]
     pub fn counters(&self) -> FilterCounters {
         self.counters.clone()
     }
 
-    /// Probes a block, without a closing byte, in constant time. The engine has compared the checksum of its bytes when
-    /// it read them.
+    /// Probes a block, without a closing byte, in constant time. Its payload is not verified: the engine compared its
+    /// checksum when it read the bytes.
     #[inline]
     fn probe(&self, block: &[u8], key: &[u8]) -> bool {
         match FilterBlock::probe_unverified(block, self.hasher.identity(), self.hasher.hash(key)) {
@@ -125,8 +125,9 @@ impl SstFilterPolicy {
         true
     }
 
-    /// Bytes that a partition of `keys` keys takes.
+    /// Returns the bytes of a partition of `keys` keys.
     fn partition_bytes(&self, keys: usize) -> Option<u64> {
+        // The engine's limit includes the byte behind a migrated block.
         let closing_bytes = u64::from(self.migration.is_some());
         Some(self.kind.block_bytes(keys as u64)? + closing_bytes)
     }
@@ -161,6 +162,7 @@ impl FilterPolicy for SstFilterPolicy {
 
     fn create_filter_from_hashes(&self, hashes: &[u64]) -> Vec<u8> {
         let mut builder = self.kind.builder(&BuildContext::new(&self.hasher));
+        // The hashes come from `key_hash`, which has mixed them.
         hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_well_mixed(hash)));
         let built = builder.finish();
         let block = built.block.as_deref();
@@ -173,7 +175,7 @@ impl FilterPolicy for SstFilterPolicy {
         filter
     }
 
-    /// The most keys, within bisection, whose filter fits.
+    /// Returns the maximum number of keys whose filter fits, by bisection.
     fn filter_keys_per_partition(&self, partition_bytes: usize) -> usize {
         let fits = |keys| self.partition_bytes(keys).is_some_and(|bytes| bytes <= partition_bytes as u64);
         // No filter has less than one bit per key.
@@ -200,7 +202,8 @@ impl fmt::Debug for SstFilterPolicy {
     }
 }
 
-/// The name under which tables find their filters: the hash and its seed, as in a block's trailer.
+/// Returns the name under which tables find their filters. It contains the hash and its seed, as a block's trailer
+/// does.
 fn name_for(HashIdentity { id, seed, .. }: HashIdentity) -> String {
     format!("sstfilter.hash{}.{seed:016x}", id.code())
 }

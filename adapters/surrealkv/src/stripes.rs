@@ -1,8 +1,8 @@
-//! Counters of probes that threads do not contend for.
+//! Striped counters of probes, without contention between threads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// All threads but the first 63 of the process share the last stripe.
+/// The first 63 threads of the process have a stripe each; all others share the last one.
 const STRIPES: usize = 64;
 
 const SHARED: usize = STRIPES - 1;
@@ -13,12 +13,12 @@ thread_local! {
     static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed).min(SHARED);
 }
 
-/// The answers of filters, by which policy read them.
+/// The policy that read a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// This package.
     Block,
-    /// The policy that is migrated from.
+    /// The old policy of a migration.
     Old,
 }
 
@@ -42,13 +42,15 @@ impl Default for Stripes {
 impl Stripes {
     #[inline]
     pub(crate) fn count(&self, reader: Reader, may_contain: bool) {
-        // A thread that is ending may have no stripe any more.
+        // A thread that is ending may have dropped its stripe.
         let stripe = STRIPE.try_with(|&stripe| stripe).unwrap_or(SHARED);
         let count = &self.0[stripe].answers[reader as usize][usize::from(may_contain)];
+        // Several threads write the shared stripe, so it needs an atomic addition.
         if stripe == SHARED {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
-            // No other thread writes here. A locked instruction would make the probe wait for all that is under way.
+            // A load and a store, because no other thread writes here. A locked instruction would make the probe wait
+            // for all earlier stores.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

@@ -1,8 +1,8 @@
-//! The keys, and which file each is in.
+//! The keys, and their distribution over files.
 //!
-//! Keys stand for ordinals, in the same order. The even ordinals are present, dealt to the files in turn, so
-//! that every file spans the whole range. The odd ones are absent: each lies between two present neighbours
-//! that it shares all but its last digits with.
+//! Keys stand for ordinals, in the same order. The even ordinals are present, dealt to the files in turn, so that every
+//! file spans the whole range. The odd ones are absent: each lies between two present neighbours and differs from them
+//! only in the last digits.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(crate) const VALUE_BYTES: usize = 100;
 /// Keys of a batch.
 pub(crate) const BATCH: usize = 32;
 
-/// How many files, and how large.
+/// The number and size of the files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) files: usize,
@@ -38,33 +38,35 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// What an engine is filled with, and what it is asked for.
+/// The contents of an engine, and its queries.
 #[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) scenario: Scenario,
-    /// Keys that no file has, in random order.
+    /// Keys that no file contains, in random order.
     pub(crate) absent: Queries,
-    /// Keys that a file has, in random order.
+    /// Keys that a file contains, in random order.
     pub(crate) present: Queries,
 }
 
 impl Data {
     pub(crate) fn new(scenario: Scenario, queries: usize) -> Self {
         let keys = scenario.keys() as u64;
+        // The same keys in every run, so that false positives do not vary.
         let random = |seed: u64, bound: u64| (0..queries as u64).map(move |i| mixed(i ^ (seed << 32)) % bound);
+        // Below the last present key, so that the key range of the files excludes no query.
         let absent = Queries::new(random(1, keys - 1).map(|i| 2 * i + 1));
         let present = Queries::new(random(2, keys).map(|i| 2 * i));
         Self { scenario, absent, present }
     }
 
-    /// The entries of file `file`, in the order of their keys.
+    /// Returns the entries of file `file`, in key order.
     pub(crate) fn entries(&self, file: usize) -> impl Iterator<Item = (String, [u8; VALUE_BYTES])> {
         let step = self.scenario.files;
         (file..self.scenario.keys()).step_by(step).map(|i| (key(2 * i as u64), value(2 * i as u64)))
     }
 }
 
-/// Keys to ask for, one by one or in batches.
+/// Keys to look up, one by one or in batches.
 #[derive(Debug)]
 pub(crate) struct Queries {
     single: Vec<String>,
@@ -83,14 +85,14 @@ impl Queries {
         self.single.iter().map(String::as_bytes).collect()
     }
 
-    /// The same keys, each [`BATCH`] of them ascending: RocksDB need not sort them then, and the others do
-    /// not mind.
+    /// Returns the keys with each [`BATCH`] of them ascending, so that RocksDB need not sort them. The order does not
+    /// matter to the others.
     pub(crate) fn batched(&self) -> Vec<&[u8]> {
         self.batched.iter().map(String::as_bytes).collect()
     }
 }
 
-/// 16 to 20 bytes: digits that keep the order, and a tail that makes lengths differ.
+/// Makes a key of 16 to 20 bytes: digits that keep the order, and a tail that varies the length.
 fn key(ordinal: u64) -> String {
     const TAIL: &str = "abcde";
     let tail_bytes = 1 + usize::try_from(mixed(ordinal) % 5).unwrap_or(0);

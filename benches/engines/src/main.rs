@@ -17,7 +17,7 @@ use crate::data::{Data, Scenario};
 use crate::measure::Effort;
 use crate::record::Record;
 
-/// Asks whole engines for keys that they do not have, and for some that they have.
+/// Looks up absent and present keys in whole engines.
 #[derive(Debug, Parser)]
 #[command(name = "sstfilter-engines", version)]
 struct Cli {
@@ -27,7 +27,7 @@ struct Cli {
     /// Writes an array of records there
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Directory in which the engines' files are made, and removed again [default: the system's temporary one]
+    /// Directory for the engines' files, which are removed at the end [default: the system's temporary one]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Which passes are run, and what is kept of them.
+//! Runs the passes, and keeps the fastest.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::engines::Engine;
 use crate::record::{Operation, Record};
 use crate::timing::{Pass, pass};
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Keys of a pass.
     pub(crate) queries: usize,
     /// Passes of each engine and operation; the fastest counts.
     rounds: usize,
-    /// After which a pass ends, however many keys are left.
+    /// The time after which a pass ends, even if keys are left.
     budget: Duration,
 }
 
@@ -29,6 +29,7 @@ impl Effort {
 pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effort) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
     for _ in 0..effort.rounds {
+        // Engines alternate within a round, so that a slow phase of the machine hits all alike.
         for engine in &mut *engines {
             for operation in Operation::ALL {
                 if let Some(pass) = run(engine.as_mut(), operation, data, effort.budget)? {
@@ -47,7 +48,7 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effo
     Ok(records)
 }
 
-/// `None` when the engine does not have the operation.
+/// Runs a pass. Returns `None` if the engine does not have the operation.
 fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Duration) -> Result<Option<Pass>> {
     let Some(keys) = keys(engine, operation, data) else { return Ok(None) };
     match operation {
@@ -61,7 +62,7 @@ fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Durat
     }
 }
 
-/// The keys of `operation`; `None` when the engine does not have it.
+/// Returns the keys of `operation`, or `None` if the engine does not have it.
 fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option<Vec<&'a [u8]>> {
     match operation {
         Operation::Get => Some(data.absent.single()),
@@ -70,13 +71,14 @@ fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option
         Operation::MultiGet32 => engine.has_multi_get().then(|| data.absent.batched()),
         Operation::MultiGet32Negative => {
             let mut keys = engine.negatives(&data.absent.single()).filter(|_| engine.has_multi_get())?;
+            // Sorted within each batch, like the batches of all absent keys.
             keys.chunks_mut(BATCH).for_each(<[&[u8]]>::sort_unstable);
             Some(keys)
         }
     }
 }
 
-/// A figure counts only if the answers are right.
+/// Checks the answers: a figure counts only if they are correct.
 fn check(engine: &dyn Engine, operation: Operation, pass: Pass) -> Result<()> {
     let expected = if operation == Operation::GetPresent { pass.asked } else { 0 };
     let (name, filter) = engine.label();
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
     use crate::data::Scenario;
 
-    /// Says that it found as many keys as it was told to.
+    /// An engine that reports a given number of found keys.
     struct Liar {
         finds_all: bool,
     }

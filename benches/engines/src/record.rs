@@ -1,4 +1,4 @@
-//! What is written down.
+//! The records of a run.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// What an engine was asked to do.
+/// A measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -17,7 +17,7 @@ pub(crate) enum Operation {
     MultiGet32,
     /// Absent keys for which all filters are negative, one by one.
     GetNegative,
-    /// The same, 32 in a call.
+    /// Absent keys for which all filters are negative, 32 in a call.
     #[serde(rename = "multi_get_32_negative")]
     MultiGet32Negative,
     /// Present keys, one by one.
@@ -48,7 +48,7 @@ pub(crate) struct Record {
     pub(crate) keys_per_file: usize,
     pub(crate) operation: Operation,
     pub(crate) ns_per_key: f64,
-    /// What the engine made of the files.
+    /// The engine's layout of the files.
     pub(crate) note: String,
 }
 

@@ -1,8 +1,8 @@
-//! Timing passes over keys.
+//! Times passes over keys.
 //!
-//! What counts is the thread's processor time, the kernel's share included. By the clock on the wall, a busy
-//! machine interrupts long passes and spares short ones, so that the fastest pass of a fast engine is compared
-//! with an interrupted one of a slow engine. Nothing here waits for a disk.
+//! Passes are measured in the thread's processor time, including the kernel's share. By wall-clock time, a busy machine
+//! interrupts long passes and spares short ones, so that the fastest pass of a fast engine would be compared with an
+//! interrupted one of a slow engine. Nothing here waits for a disk.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use cpu_time::ThreadTime;
 
 use crate::data::BATCH;
 
-/// Keys between two looks at the clock.
+/// The number of keys between two reads of the clock.
 const STRIDE: usize = 10 * BATCH;
 
 /// One pass over keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// Keys asked for: all, unless time ran out.
+    /// Keys looked up: all, unless time ran out.
     pub(crate) asked: usize,
     /// Keys found.
     pub(crate) found: usize,
@@ -25,14 +25,15 @@ pub(crate) struct Pass {
     pub(crate) ns_per_key: f64,
 }
 
-/// Asks for `keys` a stride at a time until all are through or `budget` is over. `ask` says how many of
-/// its keys it found.
+/// Looks up `keys` a stride at a time until none is left or `budget` is over. `ask` returns how many of its keys it
+/// found.
 pub(crate) fn pass(keys: &[&[u8]], budget: Duration, mut ask: impl FnMut(&[&[u8]]) -> Result<usize>) -> Result<Pass> {
     let (mut asked, mut found) = (0, 0);
     let (start, start_on_wall) = (ThreadTime::now(), Instant::now());
     for stride in keys.chunks(STRIDE) {
         found += ask(stride)?;
         asked += stride.len();
+        // The budget is wall-clock time, so that a busy machine does not prolong the run.
         if start_on_wall.elapsed() >= budget {
             break;
         }

@@ -1,9 +1,9 @@
-//! An allocator that knows how much memory a build takes at its peak.
+//! An allocator that measures the peak memory of a build.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that are allocated now, and the most there were.
+/// The allocated bytes, now and at their peak.
 #[derive(Debug)]
 struct Counter {
     live: AtomicUsize,
@@ -26,7 +26,7 @@ impl Counter {
         self.live.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What `work` returns, and the most that was alive during it beyond what was before.
+    /// Runs `work`. Returns its result, and the peak of allocated bytes beyond those before.
     fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let before = self.live.load(Ordering::Relaxed);
         self.peak.store(before, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Counter {
         (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
     }
 
-    /// What `work` returns, and by how much more is alive after it than before.
+    /// Runs `work`. Returns its result, and how many more bytes are allocated after it than before.
     fn held_after<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let before = self.live.load(Ordering::Relaxed);
         let result = work();
@@ -44,33 +44,33 @@ impl Counter {
 
 /// The system's allocator, counted.
 ///
-/// A reallocation counts as its difference: what the system moves in place or remaps is not held twice.
+/// A reallocation counts as its difference: memory that the system grows in place or remaps is not held twice.
 pub struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came; the counters touch no memory of it.
+// SAFETY: every call is passed on unchanged to the system's allocator; the counters touch no memory of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller makes the promises that `System` requires.
         let pointer = unsafe { System.alloc(layout) };
         count(pointer, layout.size());
         pointer
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller makes the promises that `System` requires.
         let pointer = unsafe { System.alloc_zeroed(layout) };
         count(pointer, layout.size());
         pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
+        // SAFETY: `pointer` came from `System` with this layout, the only source of pointers here.
         unsafe { System.dealloc(pointer, layout) };
         COUNTER.shrink(layout.size());
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
+        // SAFETY: `pointer` came from `System` with this layout, the only source of pointers here.
         let moved = unsafe { System.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
             COUNTER.shrink(layout.size());
@@ -86,12 +86,12 @@ fn count(pointer: *mut u8, bytes: usize) {
     }
 }
 
-/// What `work` returns, and the most bytes that were allocated during it beyond those allocated before.
+/// Runs `work`. Returns its result, and the peak of allocated bytes beyond those before.
 pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
     COUNTER.peak_during(work)
 }
 
-/// What `work` returns, and by how many bytes more are allocated after it than before: what the result holds.
+/// Runs `work`. Returns its result, and how many more bytes are allocated after it than before: the size of the result.
 pub fn held_after<T>(work: impl FnOnce() -> T) -> (T, u64) {
     COUNTER.held_after(work)
 }

@@ -1,4 +1,5 @@
-//! Single probes through a [`FilterReader`], which checks and counts them, beside bare ones; and from many threads.
+//! Single probes through a [`FilterReader`], which checks and counts them, compared with bare ones; also from many
+//! threads.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -24,18 +25,17 @@ const KINDS: [(&str, &str, Option<u8>); 3] = [
 /// Keys in each filter: from the first cache level to the last.
 const KEYS: [usize; 3] = [10_000, 100_000, 1_000_000];
 
-/// Absent keys between two looks at the clock: a fraction of a millisecond.
+/// Absent keys between two reads of the clock: a fraction of a millisecond.
 const QUERIES: usize = 1 << 16;
 
-/// How often each thread goes through the keys while the others do: some milliseconds, so that threads overlap, and so
-/// that most turns go by without an interruption.
+/// Passes of each thread over the keys: some milliseconds, so that threads overlap, but most turns see no interruption.
 const PASSES: usize = 4;
 
 /// Measures all kinds and sizes.
 ///
 /// # Errors
 ///
-/// What a builder says when it cannot build.
+/// The builder's error.
 pub fn measure(length: Length) -> Result<Vec<CountedProbe>, BuildError> {
     let turns = if length == Length::Quick { 20 } else { 100 };
     let absent = KeySet::absent(QUERIES);
@@ -78,7 +78,7 @@ fn count_counted(reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> u64 {
     count_where(black_box(absent), |&hash| !reader.probe_hash(hash).is_absent())
 }
 
-/// As many threads as there are CPUs, beside one; `None` where there is one CPU.
+/// Measures as many threads as there are CPUs, and one thread. Returns `None` with a single CPU.
 fn shared(reader: &FilterReader<Bytes>, absent: &[KeyHash], turns: usize) -> Option<SharedProbe> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     (threads > 1).then(|| SharedProbe {
@@ -88,8 +88,8 @@ fn shared(reader: &FilterReader<Bytes>, absent: &[KeyHash], turns: usize) -> Opt
     })
 }
 
-/// The least nanoseconds per probe and thread while `threads` threads probe `reader`: the slowest thread of the best
-/// turn, so that threads which wait for each other's lines show.
+/// Returns the minimum nanoseconds per probe and thread while `threads` threads probe `reader`. It takes the slowest
+/// thread of the best turn, which shows threads that wait for each other's cache lines.
 fn from_threads(reader: &FilterReader<Bytes>, absent: &[KeyHash], threads: usize, turns: usize) -> f64 {
     let start = Barrier::new(threads);
     let of_thread = || -> Vec<f64> { (0..turns).map(|_| together(&start, reader, absent)).collect() };
@@ -101,8 +101,9 @@ fn from_threads(reader: &FilterReader<Bytes>, absent: &[KeyHash], threads: usize
     (0..turns).map(slowest).fold(f64::INFINITY, f64::min)
 }
 
-/// One thread's nanoseconds per probe from the moment when all have come.
+/// Returns one thread's nanoseconds per probe, from the moment when all threads have arrived.
 fn together(start: &Barrier, reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> f64 {
+    // In every turn: otherwise threads drift apart, and the last ones run alone.
     start.wait();
     let started = Instant::now();
     (0..PASSES).for_each(|_| {

@@ -1,19 +1,19 @@
-//! Figures as text, and those of others beside ours.
+//! Formats figures, and compares others' figures with ours.
 
 use sstfilter_charts::{Align, Table};
 
-/// A time: three significant digits, as far as they are known.
+/// Formats a time with three significant digits.
 pub fn nanoseconds(value: f64) -> String {
     if value.is_nan() { String::new() } else { format!("{value:.*}", decimals(value)) }
 }
 
-/// How many times as much as ours, or nothing where there is nothing to compare.
+/// Formats the ratio to our figure, or nothing without one.
 pub fn ratio(theirs: f64, ours: Option<f64>) -> String {
     let quotient = ours.map(|ours| theirs / ours).filter(|quotient| quotient.is_finite());
     quotient.map_or_else(String::new, |quotient| format!("{quotient:.*}x", decimals(quotient).min(2)))
 }
 
-/// As many as make three digits.
+/// Returns the number of decimals for three significant digits.
 fn decimals(value: f64) -> usize {
     [10.0, 100.0].into_iter().filter(|&limit| value < limit).count()
 }
@@ -33,16 +33,16 @@ pub fn bytes(count: u64) -> String {
 /// Differences below this share are noise.
 const NOISE: f64 = 0.03;
 
-/// Whether a figure is clearly less than ours.
+/// Returns whether a figure is clearly less than ours.
 pub fn is_ahead(theirs: f64, ours: f64) -> bool {
     theirs < ours * (1.0 - NOISE)
 }
 
-/// What is better in less of a figure, and the figure; `None` where a record has none.
+/// A figure of a record for which less is better, with its name; `None` if a record has none.
 pub type Figure<R> = (&'static str, fn(&R) -> Option<f64>);
 
-/// The peers that are clearly ahead in some figure, and the names of the records in which they are. `peers` are a
-/// peer's cells below `titles` and its records, `ours` is what a record is compared with.
+/// Lists the peers that are clearly ahead in some figure, with the names of these records. `peers` are a peer's cells
+/// below `titles` and its records; `ours` returns our record to compare with.
 pub fn ahead<'a, R: 'a>(
     titles: &[&'static str],
     figures: &[Figure<R>],

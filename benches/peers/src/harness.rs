@@ -1,4 +1,4 @@
-//! How it is measured: the best of several turns, everybody in each turn, so that noise hits all alike.
+//! The harness: candidates run round-robin and the best of several turns counts, so that noise hits all alike.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,27 +8,27 @@ use crate::keys::{KeySet, Keys};
 use crate::record::{Record, crate_version, target_cpu};
 use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
 
-/// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys: their hashes stay in the second-level cache, so
-/// that filters are timed and not the stream of hashes. With eight times as many, the fastest filters take up to twice
-/// as long.
+/// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys. Their hashes stay in the second-level cache, so
+/// that the loop times filters and not the stream of hashes. With eight times as many, the fastest filters take up to
+/// twice as long.
 const QUERIES_OF_CACHED: usize = 1 << 17;
 
 /// Keys in each timed loop over a larger filter: together they touch all of it.
 const QUERIES_OF_LARGE: usize = 1 << 20;
 
-/// The most keys of a filter whose every line is touched by [`QUERIES_OF_CACHED`] keys.
+/// The maximum number of keys in a filter of which [`QUERIES_OF_CACHED`] keys touch every line.
 const CACHED_KEYS: usize = 1_000_000;
 
-/// Absent keys that the false positive rate is observed on.
+/// The number of absent keys for the observed false positive rate.
 const RATE_QUERIES: usize = 1 << 22;
 
-/// Keys that are timed together: less than a millisecond, which other work on the machine mostly spares.
+/// Keys that are timed together. They take less than a millisecond, so that most stretches see no interruption.
 const STRETCH: usize = 1 << 15;
 
-/// Loops per turn: the first also brings the filter into the caches that it fits into.
+/// Loops per turn. The first also loads the filter into the caches that it fits into.
 const PASSES: usize = 4;
 
-/// One number of keys, and how often everybody is measured with it.
+/// One number of keys, and the number of measurements with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Keys in each filter.
@@ -37,16 +37,16 @@ pub struct Round {
     pub turns: usize,
     /// Builds in each turn: small filters are built several times.
     pub builds: usize,
-    /// Who takes part.
+    /// The candidates that take part.
     pub entrants: Entrants,
 }
 
-/// Who takes part in a round.
+/// The candidates of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entrants {
     /// All.
     All,
-    /// Those that are built in no more memory than their filter takes.
+    /// Filters whose build needs no more memory than the filter itself.
     BloomOnly,
 }
 
@@ -59,6 +59,7 @@ pub fn rounds(length: Length) -> Vec<Round> {
             let mut rounds =
                 vec![round(10_000, 25, 20), round(100_000, 25, 5), round(1_000_000, 15, 1), round(10_000_000, 5, 1)];
             if length == Length::Large {
+                // Bloom filters need no memory beyond the filter to build, so this round fits into 3 GiB.
                 rounds.push(Round { keys: 100_000_000, turns: 3, builds: 1, entrants: Entrants::BloomOnly });
             }
             rounds
@@ -66,7 +67,7 @@ pub fn rounds(length: Length) -> Vec<Round> {
     }
 }
 
-/// How long a run may take.
+/// The duration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// Under two minutes.
@@ -77,7 +78,7 @@ pub enum Length {
     Large,
 }
 
-/// Measures all `subjects` in one round. `report` is told what goes wrong; the others go on.
+/// Measures all `subjects` in one round. Passes errors to `report`, and continues with the others.
 pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnMut(String)) -> Vec<Record> {
     let present = KeySet::present(round.keys);
     let queries = if round.keys <= CACHED_KEYS { QUERIES_OF_CACHED } else { QUERIES_OF_LARGE };
@@ -116,7 +117,7 @@ struct Entrant<'a> {
     best: Best,
 }
 
-/// The least nanoseconds per key seen, and what does not vary.
+/// The minimum nanoseconds per key, and the figures that do not vary.
 #[derive(Debug, Default)]
 struct Best {
     build: Option<f64>,
@@ -128,21 +129,22 @@ struct Best {
     fpr: f64,
 }
 
-/// The least nanoseconds seen for each stretch of keys. Each stretch counts by its own best turn, so that a turn
-/// is not lost to one interruption.
+/// The minimum nanoseconds of each stretch of keys. Each stretch has its own best turn, so that one interruption does
+/// not spoil a whole turn.
 #[derive(Clone, Debug, Default)]
 pub struct Stretches(Vec<Option<f64>>);
 
 impl Stretches {
-    /// Times `ask` for each stretch of `count` keys; an `ask` without answer is not counted.
+    /// Times `ask` for each stretch of `count` keys. An `ask` that returns `None` does not count.
     pub fn time(&mut self, keys: Keys<'_>, count: usize, ask: impl FnMut(Keys<'_>) -> Option<u64>) {
         self.time_parts(keys.chunks(count).map(|stretch| (stretch, stretch.len())), ask);
     }
 
-    /// Times `ask` for each part, whose number of queries stands beside it; an `ask` without answer is not counted.
+    /// Times `ask` for each part, which comes with its number of queries. An `ask` that returns `None` does not count.
     pub fn time_parts<P>(&mut self, parts: impl Iterator<Item = (P, usize)>, mut ask: impl FnMut(P) -> Option<u64>) {
         for (index, (part, queries)) in parts.enumerate() {
             self.0.resize(self.0.len().max(index + 1), None);
+            // Hidden from the optimizer, which could hoist or drop probes of known keys.
             let (answer, nanoseconds) = timed(|| ask(black_box(part)));
             if black_box(answer).is_some() {
                 keep_least(&mut self.0[index], nanoseconds / queries as f64);
@@ -150,8 +152,9 @@ impl Stretches {
         }
     }
 
-    /// Nanoseconds per key over all stretches, if all were timed.
+    /// Returns the nanoseconds per key over all stretches, if all were timed.
     pub fn mean(&self) -> Option<f64> {
+        // `None` if a stretch has no time: the subject has no such call.
         let sum = self.0.iter().copied().sum::<Option<f64>>()?;
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
@@ -164,6 +167,7 @@ impl Entrant<'_> {
         }
         let mut filter = self.timed_build(load)?;
         for _ in 1..builds {
+            // Dropped before the next build, so that two filters never exist at once.
             drop(filter);
             filter = self.timed_build(load)?;
         }
@@ -183,11 +187,12 @@ impl Entrant<'_> {
         built
     }
 
-    /// Takes what needs to be taken once, and checks that no key is lost.
+    /// Measures the figures that do not vary, and checks that no key is lost.
     fn first_build(&mut self, load: &Load<'_>) -> Result<(), BuildError> {
         let (filter, bytes_peak) = peak_during(|| self.subject.build(load.present));
         let mut filter = filter?;
         let (found, present) = (filter.count(load.present), load.present.len() as u64);
+        // Checked before anything is timed: a filter that loses keys may be fast.
         if found != present {
             return Err(format!("loses {} of {present} keys", present - found).into());
         }
@@ -226,7 +231,7 @@ impl Best {
     }
 }
 
-/// The least nanoseconds that each of `works` took in `turns` turns, everybody in each turn.
+/// Returns the minimum nanoseconds of each of `works` in `turns` turns, round-robin.
 pub fn least_times<W: FnMut() -> u64>(works: &mut [W], turns: usize) -> Vec<f64> {
     let mut least = vec![f64::INFINITY; works.len()];
     for _ in 0..turns {
@@ -239,7 +244,7 @@ pub fn least_times<W: FnMut() -> u64>(works: &mut [W], turns: usize) -> Vec<f64>
     least
 }
 
-/// What `work` returns, and the nanoseconds it took.
+/// Runs `work`. Returns its result and the nanoseconds it took.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let started = Instant::now();
     let result = work();
@@ -256,7 +261,7 @@ mod tests {
     use super::*;
     use crate::subject::{Filter, HashUse};
 
-    /// Remembers every key, or loses the first.
+    /// A filter that stores every key, or loses the first.
     struct Exact {
         loses_one: bool,
     }

@@ -1,4 +1,4 @@
-//! From the bytes of a key to its hash, and on to a filter's answer: what an engine pays for one key and one filter.
+//! The cost of one key and one filter for an engine: from the bytes of a key to its hash, and to a filter's answer.
 
 use std::hint::black_box;
 
@@ -14,36 +14,36 @@ use crate::record::{ByteOperation, KeyBytes};
 use crate::subject::BuildError;
 use crate::subjects::sstfilter::NAME;
 
-/// Bytes of the keys that are hashed: both sides of the lengths at which XXH3 changes its way.
+/// Lengths of the keys that are hashed: on both sides of the lengths at which XXH3 changes its algorithm.
 const HASHED_BYTES: [usize; 7] = [8, 16, 24, 40, 100, 300, 1_000];
 
-/// Bytes of the keys that are hashed and probed.
+/// Lengths of the keys that are hashed and probed.
 const PROBED_BYTES: [usize; 4] = [8, 16, 24, 40];
 
 /// Keys in each filter.
 const FILTER_KEYS: usize = 100_000;
 
-/// Bytes of all the keys that are hashed: they stay in the nearest caches, so that hashing is timed and not memory.
+/// Bytes of all hashed keys. They stay in the nearest caches, so that the loop times hashing and not memory.
 const HASHED_TOTAL_BYTES: usize = 1 << 15;
 
-/// Bytes hashed between two looks at the clock: a fraction of a millisecond.
+/// Bytes hashed between two reads of the clock: a fraction of a millisecond.
 const HASHED_BYTES_PER_TURN: usize = 1 << 20;
 
-/// Absent keys between two looks at the clock.
+/// Absent keys between two reads of the clock.
 const QUERIES: usize = 1 << 14;
 
 /// The first number of the absent keys: above every present one.
 const FIRST_ABSENT: u64 = 1 << 40;
 
-/// Keys of one length, one behind the other.
+/// Concatenated keys of one length.
 struct ByteKeys {
     bytes: Vec<u8>,
     length: usize,
 }
 
 impl ByteKeys {
-    /// The keys of the numbers from `first` on. Each part of 8 bytes is mixed from the number and the part's position,
-    /// so distinct numbers give distinct keys.
+    /// Makes the keys of the numbers from `first` on. Each part of 8 bytes is mixed from the number and the part's
+    /// position, so distinct numbers give distinct keys.
     fn new(first: u64, count: usize, length: usize) -> Self {
         let parts = 0..length.div_ceil(8) as u64;
         let key = |number: u64| {
@@ -57,7 +57,8 @@ impl ByteKeys {
         self.bytes.chunks_exact(self.length)
     }
 
-    /// The sum of what `work` makes of each key. The length is hidden from the compiler, as it is in an engine.
+    /// Returns the sum of `work` over all keys. The length is hidden from the compiler, which does not know it in an
+    /// engine either.
     #[inline]
     fn sum(&self, mut work: impl FnMut(&[u8]) -> u64) -> u64 {
         self.bytes.chunks_exact(black_box(self.length)).fold(0, |sum, key| sum.wrapping_add(work(key)))
@@ -97,7 +98,7 @@ impl<'a> Method<'a> {
 ///
 /// # Errors
 ///
-/// What a builder says when it cannot build.
+/// The builder's error.
 pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
     let turns = if length == Length::Quick { 40 } else { 200 };
     let mut records: Vec<_> = HASHED_BYTES.into_iter().flat_map(|bytes| hashing(bytes, turns)).collect();
@@ -107,10 +108,11 @@ pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
     Ok(records)
 }
 
-/// `KeyHasher::hash` beside the function that it calls.
+/// Measures `KeyHasher::hash` and the function that it calls.
 fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
     let keys = ByteKeys::new(0, HASHED_TOTAL_BYTES / key_bytes, key_bytes);
     let passes = HASHED_BYTES_PER_TURN / HASHED_TOTAL_BYTES;
+    // A seed that the compiler knows would let it fold parts of the hash.
     let (hasher, seed) = (black_box(KeyHasher::default()), black_box(DEFAULT_HASH_SEED));
     let methods = vec![
         Method::ours(HASH, || (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| hasher.hash(key).get()))),
@@ -121,7 +123,7 @@ fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
     records(methods, turns, keys.iter().count() * passes, (ByteOperation::Hash, key_bytes, 0))
 }
 
-/// Our kinds and the peers that take bytes or hashes, one key after the other.
+/// Measures our kinds and the peers that take bytes or hashes, one key after the other.
 fn probing(key_bytes: usize, turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
     let present = ByteKeys::new(0, FILTER_KEYS, key_bytes);
     let absent = ByteKeys::new(FIRST_ABSENT, QUERIES, key_bytes);
@@ -145,6 +147,7 @@ fn our_method<'a>(
 ) -> Result<Method<'a>, BuildError> {
     let (block, hasher) = (our_filter(kind, size, present)?, KeyHasher::default());
     Ok(Method::ours(name, move || {
+        // An engine's filter and hasher are not known at compile time either.
         let (block, hasher) = black_box((&block, &hasher));
         absent.sum(|key| u64::from(block.may_contain(hasher.hash(key))))
     }))
@@ -187,7 +190,7 @@ fn fast_bloom() -> BloomFilter {
     BloomFilter::with_num_bits(FILTER_KEYS * 10).expected_items(FILTER_KEYS)
 }
 
-/// Times `methods`, each of which goes through `keys` keys.
+/// Times `methods`, which each process `keys` keys.
 fn records(
     methods: Vec<Method<'_>>,
     turns: usize,

@@ -1,4 +1,4 @@
-//! The keys: the same 64-bit hashes for everybody.
+//! The keys: the same 64-bit hashes for all candidates.
 
 use sstfilter::KeyHash;
 
@@ -17,21 +17,21 @@ pub struct Keys<'a> {
     pub hashes: &'a [KeyHash],
 }
 
-/// Where the absent keys begin: above every present one.
+/// The first absent key, above every present one.
 const FIRST_ABSENT: u64 = 1 << 48;
 
 impl KeySet {
-    /// `count` keys that go into the filters.
+    /// Returns `count` keys for the filters.
     pub fn present(count: usize) -> Self {
         Self::mixed(0, count)
     }
 
-    /// `count` keys that are in none.
+    /// Returns `count` keys that are in no filter.
     pub fn absent(count: usize) -> Self {
         Self::mixed(FIRST_ABSENT, count)
     }
 
-    /// `count` keys drawn from `keys` with repetition, in an order that no branch predictor can learn.
+    /// Draws `count` keys from `keys` with repetition, in an order that no branch predictor can learn.
     pub fn drawn_from(keys: Keys<'_>, count: usize) -> Self {
         let mut state = 1_u64;
         let mut draw = || {
@@ -53,12 +53,12 @@ impl KeySet {
         Self { numbers, hashes }
     }
 
-    /// All of them.
+    /// Returns all keys.
     pub fn all(&self) -> Keys<'_> {
         Keys { numbers: &self.numbers, hashes: &self.hashes }
     }
 
-    /// The first `count`, or all if there are fewer.
+    /// Returns the first `count` keys, or all if there are fewer.
     pub fn first(&self, count: usize) -> Keys<'_> {
         let count = count.min(self.numbers.len());
         Keys { numbers: &self.numbers[..count], hashes: &self.hashes[..count] }
@@ -66,13 +66,13 @@ impl KeySet {
 }
 
 impl<'a> Keys<'a> {
-    /// Parts of `count` keys each, the last of what is left.
+    /// Splits the keys into parts of `count`; the last part has the rest.
     pub fn chunks(self, count: usize) -> impl Iterator<Item = Keys<'a>> {
         let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
         pairs.map(|(numbers, hashes)| Keys { numbers, hashes })
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(self) -> usize {
         self.numbers.len()
     }

@@ -1,4 +1,4 @@
-//! The same keys through sstfilter and through other filter crates, in one harness.
+//! Compares sstfilter with other filter crates, with the same keys in one harness.
 
 mod allocator;
 mod counted;
@@ -30,7 +30,7 @@ use crate::subjects::IsaChoice;
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
 
-/// Puts the same keys through sstfilter and through other filter crates.
+/// Compares sstfilter with other filter crates, with the same keys.
 #[derive(Debug, Parser)]
 #[command(name = "sstfilter-peers", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -50,7 +50,7 @@ enum Command {
     Ranges(ranges::RangesArgs),
 }
 
-/// What is measured, and where it goes.
+/// The measurements, and their output.
 #[derive(Debug, Args)]
 struct MeasureArgs {
     /// Take less than two minutes: up to a million keys, fewer repetitions.
@@ -62,7 +62,7 @@ struct MeasureArgs {
     /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Which of our kernels.
+    /// Our kernels to measure.
     #[arg(long, value_enum, default_value_t)]
     isa: IsaChoice,
     /// Writes the records there.
@@ -134,7 +134,7 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What is measured of a few filters only.
+/// Measures the uses that only a few filters take part in.
 fn measure_uses(args: &MeasureArgs, measurements: &mut Measurements) -> Result<(), Box<dyn Error>> {
     measurements.key_bytes = key_bytes::measure(args.length())?;
     println!("hashing keys\n\n{}", tables::hashing(&measurements.key_bytes).aligned());
@@ -146,7 +146,7 @@ fn measure_uses(args: &MeasureArgs, measurements: &mut Measurements) -> Result<(
     Ok(())
 }
 
-/// The arguments that change what is measured.
+/// Returns the arguments that change the measurements.
 fn arguments(args: &MeasureArgs) -> Vec<String> {
     let mut arguments = Vec::new();
     arguments.extend(args.quick.then(|| "--quick".to_owned()));

@@ -1,4 +1,4 @@
-//! One key, many filters: what a point lookup does in a store.
+//! One key and many filters, as in a store's point lookup.
 
 use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
@@ -18,14 +18,14 @@ use crate::subjects::sstfilter::NAME;
 /// Filters that are probed.
 const FILTERS: u64 = 70;
 
-/// Keys of each: 0.7 MB, which second-level caches hold; 1.3 MB, which some hold and some do not; and 85 MB, which lie
-/// in memory.
+/// Keys of each. All filters together take 0.7 MB, which fits into second-level caches; 1.3 MB, which fits into some;
+/// and 85 MB, which lie in memory.
 const KEYS_PER_FILTER: [u64; 3] = [8_000, 15_000, 971_000];
 
 /// Absent keys in each turn: together they touch more lines than any cache holds.
 const QUERIES: usize = 32_000;
 
-/// Keys that are timed together: about a millisecond.
+/// Keys that are timed together, about a millisecond.
 const STRETCH: usize = 500;
 
 /// One probe after the other, without a set.
@@ -34,7 +34,7 @@ pub const ONE_BY_ONE: &str = "one call per filter";
 /// All filters for one key.
 pub const SET_OF_ONE_KEY: &str = "a set, one key";
 
-/// How many pairs of key and filter may be.
+/// Counts the pairs of key and filter with a positive answer.
 type Count<'a> = dyn FnMut(&[KeyHash]) -> u64 + 'a;
 
 /// Probes all filters for all keys, in one of several ways.
@@ -49,7 +49,7 @@ struct Method<'a> {
 ///
 /// # Errors
 ///
-/// What a builder says when it cannot build.
+/// The builder's error.
 pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let turns = if length == Length::Quick { 3 } else { 20 };
     let mut records = Vec::new();
@@ -103,6 +103,7 @@ fn measure_methods(methods: &mut [Method<'_>], turns: usize) -> Result<Vec<Stret
     let mut times = vec![Stretches::default(); methods.len()];
     for _ in 0..turns {
         for (method, times) in methods.iter_mut().zip(&mut times) {
+            // Again in each turn, because the method before may have selected another set.
             simd::select(method.isa.unwrap_or_else(InstructionSet::fastest))?;
             times.time(absent.all(), STRETCH, |keys| Some((method.count)(keys.hashes)));
         }
@@ -110,8 +111,8 @@ fn measure_methods(methods: &mut [Method<'_>], turns: usize) -> Result<Vec<Stret
     Ok(times)
 }
 
-/// Builds all filters with `build`. Filters of equal size have a key's line at the same place, so where the buffers
-/// begin decides which of those lines share a cache set.
+/// Builds all filters with `build`. In filters of equal size a key's line has the same offset, so the addresses of the
+/// buffers decide which of these lines share a cache set.
 fn allocated<F>(
     allocation: Allocation,
     mut build: impl FnMut(u64) -> Result<F, BuildError>,
@@ -126,7 +127,8 @@ fn allocated<F>(
     filters.collect()
 }
 
-/// What a store allocates between two filters: blocks and indexes of many sizes, half of them freed again.
+/// The buffers that a store allocates between two filters: blocks and indexes of many sizes; half of them are freed
+/// again.
 #[derive(Default)]
 struct OtherBuffers {
     kept: Vec<Vec<u8>>,
@@ -143,7 +145,7 @@ impl OtherBuffers {
     fn draw_bytes(&mut self) -> usize {
         self.drawn += 1;
         let random = KeyHash::mix(self.drawn).get();
-        // All powers of two between are as likely, and all sizes between two of them.
+        // All powers of two in this range are equally likely, and so are all sizes between two of them.
         (256_usize << (random % 8)) + usize::from(random.to_le_bytes()[7]) * 16
     }
 }
@@ -166,7 +168,7 @@ impl Ours {
         Ok(Self { readers: readers().collect(), set: FilterSet::new(&Filters::default(), readers()), blocks, isa })
     }
 
-    /// The ways to probe them. A reader and a set count their answers.
+    /// Returns the ways to probe the filters. A reader and a set count their answers.
     fn methods(&self) -> [Method<'_>; 4] {
         let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
         [
@@ -208,8 +210,9 @@ fn count<F>(filters: &[F], mut may_contain: impl FnMut(&F) -> bool) -> u64 {
     filters.iter().map(|filter| u64::from(may_contain(filter))).sum()
 }
 
-/// The keys of one filter, which are in no other.
+/// Returns the keys of one filter, which are in no other.
 fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
+    // A filter has fewer than 2^32 keys, so the ranges of counters never overlap.
     (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
 }
 

@@ -1,4 +1,4 @@
-//! What is written down.
+//! The records of a run.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +18,7 @@ pub struct Measurements {
     pub date: String,
     /// The arguments it was run with.
     pub arguments: Vec<String>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// One filter at a time.
     pub records: Vec<Record>,
@@ -59,7 +59,7 @@ pub struct Record {
     pub hash: HashUse,
     /// Bits of the whole filter per key.
     pub bits_per_key: f64,
-    /// The share of absent keys that it let through.
+    /// The share of positives among absent keys.
     pub fpr: f64,
     /// Nanoseconds of building per key.
     pub build_ns_per_key: f64,
@@ -69,17 +69,17 @@ pub struct Record {
     pub query_hit_ns: f64,
     /// Nanoseconds per absent key in batches; `None` without such a call.
     pub batch_miss_ns: Option<f64>,
-    /// The most bytes allocated during the build, beyond the hashes that go in.
+    /// The peak of allocated bytes during the build, without the input hashes.
     pub bytes_peak: u64,
 }
 
-/// One absent key after the other, asked of many filters.
+/// Many filters, probed for one absent key after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManyFilters {
     /// The crate.
     #[serde(rename = "impl")]
     pub implementation: String,
-    /// How the filters are asked.
+    /// The method of probing.
     pub method: String,
     /// The instruction set of our kernels, if one was chosen by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,14 +90,14 @@ pub struct ManyFilters {
     pub keys_per_filter: u64,
     /// Bytes of all filters.
     pub total_bytes: u64,
-    /// Where their buffers lie.
+    /// The allocation of their buffers.
     #[serde(default)]
     pub allocation: Allocation,
     /// Nanoseconds per key and filter.
     pub ns_per_probe: f64,
 }
 
-/// How the buffers of many filters come to lie in memory.
+/// The order in which the buffers of many filters are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allocation {
@@ -117,7 +117,7 @@ impl fmt::Display for Allocation {
     }
 }
 
-/// What is done with the bytes of a key.
+/// An operation on the bytes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ByteOperation {
@@ -130,12 +130,12 @@ pub enum ByteOperation {
 /// One way from the bytes of a key to its hash, or to the answer. Times are of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyBytes {
-    /// What is done.
+    /// The operation.
     pub operation: ByteOperation,
     /// The crate.
     #[serde(rename = "impl")]
     pub implementation: String,
-    /// What is called.
+    /// The called function.
     pub method: String,
     /// The method of ours that it is compared with.
     pub against: String,
@@ -158,16 +158,17 @@ pub struct CountedProbe {
     pub bare_ns: f64,
     /// Nanoseconds per absent key of `FilterReader::probe`.
     pub counted_ns: f64,
-    /// The same from many threads; `None` where the process may use one CPU only.
+    /// Counted probes from many threads; `None` if the process may use only one CPU.
     pub shared: Option<SharedProbe>,
 }
 
-/// Counted probes of one reader from many threads: without lines that they all write, each is as fast as one alone.
+/// Counted probes of one reader from many threads. If they share no written cache line, each thread is as fast as one
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SharedProbe {
     /// As many as there are CPUs.
     pub threads: u64,
-    /// Nanoseconds per probe of one thread that has the reader for itself.
+    /// Nanoseconds per probe of a single thread.
     pub alone_ns: f64,
     /// Nanoseconds per probe and thread while all probe.
     pub together_ns: f64,
@@ -186,9 +187,9 @@ pub struct EngineRecord {
     pub keys_per_file: u64,
     /// `get`, `multi_get_32` or `get_present`.
     pub operation: String,
-    /// Nanoseconds per key asked for.
+    /// Nanoseconds per key looked up.
     pub ns_per_key: f64,
-    /// What is to be known of the figure.
+    /// A remark on the figure.
     #[serde(default)]
     pub note: Option<String>,
 }
@@ -216,8 +217,8 @@ fn with_isa(implementation: &str, isa: Option<&str>) -> String {
     isa.map_or_else(|| implementation.to_owned(), |isa| format!("{implementation} ({isa})"))
 }
 
-/// The row that `record` is compared with: our kind of its size, with the fastest kernels (the last of ours, for
-/// they are measured from the slowest to the fastest).
+/// Returns the row to compare `record` with: our kind of its size, with the fastest kernels (our last record, because
+/// sets are measured from the slowest to the fastest).
 pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
     let is_ours = |other: &&Record| {
         other.implementation == crate::subjects::sstfilter::NAME && other.kind == record.against && other.n == record.n
@@ -242,7 +243,7 @@ pub fn crate_version(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 ///
-/// What the system or the parser says, with the path.
+/// The error of the system or the parser, with the path.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let name = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let bytes = fs::read(path).map_err(name)?;
@@ -253,7 +254,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 ///
 /// # Errors
 ///
-/// What the system says, with the path.
+/// The system's error, with the path.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');

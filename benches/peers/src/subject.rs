@@ -1,4 +1,4 @@
-//! What is measured, seen from the harness.
+//! The interface between the harness and a subject.
 
 use std::error::Error;
 use std::fmt;
@@ -9,42 +9,42 @@ use crate::keys::Keys;
 
 /// One kind of filter at one size, of one crate.
 pub trait Subject {
-    /// What it is.
+    /// Returns the description.
     fn label(&self) -> Label;
 
-    /// Everything from a slice of hashes to a filter that can be asked.
+    /// Builds a filter that can be probed, from a slice of hashes.
     ///
     /// # Errors
     ///
-    /// What the crate says when it cannot build one.
+    /// The crate's error.
     fn build(&self, keys: Keys<'_>) -> BuildResult;
 }
 
-/// Why there is no filter.
+/// The reason why there is no filter.
 pub type BuildError = Box<dyn Error>;
 
-/// A filter, or why there is none.
+/// A filter, or the reason why there is none.
 pub type BuildResult = Result<Box<dyn Filter>, BuildError>;
 
-/// A filter that was built. Whole slices are asked at once, so that the loop is compiled into each crate's
-/// probe and costs no indirect call per key.
+/// A built filter. Probes take whole slices, so that the loop is compiled into each crate's probe and costs no indirect
+/// call per key.
 pub trait Filter {
-    /// The bytes of the whole filter: serialised, or as held where it cannot be serialised.
+    /// Returns the bytes of the whole filter: serialised, or in memory if it cannot be serialised.
     fn bytes(&self) -> u64;
 
-    /// How many of `keys` may be present, asked one by one.
+    /// Counts the positives among `keys`, probed one by one.
     fn count(&self, keys: Keys<'_>) -> u64;
 
-    /// The same by the crate's own batch call, [`BATCH_KEYS`] at a time; `None` when it has none.
+    /// Counts the positives by the crate's own batch call, [`BATCH_KEYS`] at a time, or returns `None` if it has none.
     fn count_batch(&mut self, _keys: Keys<'_>) -> Option<u64> {
         None
     }
 }
 
-/// Keys per call of a batch: what fits into the first cache levels with its answers.
+/// Keys per batch call, which fit into the first cache levels together with their answers.
 pub const BATCH_KEYS: usize = 4096;
 
-/// What a subject is.
+/// The description of a subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
     /// The crate.
@@ -77,7 +77,7 @@ pub enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashUse {
-    /// The crate takes 64-bit hashes, and got them.
+    /// The crate takes 64-bit hashes.
     Given,
     /// It hashes the 64-bit number itself.
     Included,
@@ -92,13 +92,13 @@ impl fmt::Display for HashUse {
     }
 }
 
-/// How many of `keys` the probe lets through.
+/// Counts the `keys` for which the probe is positive.
 #[inline]
 pub fn count_where<T>(keys: &[T], mut may_contain: impl FnMut(&T) -> bool) -> u64 {
     keys.iter().map(|key| u64::from(may_contain(key))).sum()
 }
 
-/// Whether a filter's crate and kind have one of the names that were asked for, if any were.
+/// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
 pub fn is_wanted(only: &[String], implementation: &str, kind: &str) -> bool {
     let name = format!("{implementation} {kind}").to_lowercase();
     only.is_empty() || only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))

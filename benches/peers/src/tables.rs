@@ -1,4 +1,4 @@
-//! Which figures stand in which table.
+//! The tables and their figures.
 
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table, grouped};
@@ -16,7 +16,7 @@ pub fn sizes(records: &[Record]) -> Vec<u64> {
     sizes
 }
 
-/// A record, and ours that it is compared with, unless it is ours itself.
+/// A record, and our record to compare with, unless it is ours itself.
 type Beside<'a> = (&'a Record, Option<&'a Record>);
 
 fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a> {
@@ -31,8 +31,8 @@ fn time(time: Option<f64>) -> String {
     time.map(nanoseconds).unwrap_or_default()
 }
 
-/// All subjects at `n` keys. Beside each time stands how many times as long as ours it is, a single probe beside our
-/// single probe, and a batch beside our batch.
+/// Makes the table of all subjects at `n` keys. Each time has its ratio to ours: single probes to our single probe,
+/// batches to our batch.
 pub fn of_size(records: &[Record], n: u64) -> Table {
     let columns: [Column<Beside<'_>>; 15] = [
         ("crate", Left, |(record, _)| record.name()),
@@ -59,7 +59,7 @@ pub fn of_size(records: &[Record], n: u64) -> Table {
     Table::of(of_size.map(|record| beside(record, records)), &columns)
 }
 
-/// A way from the bytes of a key, and the time of ours that it is compared with.
+/// A way from the bytes of a key, and our time to compare with.
 type KeyBytesBeside<'a> = (&'a KeyBytes, Option<f64>);
 
 fn of_operation(operation: ByteOperation, records: &[KeyBytes]) -> impl Iterator<Item = KeyBytesBeside<'_>> {
@@ -67,7 +67,7 @@ fn of_operation(operation: ByteOperation, records: &[KeyBytes]) -> impl Iterator
     of_operation.map(|record| (record, our_key_bytes(record, records)))
 }
 
-/// Hashing alone: our hasher beside the function that it calls.
+/// Makes the table of hashing: our hasher, and the function that it calls.
 pub fn hashing(records: &[KeyBytes]) -> Table {
     let columns: [Column<KeyBytesBeside<'_>>; 5] = [
         ("crate", Left, |(record, _)| record.implementation.clone()),
@@ -96,7 +96,7 @@ pub fn hashing_and_probing(records: &[KeyBytes]) -> Table {
     Table::of(of_operation(ByteOperation::HashAndProbe, records), &columns)
 }
 
-/// The time of the method of ours that `record` is compared with, unless it is ours itself.
+/// Returns the time of our method to compare `record` with, unless it is ours itself.
 pub fn our_key_bytes(record: &KeyBytes, records: &[KeyBytes]) -> Option<f64> {
     let job = |record: &KeyBytes| (record.operation, record.bytes_per_key, record.n);
     let is_beside =
@@ -124,7 +124,7 @@ pub fn counted(records: &[CountedProbe]) -> Table {
     Table::of(records, &columns)
 }
 
-/// A record of many filters, and our times for them: of a call per filter, and of a set of one key.
+/// A record of many filters, and our times for them: by a call per filter, and by a set of one key.
 type ManyFiltersBeside<'a> = (&'a ManyFilters, [Option<f64>; 2]);
 
 /// One key, many filters. A call per filter is compared with our call per filter, and with our set of one key.
@@ -144,7 +144,7 @@ pub fn many_filters(records: &[ManyFilters]) -> Table {
     Table::of(records.iter().map(|record| (record, ours(record))), &columns)
 }
 
-/// Single and batched probes of a program that was compiled for one CPU, beside those of the usual one.
+/// Makes the table of single and batched probes of a program compiled for one CPU, compared with the usual program.
 pub fn compiled_for_cpu(records: &[Record], usual: &[Record]) -> Table {
     let columns: [Column<(Beside<'_>, Option<&Record>)>; 9] = [
         ("crate", Left, |((record, _), _)| record.name()),
@@ -161,7 +161,7 @@ pub fn compiled_for_cpu(records: &[Record], usual: &[Record]) -> Table {
     Table::of(records.iter().map(|record| (beside(record, records), as_usual(record))), &columns)
 }
 
-/// The time of ours by `method` for the same filters, unless `record` is ours.
+/// Returns our time by `method` for the same filters, unless `record` is ours.
 pub fn ours_by(method: &str, record: &ManyFilters, records: &[ManyFilters]) -> Option<f64> {
     let filters = |record: &ManyFilters| (record.keys_per_filter, record.allocation);
     let is_beside = |other: &&ManyFilters| {

@@ -4,36 +4,36 @@
 use crate::format::cursor::Cursor;
 use crate::minlz;
 
-/// A decompressed block is at most this long. Blocks have kilobytes; an index that is one block has megabytes.
+/// The maximum length of a decompressed block. Data blocks have kilobytes; an unpartitioned index can have megabytes.
 #[cfg(any(feature = "snappy", feature = "lz4", feature = "zstd"))]
 pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 
-/// How an engine numbers codecs, and whether it puts the length of the contents in front.
+/// The engine's numbering of codecs. It also decides whether the length of the contents precedes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbering {
     /// 1 Snappy, 2 Zstandard; no length (`include/leveldb/options.h`).
     LevelDb,
-    /// `CompressionType` of `include/rocksdb/compression_type.h`. From format version 2 on, a varint in front of all
-    /// codecs but Snappy says how long the contents are.
+    /// `CompressionType` of `include/rocksdb/compression_type.h`. From format version 2 on, all codecs except Snappy
+    /// have the length of the contents in front, as a varint.
     RocksDb {
-        /// Of the table.
+        /// The table's format version.
         format_version: u32,
     },
-    /// RocksDB's, with a length in front of Zstandard, and 8 for `MinLZ` (`CompressionIndicator` of
+    /// RocksDB's numbers, with a length in front of Zstandard, and 8 for `MinLZ` (`CompressionIndicator` of
     /// `sstable/block/compression.go`).
     Pebble,
 }
 
-/// Why a block could not be decompressed.
+/// The reason why a block could not be decompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undecoded {
-    /// A codec that is not known, or not compiled in.
+    /// The codec is unknown, or not compiled in.
     Unsupported(String),
-    /// The bytes are not of their codec, or longer than is allowed.
+    /// The bytes violate their codec, or the contents exceed the limit.
     Malformed(String),
 }
 
-/// The contents of a block. `codec` is not 0.
+/// Decompresses a block. `codec` must not be 0.
 pub(crate) fn decompress(codec: u8, stored: &[u8], numbering: Numbering) -> Result<Vec<u8>, Undecoded> {
     match (numbering, codec) {
         (_, 1) => snappy(stored),
@@ -49,7 +49,7 @@ pub(crate) fn decompress(codec: u8, stored: &[u8], numbering: Numbering) -> Resu
     }
 }
 
-/// The name of one of RocksDB's codecs.
+/// Names one of RocksDB's codecs.
 fn rocksdb_name(codec: u8) -> String {
     match codec {
         2 => "compression by zlib".into(),
@@ -75,7 +75,7 @@ fn not_compiled(codec: &str) -> Undecoded {
     Undecoded::Unsupported(format!("compression by {codec} (a build without that feature)"))
 }
 
-/// A claimed size, if the codec can make it of `stored` bytes and it is within [`MAX_DECOMPRESSED_BYTES`].
+/// Returns a claimed size if the codec can produce it from `stored` bytes and it is within [`MAX_DECOMPRESSED_BYTES`].
 #[cfg(any(feature = "snappy", feature = "lz4"))]
 fn believable(claimed: usize, stored: usize, max_per_byte: usize) -> Result<usize, Undecoded> {
     let limit = stored.saturating_mul(max_per_byte).min(MAX_DECOMPRESSED_BYTES);
@@ -87,7 +87,7 @@ fn believable(claimed: usize, stored: usize, max_per_byte: usize) -> Result<usiz
 
 #[cfg(feature = "snappy")]
 fn snappy(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
-    // A copy of up to 64 bytes takes three bytes; 64 is above any mixture.
+    // The densest Snappy element is a copy: three bytes for up to 64. No input expands more than 64 times.
     let claimed = snap::raw::decompress_len(stored).map_err(malformed)?;
     believable(claimed, stored.len(), 64)?;
     snap::raw::Decoder::new().decompress_vec(stored).map_err(malformed)
@@ -102,7 +102,7 @@ fn snappy(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
 fn lz4_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     let mut cursor = Cursor::new(stored);
     let claimed = cursor.varint32().ok_or_else(|| malformed("expected the length of the contents"))? as usize;
-    // A byte of 255 adds as many to the length of a match; 20 are for the token before.
+    // In LZ4, each byte of 255 adds 255 to the length of a match; 20 covers the token before.
     believable(claimed, cursor.rest().len() + 20, 255)?;
     let contents = lz4_flex::block::decompress(cursor.rest(), claimed).map_err(malformed)?;
     if contents.len() != claimed {
@@ -132,7 +132,8 @@ fn zstd_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     zstd(stored)
 }
 
-/// Any input may expand a thousandfold here, so the contents grow as they come instead of being reserved.
+/// Decompresses a frame. Zstandard can expand any input a thousandfold, so the buffer grows as contents arrive and
+/// trusts no claimed length.
 #[cfg(feature = "zstd")]
 fn zstd(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     use std::io::Read;
@@ -199,10 +200,11 @@ mod tests {
         }
     }
 
-    /// A frame of `blocks` blocks, each of which repeats a byte 131,072 times, and `more` of the byte.
+    /// Builds a frame of `blocks` blocks that each repeat a byte 131,072 times, and a last block that repeats it `more`
+    /// times.
     #[cfg(feature = "zstd")]
     fn zstd_frame(blocks: usize, more: u32) -> Vec<u8> {
-        // No length and no checksum; a window of 128 KiB, which is also the most that a block may have.
+        // No length and no checksum; a window of 128 KiB, which is also the maximum size of a block.
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
         let repeated = |length: u32, is_last: bool| {
             let [low, middle, high, _] = (length << 3 | 1 << 1 | u32::from(is_last)).to_le_bytes();

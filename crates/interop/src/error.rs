@@ -1,4 +1,4 @@
-//! What is wrong with a file, or not known of it.
+//! Errors: damage to a file, and features of its format that this crate does not know.
 
 use core::fmt;
 use std::io;
@@ -27,14 +27,14 @@ pub enum Part {
     RangeTombstones,
     /// The dictionary that data blocks were compressed with.
     CompressionDictionary,
-    /// The log of a database's changes, beside its tables.
+    /// A database's log of changes, a file of its own.
     Manifest,
-    /// A block that the metaindex names, and that neither filters nor keys depend on.
+    /// Another block that the metaindex names; neither filters nor keys depend on it.
     Other,
 }
 
 impl Part {
-    /// Its name in a sentence: `filter`.
+    /// Returns the part's name for use in a sentence, such as `filter`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,49 +60,49 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a table or a filter cannot be read, or why its answer would not be safe.
+/// The reason why a table or filter cannot be read, or why its answer would not be safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Reading failed. This says nothing about the bytes, and may pass.
+    /// Reading failed. The bytes may be sound, and a retry may succeed.
     Io {
         /// The part that was read.
         part: Part,
         /// The kind of failure.
         kind: io::ErrorKind,
-        /// What the system says.
+        /// The system's message.
         message: String,
     },
-    /// No table of an engine that is known: the magic number at the end is another.
+    /// Not a table of a known engine: the magic number at the end is none of theirs.
     NotATable {
         /// The last bytes of the file, at most eight.
         found: Vec<u8>,
     },
     /// A checksum does not hold.
     Checksum {
-        /// The part it is the checksum of.
+        /// The part that the checksum covers.
         part: Part,
         /// Where the part begins in the file.
         offset: u64,
-        /// What is stored.
+        /// The stored checksum.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes that were read.
         found: u32,
     },
-    /// Bytes that the format does not allow.
+    /// The bytes violate the format.
     Malformed {
-        /// The part that has them.
+        /// The part that contains them.
         part: Part,
-        /// Where the part begins in the file; 0 for bytes that were given without their file.
+        /// Where the part begins in the file; 0 for bytes that were passed without their file.
         offset: u64,
-        /// What was expected, and what was found.
+        /// Names what was expected and what was found.
         problem: String,
     },
-    /// Sound, as far as can be told, but of a kind whose meaning is not known here.
+    /// The bytes look sound, but this crate does not know their meaning.
     Unsupported {
-        /// The part that has it.
+        /// The part that uses the feature.
         part: Part,
-        /// What it is, and its value.
+        /// The feature, with its value.
         what: String,
     },
     /// The table has no filter.
@@ -110,7 +110,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same error, of a part that is known to be at `offset`: a bare filter does not know where it came from.
+    /// Sets the part and the offset: a bare filter does not know where it came from.
     #[must_use]
     pub(crate) fn at(self, part: Part, offset: u64) -> Self {
         match self {

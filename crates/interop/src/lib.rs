@@ -2,10 +2,10 @@
 //!
 //! # Tables
 //!
-//! [`Table::open`] knows an engine's table by its last bytes, and reads its footer, metaindex and properties.
-//! [`Table::probe`] then answers for a user key. An answer is [`Probe::Absent`] only if the engine itself would not
-//! search the table, every checksum on the way holds, and nothing of the table's options is unknown; otherwise it says
-//! why not.
+//! [`Table::open`] recognizes an engine's table by its last bytes, and reads its footer, metaindex and properties.
+//! [`Table::probe`] then probes the filter for a user key. It returns [`Probe::Absent`] only if the engine itself would
+//! not search the table, every checksum on the way holds, and all options of the table are known. If the filter cannot
+//! be used, [`Probe::Unusable`] carries the reason.
 //!
 //! ```
 //! use sstfilter_interop::{Engine, Probe, Table};
@@ -23,7 +23,7 @@
 //! # Many keys, many tables
 //!
 //! [`Table::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables.
-//! [`Table::load_filter`] brings a filter into memory before. Tables are shared between threads by reference.
+//! [`Table::load_filter`] reads a filter into memory in advance. Threads share tables by reference.
 //!
 //! ```
 //! use sstfilter_interop::{BatchAnswer, KeyBatch, Table};
@@ -40,19 +40,19 @@
 //!
 //! # Bare filters
 //!
-//! [`Filter`] opens the bytes of one filter, without the table around it, and [`HashFunction`] makes the hashes it is
-//! probed with. [`LevelDbFilterBlockBuilder`] writes what LevelDB would.
+//! [`Filter`] opens the bytes of one filter, without the table around it; [`HashFunction`] computes the hashes that
+//! probe it. [`LevelDbFilterBlockBuilder`] writes LevelDB's filter blocks, byte for byte.
 //!
 //! # Damage
 //!
-//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, beside this
-//! crate's README, describes all bytes, and what their damage can do.
+//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, next to this
+//! crate's README, describes all bytes and the effects of damage to them.
 //!
 //! # Features
 //!
 //! `snappy`, `lz4` and `zstd` decompress data blocks, for [`Table::user_keys`] and the keys in [`Table::verify`].
-//! LevelDB's index may be in Snappy or Zstandard: without the feature, such a table's filter is unusable. All are on by
-//! default. Other filters are never compressed.
+//! LevelDB may compress its index by Snappy or Zstandard; without the feature, such a table's filter is unusable. All
+//! features are on by default. Filters are never compressed.
 
 #![forbid(unsafe_code)]
 

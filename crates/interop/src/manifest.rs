@@ -1,7 +1,7 @@
-//! What a database of LevelDB or RocksDB says of its tables: the log of changes that its file CURRENT names.
+//! The manifest of a LevelDB or RocksDB database: the log of changes to its tables, named by the file CURRENT.
 //!
-//! A table file says neither its level nor, in LevelDB, its comparator. The manifest does: a log of records
-//! (`db/log_format.h`), each a list of tagged fields (`db/version_edit.h`).
+//! A table file stores neither its level nor, in LevelDB, its comparator. The manifest stores both. It is a log of
+//! records (`db/log_format.h`), each a list of tagged fields (`db/version_edit.h`).
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use crate::error::{Error, Part};
 use crate::format::checksum::masked;
 use crate::format::cursor::Cursor;
 
-/// Records are cut where a block ends.
+/// Records are split at block boundaries.
 const LOG_BLOCK_BYTES: usize = 32 << 10;
 /// Checksum, length, type.
 const HEADER_BYTES: usize = 7;
 
 /// Tags of fields that RocksDB marks as safe to skip have this bit, and a length before their bytes.
 const SAFE_TO_SKIP: u32 = 1 << 13;
-/// The first of those that have no length before their bytes (`kWalAddition` and `kWalDeletion`, of one release).
+/// Skippable fields without a length: the first forms of `kWalAddition` and `kWalDeletion`, of one release.
 const WITHOUT_LENGTH: [u32; 4] = [SAFE_TO_SKIP + 2, SAFE_TO_SKIP + 3, SAFE_TO_SKIP + 4, SAFE_TO_SKIP + 5];
 
-/// The last of the fields of a new file, from its fourth form on.
+/// Ends the list of optional fields of a new file, from its fourth form on.
 const LAST_FILE_FIELD: u32 = 1;
 
 /// The tables of a database: their levels, and the order of their keys.
@@ -37,7 +37,7 @@ pub struct Manifest {
     files: BTreeMap<u64, ManifestFile>,
 }
 
-/// What a manifest says of one table file. [`Table::key_range`](crate::Table::key_range) tells what its keys mean.
+/// One table file's entry in a manifest. [`Table::key_range`](crate::Table::key_range) interprets its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManifestFile {
@@ -52,13 +52,13 @@ pub struct ManifestFile {
 }
 
 impl Manifest {
-    /// From the bytes of a file `MANIFEST-NUMBER`. A record that is cut off at its end was being written, and is left
-    /// out, as the engines leave it out.
+    /// Parses the bytes of a file `MANIFEST-NUMBER`. A record that the end of the file cuts off was being written; like
+    /// the engines, this ignores it.
     ///
     /// # Errors
     ///
-    /// [`Error::Checksum`] and [`Error::Malformed`] where it is damaged, [`Error::Unsupported`] for a field that is not
-    /// known: what follows it could move a table to another level.
+    /// [`Error::Checksum`] and [`Error::Malformed`] if it is damaged; [`Error::Unsupported`] for an unknown field,
+    /// because the fields after it could move a table to another level.
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let mut manifest = Self::default();
         for_each_record(bytes, |offset, record| {
@@ -72,19 +72,19 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The comparator of the database, or of its default column family.
+    /// Returns the comparator of the database, or of its default column family.
     #[must_use]
     pub fn comparator(&self) -> Option<&str> {
         self.comparator.as_deref()
     }
 
-    /// The level of the table file with this number; `None`: it is no table of the database, or not any more.
+    /// Returns the level of the table file with this number, or `None` if the database does not contain it (any more).
     #[must_use]
     pub fn level(&self, file_number: u64) -> Option<u32> {
         self.file(file_number).map(|file| file.level)
     }
 
-    /// All that is said of the table file with this number; `None`: it is no table of the database, or not any more.
+    /// Returns the entry of the table file with this number, or `None` if the database does not contain it (any more).
     #[must_use]
     pub fn file(&self, file_number: u64) -> Option<&ManifestFile> {
         self.files.get(&file_number)
@@ -97,12 +97,15 @@ impl Manifest {
             match cursor.varint32().ok_or(Problem::Cut)? {
                 1 => {
                     let name = cursor.length_prefixed().ok_or(Problem::Cut)?;
+                    // A family's comparator never changes, so the first record counts. Other families may have other
+                    // comparators.
                     if column_family == 0 && self.comparator.is_none() {
                         self.comparator = Some(String::from_utf8_lossy(name).into_owned());
                     }
                 }
                 6 => {
                     let (level, number) = level_and_number(&mut cursor).ok_or(Problem::Cut)?;
+                    // A removal names its level. A file that has since moved to another level stays.
                     if self.level(number) == Some(level) {
                         self.files.remove(&number);
                     }
@@ -111,7 +114,7 @@ impl Manifest {
                     let (number, file) = new_file(&mut cursor, tag).ok_or(Problem::Cut)?;
                     self.files.insert(number, file);
                 }
-                // The records of a column family say first which one that is.
+                // A record of a column family begins with the family's number.
                 200 => column_family = cursor.varint32().ok_or(Problem::Cut)?,
                 tag => skip(&mut cursor, tag)?,
             }
@@ -133,6 +136,7 @@ fn level_and_number(cursor: &mut Cursor<'_>) -> Option<(u32, u64)> {
 /// LevelDB's form (7), and RocksDB's second to fourth.
 fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u64, ManifestFile)> {
     let (level, number) = level_and_number(cursor)?;
+    // RocksDB's third form has the number of a path before the size of the file.
     if tag == 102 {
         let _path = cursor.varint32()?;
     }
@@ -149,16 +153,16 @@ fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u64, ManifestFile)> {
     Some((number, ManifestFile { level, bytes, smallest, largest }))
 }
 
-/// Skips a field that says nothing of tables and comparators.
+/// Skips a field that concerns neither tables nor comparators.
 fn skip(cursor: &mut Cursor<'_>, tag: u32) -> Result<(), Problem> {
     let skipped = match tag {
         // Log numbers, the next file, the last sequence number, the largest column family, a group's length.
         2 | 3 | 4 | 9 | 10 | 203 | 300 => cursor.varint64().map(|_| ()),
-        // A level, and the key that its compaction has come to.
+        // A level, and the key that its compaction has reached.
         5 => cursor.varint32().and_then(|_| cursor.length_prefixed()).map(|_| ()),
         // The name of a new column family.
         201 => cursor.length_prefixed().map(|_| ()),
-        // A column family goes, and its tables with it. They stay in the map: no other table has their numbers.
+        // A column family is dropped with its tables. They stay in the map: file numbers are never reused.
         202 => Some(()),
         _ if tag & SAFE_TO_SKIP != 0 && !WITHOUT_LENGTH.contains(&tag) => cursor.length_prefixed().map(|_| ()),
         _ => return Err(Problem::Unknown(tag)),
@@ -170,14 +174,14 @@ fn malformed(offset: u64, problem: String) -> Error {
     Error::Malformed { part: Part::Manifest, offset, problem }
 }
 
-/// A piece of a record: all of it, or what fits in a block.
+/// A fragment of a record: all of it, or the part that fits in a block.
 struct Fragment<'a> {
     offset: u64,
     kind: u8,
     bytes: &'a [u8],
 }
 
-/// Calls `apply` with the place and the bytes of each whole record.
+/// Calls `apply` with the offset and the bytes of each whole record.
 fn for_each_record(bytes: &[u8], mut apply: impl FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
     const FULL: u8 = 1;
     const FIRST: u8 = 2;
@@ -204,7 +208,8 @@ fn for_each_record(bytes: &[u8], mut apply: impl FnMut(u64, &[u8]) -> Result<(),
     Ok(())
 }
 
-/// The fragment from `at` on, which goes behind it. `None` at the end, and where the file ends within a fragment.
+/// Reads the fragment at `at` and moves `at` behind it. Returns `None` at the end, and if the file ends within a
+/// fragment.
 fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<'a>>, Error> {
     let left_in_block = LOG_BLOCK_BYTES - *at % LOG_BLOCK_BYTES;
     if left_in_block < HEADER_BYTES {
@@ -216,7 +221,7 @@ fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<
         return Ok(None);
     };
     let length = usize::from(u16::from_le_bytes([low, high]));
-    // Space that was set aside and not yet written.
+    // Preallocated space that has not been written yet.
     if (stored, length, kind) == (0, 0, 0) {
         return Ok(None);
     }
@@ -234,7 +239,7 @@ fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<
 
 #[cfg(test)]
 mod tests {
-    //! A comparator or a level that is taken from a damaged manifest would be believed of every table beside it.
+    //! A comparator read from a damaged manifest would be applied to every table of the database.
 
     use super::{LOG_BLOCK_BYTES, Manifest, masked};
     use crate::error::Error;
@@ -247,7 +252,7 @@ mod tests {
 
     /// Comparator "c"; file 5 on level 0, file 6 on level 2.
     const FIRST: &[u8] = b"\x01\x01c\x07\x00\x05\x64\x01a\x01b\x67\x02\x06\x64\x01a\x01b\x00\x00\x0f\x02xx\x01";
-    /// File 5 moves to level 1, file 6 goes; a field that may be skipped.
+    /// File 5 moves to level 1, file 6 is removed; then a field that may be skipped.
     const SECOND: &[u8] = b"\x06\x00\x05\x06\x02\x06\x07\x01\x05\x64\x01a\x01b\x81\x40\x02id";
 
     #[test]

@@ -1,19 +1,19 @@
-//! `MinLZ` blocks, decompressed: since version 6 of its format, what Pebble compresses other blocks than those of data
-//! with. This implements the block format of the `MinLZ` specification v1.0; not its streams, and not the fallback to
-//! Snappy.
+//! Decompresses `MinLZ` blocks. Since version 6 of its format, Pebble compresses blocks other than data blocks with
+//! `MinLZ`. This module implements the block format of the `MinLZ` specification v1.0, without its streams and without
+//! the fallback to Snappy.
 
 use crate::format::cursor::Cursor;
 
-/// The first byte of a block. Any other begins a block of Snappy.
+/// The first byte of a block. Any other value begins a Snappy block.
 const MARK: u8 = 0;
-/// The longest contents of a block by the specification.
+/// The maximum length of a block's contents, by the specification.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Copies with two and with three bytes of offset reach at least so far back.
+/// The minimum offsets of copies with two and with three bytes of offset.
 const COPY2_OFFSET: usize = 64;
 const COPY3_OFFSET: usize = 1 << 16;
 
-/// The contents of a block: at most [`MAX_BYTES`], grown as they come.
+/// Decompresses a block of at most [`MAX_BYTES`] of contents. The buffer grows as contents arrive.
 pub(crate) fn decompress(stored: &[u8]) -> Result<Vec<u8>, String> {
     let mut cursor = Cursor::new(stored);
     if cursor.byte() != Some(MARK) {
@@ -29,12 +29,12 @@ pub(crate) fn decompress(stored: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What has been decompressed so far.
+/// The contents decompressed so far.
 struct Contents {
     bytes: Vec<u8>,
-    /// What it will be in the end.
+    /// The final length, as the block claims it.
     length: usize,
-    /// Of the last copy: "repeat" copies from there again.
+    /// The last copy's offset, which a "repeat" uses again.
     offset: usize,
 }
 
@@ -83,7 +83,7 @@ impl Contents {
         self.copy(offset, length)
     }
 
-    /// A copy with up to four literals before it.
+    /// Decodes a copy with up to four literals before it.
     fn fused(&mut self, tag: u8, cursor: &mut Cursor<'_>) -> Option<()> {
         let mut literals = usize::from(tag >> 3 & 3);
         let (offset, length);
@@ -105,7 +105,7 @@ impl Contents {
         (literals.len() <= self.length - self.bytes.len()).then(|| self.bytes.extend_from_slice(literals))
     }
 
-    /// From `offset` bytes back on. The copy may reach into itself: it then repeats.
+    /// Copies from `offset` bytes back. A copy may overlap its own output, which then repeats.
     fn copy(&mut self, offset: usize, length: usize) -> Option<()> {
         let mut from = self.bytes.len().checked_sub(offset)?;
         if length > self.length - self.bytes.len() {
@@ -114,6 +114,7 @@ impl Contents {
         self.offset = offset;
         let mut left = length;
         while left > 0 {
+            // Only `offset` bytes exist behind `from`, so an overlapping copy takes several rounds.
             let some = left.min(self.bytes.len() - from);
             self.bytes.extend_from_within(from..from + some);
             from += some;
@@ -123,7 +124,7 @@ impl Contents {
     }
 }
 
-/// The length of copies with two and three bytes of offset, of which long ones need more bytes.
+/// Reads the length of a copy with two or three bytes of offset. Long copies store it in extra bytes.
 fn copy_length(value: usize, cursor: &mut Cursor<'_>) -> Option<usize> {
     match value {
         short @ 0..=60 => Some(short + 4),
@@ -131,15 +132,15 @@ fn copy_length(value: usize, cursor: &mut Cursor<'_>) -> Option<usize> {
     }
 }
 
-/// An integer of one to three bytes.
+/// Reads an integer of one to three bytes.
 fn number(cursor: &mut Cursor<'_>, bytes: usize) -> Option<usize> {
     Some(cursor.take(bytes)?.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte)))
 }
 
 #[cfg(test)]
 mod tests {
-    //! A wrong length or offset makes other properties than the table has. Blocks that Pebble wrote are read in
-    //! `tests/engines/pebble.rs`; these are the element types one by one, by the specification.
+    //! A wrong length or offset yields properties that the table does not have. `tests/engines/pebble.rs` reads blocks
+    //! that Pebble wrote; these tests cover the element types one by one, by the specification.
 
     use super::decompress;
 

@@ -1,4 +1,4 @@
-//! Where a table's bytes come from.
+//! The source of a table's bytes.
 
 use std::fs::File;
 use std::io;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Bytes that can be read at any offset, by many threads at once: files, [`Bytes`], or a source of an engine's own.
-/// They must not change while a table is open on them.
+/// Bytes that many threads can read at any offset: a file, [`Bytes`], or a user-defined source. They must not change
+/// while a table is open on them.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -22,18 +22,18 @@ use bytes::Bytes;
 /// ```
 #[expect(clippy::len_without_is_empty, reason = "a length in bytes that can fail; no caller needs emptiness")]
 pub trait RandomAccess: Send + Sync {
-    /// All bytes there are.
+    /// Returns the total number of bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn len(&self) -> io::Result<u64>;
 
     /// Fills `buf` from byte `offset` on.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] when there are fewer bytes; otherwise what the system says.
+    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes; otherwise the system's error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -50,6 +50,7 @@ impl RandomAccess for File {
     #[cfg(windows)]
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buf.is_empty() {
+            // Windows can read at an offset, but has no call that fills the buffer: `seek_read` may return fewer bytes.
             match std::os::windows::fs::FileExt::seek_read(self, buf, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
@@ -65,6 +66,7 @@ impl RandomAccess for File {
 
     #[cfg(not(any(unix, windows)))]
     fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<()> {
+        // A seek would move the cursor that all threads share, so there is no portable fallback.
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -1,4 +1,4 @@
-//! The filters that are compared.
+//! The contenders: the filters that are compared.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
 use crate::AnyError;
 
-/// Which filters a store has.
+/// The filters of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Contender {
     /// None.
@@ -25,14 +25,14 @@ pub(crate) enum Contender {
     RibbonTen,
 }
 
-/// What filters hold.
+/// The contents of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
     Whole,
     WholeAndPrefixes,
     /// Whole keys, and the first eight bytes.
     WholeAndSensors,
-    /// Whole keys, and a range filter beside them.
+    /// Whole keys, and a range filter in addition.
     WholeAndRanges(Ranges),
 }
 
@@ -106,7 +106,7 @@ impl Contender {
         }
     }
 
-    /// The filters of this package, if they are the contender's.
+    /// Returns this package's filters, if the contender uses them.
     fn ours(self, parts: Parts) -> Result<Option<SlateFilters>, AnyError> {
         let keys = match parts {
             Parts::Whole | Parts::WholeAndRanges(_) => FilteredKeys::whole(),

@@ -1,4 +1,4 @@
-//! An object store in memory that counts what is read from SSTs.
+//! An object store in memory that counts reads from SSTs.
 
 use core::fmt;
 use core::ops::{AddAssign, Range};
@@ -24,7 +24,7 @@ pub(crate) struct Section {
     pub(crate) bytes: u64,
 }
 
-/// GET requests for SSTs, by what they read.
+/// GET requests for SSTs, by section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) filter: Section,
@@ -49,7 +49,7 @@ impl AddAssign for Section {
     }
 }
 
-/// Where an SST's sections begin and end.
+/// The offsets of an SST's sections.
 struct Layout {
     filter: Range<u64>,
     index: Range<u64>,
@@ -71,7 +71,8 @@ impl From<&SsTableInfo> for Layout {
 
 /// A store in memory. A request counts when it is issued, whether or not the engine waits for it.
 ///
-/// Requests for manifests and the like are counted apart: an opened store reads them in the background, at any time.
+/// Requests for other files, such as manifests, are counted separately, because an open store reads them in the
+/// background at any time.
 #[derive(Debug, Default)]
 pub(crate) struct CountingStore {
     inner: InMemory,
@@ -80,10 +81,10 @@ pub(crate) struct CountingStore {
 
 #[derive(Default)]
 struct State {
-    /// By file name.
+    /// The layouts by file name.
     layouts: HashMap<String, Layout>,
     requests: Requests,
-    /// Requests for files that are no SSTs.
+    /// Requests for files other than SSTs.
     elsewhere: u64,
 }
 
@@ -100,13 +101,13 @@ pub(crate) fn ssts(manifest: &VersionedManifest) -> impl Iterator<Item = &SsTabl
 }
 
 impl CountingStore {
-    /// Learns where the sections of SSTs are.
+    /// Learns the offsets of the SSTs' sections.
     pub(crate) fn learn(&self, manifest: &VersionedManifest) {
         let layout = |view: &SsTableView| (format!("{}.sst", view.sst.id.value()), Layout::from(&view.sst.info));
         self.state().layouts.extend(ssts(manifest).map(layout));
     }
 
-    /// What was read since the last call.
+    /// Returns the reads since the last call.
     pub(crate) fn take(&self) -> Requests {
         core::mem::take(&mut self.state().requests)
     }
@@ -116,7 +117,7 @@ impl CountingStore {
         self.state().requests.all().gets
     }
 
-    /// GET requests so far for files that are no SSTs.
+    /// Returns the GET requests so far for files other than SSTs.
     pub(crate) fn gets_elsewhere(&self) -> u64 {
         self.state().elsewhere
     }
@@ -171,7 +172,7 @@ impl ObjectStore for CountingStore {
         self.inner.get_opts(location, options).await
     }
 
-    /// One request, as the engine counts it: of the first range's section.
+    /// Counts as one request, as in the engine, of the first range's section.
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         if let Some(first) = ranges.first() {
             let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();

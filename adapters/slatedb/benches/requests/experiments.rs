@@ -1,4 +1,4 @@
-//! What is measured, in which order, and with which keys.
+//! The experiments: their order and their keys.
 
 use slatedb::bytes::Bytes;
 use slatedb::db_cache::CacheTarget;
@@ -10,7 +10,7 @@ use crate::lookups::{MetaCache, Outcome, Session};
 use crate::ranges::{self, RangeScans, Readings};
 use crate::store::{Layout, Sizes, Store};
 
-/// Everything that was counted.
+/// All counts.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     /// Keys of each set: records, and names.
@@ -33,7 +33,7 @@ pub(crate) struct Measured {
     pub(crate) layout: Layout,
     pub(crate) contender: Contender,
     pub(crate) sizes: Sizes,
-    /// What all filters, and all indexes, take in the cache.
+    /// The bytes of all filters, and of all indexes, in the cache.
     pub(crate) filter_charge: u64,
     pub(crate) index_charge: u64,
     pub(crate) cold_absent: Outcome,
@@ -48,7 +48,7 @@ pub(crate) struct SweepPoint {
     pub(crate) layout: Layout,
     pub(crate) skew: Skew,
     pub(crate) contender: Contender,
-    /// Of what the engine's own filters take in the cache.
+    /// The cache's size, in percent of the engine's own filters in it.
     pub(crate) percent: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) absent: Outcome,
@@ -65,7 +65,7 @@ pub(crate) struct Scans {
     pub(crate) cached_present: Outcome,
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     contenders: &'static [Contender],
@@ -99,10 +99,10 @@ const QUICK: Extent = Extent {
     sensors: 300,
 };
 
-/// A size of the cache, in percent of what the engine's own filters take, in which only our Ribbon filters fit.
+/// A cache size into which only our Ribbon filters fit, in percent of the engine's own filters.
 pub(crate) const BETWEEN_PERCENT: u64 = 85;
 
-/// As many as a writer leaves when the compactor stops for a while.
+/// The number that a writer leaves when the compactor stops for a while.
 const SSTS: usize = 64;
 
 /// Bytes of a value.
@@ -151,7 +151,7 @@ pub(crate) async fn quick() -> Result<Results, AnyError> {
     Ok(results)
 }
 
-/// The contender whose store a contender reads: one without filters needs no store of its own.
+/// Returns the contender whose store a contender reads. A contender without filters needs no separate store.
 fn writer(contender: Contender) -> Contender {
     if contender == Contender::None { Contender::BuiltIn } else { contender }
 }
@@ -160,7 +160,7 @@ fn value() -> Bytes {
     Bytes::from_static(&[b'v'; VALUE_BYTES])
 }
 
-/// The stores that the contenders of `extent` read, and who reads each.
+/// Returns the stores that the contenders of `extent` read, with the readers of each.
 fn readers(extent: &Extent) -> impl Iterator<Item = (Contender, Vec<Contender>)> {
     let writers = extent.contenders.iter().filter(|contender| writer(**contender) == **contender);
     writers.map(|&wrote| (wrote, extent.contenders.iter().copied().filter(|one| writer(*one) == wrote).rev().collect()))
@@ -210,12 +210,12 @@ impl Results {
         Ok(())
     }
 
-    /// What the engine's own filters take in the cache.
+    /// Returns the bytes of the engine's own filters in the cache.
     pub(crate) fn built_in_charge(&self, layout: Layout) -> u64 {
         self.filter_charge(layout, Contender::BuiltIn)
     }
 
-    /// What a contender's filters take in the cache.
+    /// Returns the bytes of a contender's filters in the cache.
     pub(crate) fn filter_charge(&self, layout: Layout, contender: Contender) -> u64 {
         let is_it = |one: &&Measured| (one.layout, one.contender) == (layout, contender);
         self.records.iter().find(is_it).map_or(0, |one| one.filter_charge)
@@ -243,8 +243,9 @@ impl Results {
     }
 }
 
-/// Lookups that fill the cache, and lookups that are counted. In sorted runs a lookup meets a sixteenth of the filters,
-/// so it takes more of them to meet each. Without filters, in L0, all lookups cost the same.
+/// Returns the number of lookups that fill the cache, and of lookups that are counted. In sorted runs a lookup probes
+/// only a sixteenth of the filters, so more lookups are needed to reach each. Without filters, in L0, all lookups cost
+/// the same.
 pub(crate) fn sweep_lookups(layout: Layout, contender: Contender) -> (usize, usize) {
     match (layout, contender) {
         (Layout::L0, Contender::None) => (20, 50),

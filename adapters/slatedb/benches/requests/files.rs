@@ -1,4 +1,4 @@
-//! Every count as CSV, and the charts.
+//! Writes every count as CSV, and the charts.
 
 use core::fmt::Write;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(crate) fn write_ranges(results: &Results) -> Result<(), AnyError> {
     Ok(std::fs::write(path("results/ranges.csv"), ranges(results)?)?)
 }
 
-/// Where the chart of one sweep is, from the package's folder.
+/// Returns the path of one sweep's chart, relative to the package's folder.
 pub(crate) fn chart_file(layout: Layout, skew: Skew) -> String {
     format!("results/sweep-{}-{}.svg", layout.name(), skew.name())
 }
@@ -119,7 +119,7 @@ fn style(contender: Contender) -> Style {
     Style { colour, mark, width }
 }
 
-/// Broken lines are at what all filters of a contender take.
+/// Broken lines mark the size of all filters of a contender.
 const X_TITLE: &str = "cache, in % of what SlateDB's own filters take (broken lines: where all of a kind would fit)";
 
 fn chart(results: &Results, layout: Layout, skew: Skew) -> Chart {

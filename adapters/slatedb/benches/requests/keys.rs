@@ -50,7 +50,7 @@ impl Random {
 /// How often lookups choose each name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skew {
-    /// All alike.
+    /// All names equally.
     Uniform,
     /// The name of rank r with a weight of 1/r (Zipf's law).
     Zipf,
@@ -81,7 +81,7 @@ impl Skew {
     }
 }
 
-/// What a key is made of.
+/// The form of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A name.
@@ -126,7 +126,7 @@ impl KeySet {
         Ok(keys)
     }
 
-    /// How many keys the store has.
+    /// Returns the number of keys in the store.
     pub(crate) fn len(&self) -> usize {
         self.present.len() * self.per_name() as usize
     }
@@ -139,17 +139,17 @@ impl KeySet {
         draws.into_iter().map(key).collect()
     }
 
-    /// Keys that the store does not have, in the range of every one of its SSTs.
+    /// Returns keys that the store does not contain, in the range of each of its SSTs.
     pub(crate) fn absent(&self, skew: Skew, count: usize, seed: u64) -> Vec<Bytes> {
         let mut random = Random::new(seed);
         let draws = skew.draws(self.absent.len(), count, &mut random);
         draws.into_iter().map(|index| self.key(&self.absent[index], random.number())).collect()
     }
 
-    /// Prefixes of records, of names that the store has and of names that it does not have.
+    /// Returns prefixes of records: of present names, and of absent names.
     pub(crate) fn prefixes(&self, count: usize) -> [Vec<Bytes>; 2] {
         let first = |names: &[String]| names.iter().take(count).map(|name| self.prefix(name).into()).collect();
-        // Names in random order: any part of them will do, but the first ones are all in the first SST.
+        // Spread over all keys, because the first names are all in the first SST.
         let spread: Vec<_> = self.present.iter().step_by((self.present.len() / count).max(1)).cloned().collect();
         [first(&spread), first(&self.absent)]
     }
@@ -166,7 +166,7 @@ impl KeySet {
         }
     }
 
-    /// What all keys of a name begin with.
+    /// Returns the common prefix of a name's keys.
     fn prefix(&self, name: &str) -> String {
         match self.form {
             Form::Name => name.to_owned(),

@@ -18,7 +18,7 @@ use crate::counting::{CountingStore, Requests, ssts};
 use crate::ranges::{ScannedBy, Window};
 use crate::store::Store;
 
-/// How much filters and indexes may take in memory. Data blocks are never cached.
+/// The size of the cache for filters and indexes. Data blocks are never cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaCache {
     None,
@@ -30,7 +30,7 @@ impl MetaCache {
     pub(crate) const AMPLE: Self = Self::Bytes(1 << 40);
 }
 
-/// What lookups or scans cost, and what they found.
+/// The cost and the results of lookups or scans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) lookups: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Session {
 /// The engine's counters at one time.
 struct Snapshot {
     gets: u64,
-    /// Those of the store for files that are no SSTs, which the engine counts, too.
+    /// The store's requests for files other than SSTs, which the engine also counts.
     elsewhere: u64,
     probes: u64,
     positives: u64,
@@ -99,7 +99,7 @@ impl Session {
         Ok(self.db.close().await?)
     }
 
-    /// What one section of all SSTs takes in the cache, in bytes.
+    /// Returns the bytes of one section of all SSTs in the cache.
     pub(crate) async fn cached_bytes(&self, section: CacheTarget) -> Result<u64, AnyError> {
         let Some(cache) = &self.cache else { return Ok(0) };
         let before = cache.usage();
@@ -112,7 +112,7 @@ impl Session {
         Ok((cache.usage() - before) as u64)
     }
 
-    /// Lookups of keys that the store does not have. Asserts that the engine counted the same requests.
+    /// Looks up absent keys. Asserts that the engine counted the same requests.
     pub(crate) async fn absent(&self, keys: &[Bytes]) -> Result<Outcome, AnyError> {
         let before = self.snapshot();
         let outcome = self.lookups(keys).await?;
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Waits until nothing reads any more: the engine drops reads that it no longer needs, and may finish others later.
+    /// Waits until no read is active: the engine drops reads that it no longer needs, and may finish others later.
     async fn settle(&self) {
         let mut gets = self.objects.gets();
         loop {
@@ -223,7 +223,7 @@ impl Session {
     }
 }
 
-/// The cache of `FoyerCache`, with one shard: several would each have a cliff of their own.
+/// Returns a `FoyerCache` with one shard, because several would each have a separate cliff.
 fn meta_cache(bytes: u64) -> Result<Cache<CachedKey, CachedEntry>, AnyError> {
     let weighed = CacheBuilder::new(usize::try_from(bytes)?).with_shards(1);
     Ok(weighed.with_weighter(|_, entry: &CachedEntry| entry.size()).build())

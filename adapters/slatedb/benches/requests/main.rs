@@ -1,9 +1,8 @@
-//! What filters are worth in SlateDB: requests to the object store, counted and never timed.
+//! Measures the value of filters in SlateDB: requests to the object store, counted and never timed.
 //!
 //! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges`
-//! only what they say of range scans. With `-- --quick`, or by
-//! `cargo test`, a smaller store is measured, what the page promises is asserted, and nothing is written. Seeds are
-//! fixed: each run counts the same.
+//! only their parts on range scans. With `-- --quick`, or by `cargo test`, it measures a smaller store, asserts the
+//! page's promises, and writes nothing. Seeds are fixed, so each run has the same counts.
 
 mod contenders;
 mod counting;
@@ -24,7 +23,7 @@ fn main() -> Result<(), AnyError> {
     let has = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     // Cargo passes `--bench` to benchmarks, and nothing to tests.
     let is_full = has("--bench") && !has("--quick");
-    // One thread: the order in which the engine reads is then the same in each run.
+    // One thread, so that the engine reads in the same order in each run.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if is_full && has("--ranges") {
         let results = runtime.block_on(experiments::ranges_alone())?;

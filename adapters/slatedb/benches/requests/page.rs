@@ -41,7 +41,7 @@ pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
     Ok(std::fs::write(path("RESULTS.md"), sections.join("\n"))?)
 }
 
-/// The section of range scans, in the place of that on the page, and otherwise the page as it is.
+/// Replaces the section of range scans on the page, and leaves the rest unchanged.
 pub(crate) fn write_ranges(results: &Results) -> Result<(), AnyError> {
     let page = std::fs::read_to_string(path("RESULTS.md"))?;
     let (before, rest) = page.split_once(RANGES_HEADING).ok_or("no section of range scans on the page")?;
@@ -71,8 +71,8 @@ fn head(results: &Results) -> Result<String, AnyError> {
     writeln!(
         page,
         "\n![64 overlapping SSTs, uniform lookups]({})\n\n![four sorted runs, Zipf lookups]({})\n\n\
-         Requests are counted, never timed: `cargo bench` writes this page and every figure on it ([how](#how-it-is-counted)).\n\
-         [Where our filters do not win](#where-our-filters-do-not-win) is below. SlateDB's metadata cache has 128 MiB by default: while\n\
+         All figures are counts of requests, not times: `cargo bench` writes this page and every figure on it ([how](#how-it-is-counted)).\n\
+         [Where our filters do not win](#where-our-filters-do-not-win) is below. SlateDB's metadata cache has 128 MiB by default: as long as\n\
          all filters and indexes of a store fit into it, smaller filters save nothing.",
         chart_file(Layout::L0, Skew::Uniform),
         chart_file(Layout::Runs, Skew::Zipf),
@@ -83,7 +83,7 @@ fn head(results: &Results) -> Result<String, AnyError> {
 fn windows(results: &Results) -> Result<String, AnyError> {
     let mut page = "## The window\n\n\
          Cache sizes at which SlateDB's own filters cost a multiple of the requests of our Ribbon filters, in percent of what\n\
-         SlateDB's own filters take. Between measured sizes nothing is claimed.\n\n\
+         SlateDB's own filters take. The page claims nothing between measured sizes.\n\n\
          | | twice or more | five times or more | 20 times or more | most |\n|---|---|---|---|--:|\n"
         .to_owned();
     for (layout, skew, name) in WORKLOADS {
@@ -103,7 +103,7 @@ fn windows(results: &Results) -> Result<String, AnyError> {
     Ok(page)
 }
 
-/// How many times our Ribbon's requests the engine's own filters cost, by the cache's size.
+/// Returns the ratio of requests, the engine's own filters to our Ribbon, by the cache's size.
 fn ratios(results: &Results, workload: (Layout, Skew)) -> Result<Vec<(u64, f64)>, AnyError> {
     percents(results)
         .into_iter()
@@ -134,23 +134,23 @@ fn explanation(results: &Results) -> Result<String, AnyError> {
     };
     let ours_per_sst = (ribbon.filter_charge - ribbon.sizes.filter.min(ribbon.filter_charge)) / ribbon.sizes.ssts;
     Ok(format!(
-        "## Why it looks like this\n\n\
+        "## Explanation\n\n\
          - **A cliff where SSTs overlap.** A lookup probes all {ssts} filters, each time in the same order. When they do not\n  \
-           all fit, a cache that evicts what was used least recently evicts each filter shortly before it is needed again,\n  \
-           and no filter is ever found in it. A cache of 95 % is then as bad as one of 10 %: {at_95} and {at_10}\n  \
+           all fit, a cache that evicts the least recently used entry evicts each filter shortly before it is needed again,\n  \
+           and no lookup finds a filter in it. A cache of 95 % is then as bad as one of 10 %: {at_95} and {at_10}\n  \
            requests with SlateDB's own filters. Which keys are\n  \
            looked up makes no difference: every lookup probes every filter.\n\
-         - **A slope in sorted runs.** A lookup probes one filter of each run; the key decides which. A cache of half\n  \
-           the filters finds about half of them. With Zipf lookups it finds more, because often used filters stay.\n  \
-           Either way our filters reach the end of the slope with the smaller cache.\n\
+         - **A slope in sorted runs.** A lookup probes one filter of each run, which the key determines. A cache of half\n  \
+           the filters holds about half of the probed ones. With Zipf lookups it holds more, because often used filters stay.\n  \
+           In both cases our filters reach the end of the slope with the smaller cache.\n\
          - **Indexes share the cache.** At blocks of 4 KiB and values of {VALUE_BYTES} bytes, the indexes take {index} KB,\n  \
            SlateDB's own filters {own_charge} KB and our Ribbon filters {ribbon_charge} KB. An absent lookup reads an index only after a false\n  \
-           positive, of which there are {positives:.2} per lookup in L0, and each such index displaces filters. So a\n  \
+           positive ({positives:.2} per lookup in L0), and each such index displaces filters. So a\n  \
            cache of exactly 100 % still costs {at_full} requests with SlateDB's own filters, and requests go on falling beyond it.\n\
-         - **What the cache is charged.** Our filters charge the cache all their memory: what is stored, and {ours_per_sst} bytes\n  \
-           more per SST. SlateDB's own charge their bit array alone. In SSTs of {keys} keys, ours charge {charged} % of\n  \
+         - **Charges.** Our filters charge the cache for all their memory: the stored bytes, and {ours_per_sst} bytes\n  \
+           more per SST. SlateDB's own charge only their bit array. In SSTs of {keys} keys, ours charge {charged} % of\n  \
            SlateDB's and are stored in {stored} %.\n\
-         - **Without filters** a lookup reads the index of each SST that may hold the key, and then a block of it. The best it can\n  \
+         - **Without filters** a lookup reads the index of each SST that may contain the key, and then a block. The best it can\n  \
            reach is one request per SST, with all indexes cached.\n",
         ssts = results.ssts,
         index = kilobytes(own.index_charge),
@@ -300,7 +300,7 @@ fn scans(results: &Results) -> Result<String, AnyError> {
 fn ranges(results: &Results) -> Result<String, AnyError> {
     let mut page = format!(
         "{RANGES_HEADING}\n\
-         Range filters of 1 % beside the Ribbon filters, over 64 SSTs that all cover nearly every range: the {} records above, and\n\
+         Range filters of 1 % in addition to the Ribbon filters, over 64 SSTs that all cover nearly every range: the {} records above, and\n\
          {} readings of sensors, each SST with an hour of all of them. Per 1,000 scans. False positives are SSTs that were\n\
          read for nothing, in percent of those without a row of the scan.\n",
         grouped(results.record_keys as u64),
@@ -330,7 +330,7 @@ fn ranges(results: &Results) -> Result<String, AnyError> {
     page.push_str(
         "\n- **Ordered** ranges have their rate where a range begins and ends without regard to an SST's keys. Package names are\n  \
            often close to others, so they are read in vain more often than that; and a quarter of an hour of a sensor begins and\n  \
-           ends beside rows of that sensor in each SST, where all answers are \"may be present\". **Hashed** ones keep their rate.\n\
+           ends next to rows of that sensor in each SST, where all answers are \"may be present\". **Hashed** ones keep their rate.\n\
          - **Prefixes** tell which SSTs have a package. They cannot tell times of a sensor apart, which each SST has: the filters are\n  \
            then read in vain.\n\
          - **Cold**, a range filter costs one request for each SST and saves two for all but those with rows and false positives. It is\n  \
@@ -353,7 +353,7 @@ fn small(results: &Results) -> Result<String, AnyError> {
     let find = |contender| find(&results.names, Layout::L0, contender);
     let (own, ribbon) = (find(Contender::BuiltIn)?, find(Contender::Ribbon)?);
     Ok(format!(
-        "## Small SSTs: package names alone\n\n\
+        "## Small SSTs: package names only\n\n\
          The same 64 SSTs with {} names of packages, {} keys each. `SlateFilters` builds blocked Bloom filters for so\n\
          few keys, also where Ribbon is configured. Stored filters take {} KB ({} KB of SlateDB's own), and\n\
          {} KB in the cache ({} KB of its own): the fixed memory of each filter weighs more than its bits save.\n\n{}",
@@ -377,18 +377,18 @@ fn losses(results: &Results) -> Result<String, AnyError> {
     };
     Ok(format!(
         "## Where our filters do not win\n\n\
-         - **Nothing cached.** A filter is one request, however small: {} and {} requests per 1,000 absent lookups. Only the bytes\n  \
+         - **Nothing cached.** A filter of any size is one request: {} and {} requests per 1,000 absent lookups. Only the bytes\n  \
            differ, {} MB and {} MB.\n\
          - **A cache for everything, or for next to nothing.** At 200 % SlateDB's own filters cost {} requests and our Ribbon filters of\n  \
            the same rate {}; at 50 %, {} and {}. With a roomy cache, take Ribbon filters of 10 bits per key: {} requests at 200 %, from\n  \
            {} % of the stored bytes, with {:.3} % false positives instead of {:.3} %. They fit no earlier than SlateDB's own.\n\
          - **Our blocked Bloom filters** of 10 bits per key take {} % of the bytes of SlateDB's own and have {:.3} % false positives where it\n  \
-           has {:.3} %. They save no requests; they are what large SSTs get from a writer because they are built faster.\n\
+           has {:.3} %. They save no requests; a writer uses them for large SSTs because they are built faster.\n\
          - **SSTs of a thousand keys.** Ours take {} % of what SlateDB's own take in the cache.\n\
-         - **Present keys.** The block has to be read, which no filter saves: with all metadata cached, 1,000 lookups cost {} requests\n  \
+         - **Present keys.** No filter saves reading the block: with all metadata cached, 1,000 lookups cost {} requests\n  \
            with SlateDB's own filters and {} with Ribbon.\n\
-         - **Not measured:** caches of several shards (each has a cliff of its own, so that the cliff is rounded), other rules of\n  \
-           eviction, and several lookups or reads at a time.\n",
+         - **Not measured:** caches of several shards (each has a separate cliff, which rounds the whole), other eviction\n  \
+           policies, and several lookups or reads at a time.\n",
         count(own.cold_absent.gets_per_thousand()),
         count(ribbon.cold_absent.gets_per_thousand()),
         megabytes(&own.cold_absent),
@@ -422,15 +422,15 @@ fn method(results: &Results) -> Result<String, AnyError> {
          ```\n\n\
          The first command rewrites this page, the charts and the CSV files, and takes some minutes. Seeds are fixed and everything\n\
          runs on one thread: each run writes the same files, bit for bit. Nothing depends on the machine or the optimization, so the\n\
-         profile is the one that tests have compiled the engine in. With `-- --ranges` at its end, it rewrites the section of\n\
-         range scans alone.\n\n\
+         profile is the one in which tests have already compiled the engine. With `-- --ranges` at its end, it rewrites only the\n\
+         section of range scans.\n\n\
          - **Engine.** SlateDB 0.18 with an object store in memory. A wrapper around it counts each GET when it is issued and sorts it\n  \
-           by the sections of SSTs in the manifest. For absent keys, SlateDB's own request counters are asserted to agree.\n\
+           by the sections of SSTs in the manifest. For absent keys, the benchmark asserts that SlateDB's own request counters agree.\n\
          - **Keys.** Records `name/number`, 20 for each of the 63,666 package names of Debian 12: {} keys with values of {VALUE_BYTES} bytes.\n  \
            Absent keys are records of package names of a later release, all of them within the range of every SST of L0.\n\
          - **L0.** {} SSTs, each with all records of {} random names, so that all overlap. SlateDB's defaults would compact them at 8: it\n  \
-           is what a store looks like whose compactor has fallen behind, and the sharpest case.\n\
-         - **Sorted runs.** The same, compacted by a standalone compactor into 4 runs of {} SSTs in all.\n\
+           is the state of a store whose compactor has fallen behind, and the sharpest case.\n\
+         - **Sorted runs.** These SSTs, compacted by a standalone compactor into 4 runs of {} SSTs in all.\n\
          - **Lookups.** Uniform over names, or by Zipf's law: the name of rank r with weight 1/r. Names are ranked at random, so that often\n  \
            used ones are spread over all SSTs. One lookup at a time.\n\
          - **Cache.** SlateDB's `FoyerCache` (by default a variant of least recently used) with one shard, as metadata cache of a `SplitCache` without a block cache: each\n  \
@@ -471,7 +471,7 @@ fn percents(results: &Results) -> Vec<u64> {
     percents
 }
 
-/// What a contender's filters take in the cache, as a share of what the engine's own take.
+/// Returns the size of a contender's filters in the cache, as a fraction of the engine's own.
 fn charge_share(results: &Results, layout: Layout, contender: Contender) -> Result<f64, AnyError> {
     let charge = |contender| find(&results.records, layout, contender).map(|one| one.filter_charge as f64);
     Ok(charge(contender)? / charge(Contender::BuiltIn)?)

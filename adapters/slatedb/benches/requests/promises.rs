@@ -1,4 +1,4 @@
-//! What `RESULTS.md` claims, asserted on the counts that it is made of.
+//! Asserts the claims of `RESULTS.md` on its counts.
 
 use crate::contenders::Contender;
 use crate::experiments::{BETWEEN_PERCENT, Measured, RECORDS, Results, Scans, SweepPoint};
@@ -42,8 +42,8 @@ fn check_scans(scans: &Scans) {
     }
 }
 
-/// Each filter finds the same rows. Ordered ranges save requests where ends are beside no keys of an SST, hashed ones
-/// also beside them.
+/// Checks that each filter finds the same rows. Ordered ranges save requests if no end is next to a key of an SST,
+/// hashed ranges always.
 pub(crate) fn check_ranges(scans: &[RangeScans]) {
     let find = |workload, contender| {
         let is_it = |one: &&RangeScans| (one.workload, one.contender) == (workload, contender);

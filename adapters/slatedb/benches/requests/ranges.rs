@@ -1,4 +1,4 @@
-//! Scans of ranges: keys, windows, and what they cost with each range filter.
+//! Scans of ranges: keys, windows, and their cost with each range filter.
 
 use core::ops::Range;
 
@@ -26,19 +26,19 @@ impl Window {
     }
 }
 
-/// What the engine is told of a scan.
+/// The form in which the engine gets a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScannedBy {
     Prefix,
     Range,
 }
 
-/// What is scanned.
+/// A workload of scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
-    /// All records of a package, which one SST has.
+    /// All records of a package that one SST contains.
     PresentName,
-    /// All records of a package that no SST has.
+    /// All records of a package that no SST contains.
     AbsentName,
     /// A quarter of an hour of one sensor. Each SST has all sensors, for an hour.
     Quarter,
@@ -56,7 +56,7 @@ impl Workload {
     }
 }
 
-/// The filters that are compared. All but the first are Ribbon filters of the built-in rate with something beside them.
+/// The filters that are compared. All except the first are Ribbon filters of the built-in rate with an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RangeContender {
     None,

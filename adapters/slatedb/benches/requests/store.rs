@@ -1,4 +1,4 @@
-//! Stores of 64 SSTs: flushed, all over one another; or compacted into sorted runs.
+//! Stores of 64 SSTs: flushed and all overlapping, or compacted into sorted runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::keys::SstKeys;
 
 const PATH: &str = "store";
 
-/// How SSTs lie.
+/// The layout of SSTs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// All in L0, each over the whole key range: a lookup meets all of them.
+    /// All in L0, each over the whole key range: a lookup probes all of them.
     L0,
-    /// In four sorted runs: a lookup meets one SST of each.
+    /// In four sorted runs: a lookup probes one SST of each.
     Runs,
 }
 

@@ -15,7 +15,7 @@ use slatedb::object_store::path::Path;
 use slatedb::{Db, DbBuilder};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
-/// Where each test's store is, within an object store of its own.
+/// The path of each test's store, in a separate object store.
 pub(crate) const PATH: &str = "store";
 
 /// Nothing runs in the background, and every SST gets a filter.
@@ -40,7 +40,7 @@ pub(crate) fn uncached(store: &Arc<dyn ObjectStore>, settings: Settings) -> DbBu
 #[derive(Clone)]
 pub(crate) struct Counted(Arc<DefaultMetricsRecorder>);
 
-/// What the engine counted for queries of one kind: those of sound and of unusable filters alike.
+/// The engine's counts for queries of one kind, with sound and with unusable filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) positive: u64,
@@ -71,7 +71,8 @@ impl Counted {
         ["get", "get_range", "get_ranges", "head"].map(|api| self.metric(REQUEST_COUNT, &labels(api))).iter().sum()
     }
 
-    /// The same once nothing in the background reads any more: a store polls its manifest when it is opened.
+    /// Returns the GET and HEAD requests when no background read is active: a store polls its manifest when it is
+    /// opened.
     pub(crate) async fn settled_gets(&self) -> u64 {
         let mut gets = self.gets();
         loop {

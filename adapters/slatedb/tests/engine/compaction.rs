@@ -14,8 +14,8 @@ use slatedb::{CompactorBuilder, Db};
 
 use crate::common::PATH;
 
-/// Level 0 into a new sorted run, and all sorted runs with it once there are three. The engine's own scheduler never
-/// rests when told to compact a single source: it would compact the only sorted run again and again.
+/// Compacts level 0 into a new sorted run, together with all sorted runs if there are three. The engine's own scheduler
+/// never rests if it may compact a single source: it would compact the only sorted run again and again.
 struct DrainLevel0;
 
 const MAX_SORTED_RUNS: usize = 2;
@@ -51,7 +51,7 @@ pub(crate) fn options() -> CompactorOptions {
         worker: Some(CompactionWorkerOptions {
             compactions_poll_interval: Duration::from_millis(2),
             min_filter_keys: 0,
-            // Several would split a sorted run into SSTs with gaps between them, in which no filter is probed.
+            // Several would split a sorted run into SSTs with gaps between them, where no filter is probed.
             max_subcompactions: 1,
             ..CompactionWorkerOptions::default()
         }),
@@ -69,7 +69,7 @@ pub(crate) fn builder(store: &Arc<dyn ObjectStore>) -> CompactorBuilder<Path> {
 /// Runs a standalone compactor until level 0 is empty.
 pub(crate) async fn run(store: &Arc<dyn ObjectStore>, builder: CompactorBuilder<Path>) {
     if is_drained(store).await {
-        // A compactor that is stopped before it has started runs for ever.
+        // A compactor that is stopped before it has started runs forever.
         return;
     }
     let compactor = Arc::new(builder.build());

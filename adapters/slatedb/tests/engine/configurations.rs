@@ -10,7 +10,7 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, KeyHasher};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_slatedb::{FilteredKeys, OldBloom, SlateFilters};
 
-/// What a process does about filters.
+/// The filters of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Configuration {
     Ours(Box<SlateFilters>),
@@ -77,8 +77,8 @@ pub(crate) fn all() -> Vec<Configuration> {
         .collect()
 }
 
-/// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower
-/// rate, blocked Bloom would be smaller and would be built instead.
+/// Returns Ribbon even for a handful of keys, with so few columns that about every second key matches. At a lower rate,
+/// blocked Bloom would be smaller and be built instead.
 pub(crate) fn ribbon() -> FixedPolicy {
     FixedPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
 }

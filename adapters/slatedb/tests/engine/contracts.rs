@@ -1,5 +1,5 @@
-//! Hash functions and extractors that changed although their name did not, or that break their contract, must cost
-//! requests and never a key.
+//! Hash functions and extractors that changed without their name, or that violate their contract, may cost requests,
+//! but never a key.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ async fn an_extractor_changed_with_its_name_loses_no_key() {
     }
 }
 
-/// Reads every key through filters of `old` with those of `new`, which differ although their names do not: each filter
-/// that is read is refused, and counted, and the audit names it.
+/// Reads every key through filters of `old` with the configuration `new`, which differs under the same names. Each
+/// filter is refused and counted, and the audit names it.
 async fn assert_refused(old: &SlateFilters, new: &SlateFilters) {
     assert_eq!(old.name(), new.name());
     let store = new_store();
@@ -100,8 +100,8 @@ async fn a_hash_function_changed_under_its_tag_is_found_by_an_audit_alone_if_the
     assert!(matches!(audited(&store, &old).await, FilterState::Usable(_)));
 }
 
-/// Everything up to the last hyphen, of scanned prefixes as well, against the contract: a longer key may have another
-/// one.
+/// Everything up to the last hyphen, also of scanned prefixes. This violates the contract, because a longer key may
+/// have another prefix.
 struct LastHyphen;
 
 impl PrefixExtractor for LastHyphen {
@@ -133,7 +133,7 @@ async fn an_extractor_whose_prefixes_have_other_parts_than_their_keys_gets_no_fi
     }
 }
 
-/// Says that each prefix is a byte longer than the key.
+/// Returns a length one byte beyond the key.
 struct TooLong;
 
 impl PrefixExtractor for TooLong {

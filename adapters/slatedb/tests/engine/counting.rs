@@ -1,4 +1,4 @@
-//! An object store in memory that counts what is read from it by ranges of bytes: sections of SSTs, and nothing else.
+//! An object store in memory that counts ranged reads: those of sections of SSTs, and no others.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use slatedb::object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-/// What was read.
+/// The counted reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     pub(crate) gets: u64,
@@ -29,7 +29,7 @@ pub(crate) struct CountingStore {
 }
 
 impl CountingStore {
-    /// What was read since the last call.
+    /// Returns the reads since the last call.
     pub(crate) fn take(&self) -> Reads {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         Reads { gets: take(&self.gets), bytes: take(&self.bytes) }

@@ -1,4 +1,4 @@
-//! A filter that is damaged, foreign or of another version must cost requests and never a key: every outcome is
+//! A filter that is damaged, foreign or of another version may cost requests, but never a key: every outcome is
 //! counted, and all keys are found.
 
 use std::ops::Range;
@@ -64,8 +64,8 @@ pub(crate) async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters
     audit.ssts[0].state.clone()
 }
 
-/// What was counted since `before`, except for what was built: usable, damaged, unsupported, other hash, none, unusable
-/// probes, foreign probes.
+/// Returns the counts since `before`, except for built filters: usable, damaged, unsupported, other hash, none,
+/// unusable probes, foreign probes.
 pub(crate) fn counted_since(filters: &SlateFilters, before: SlateFilterStats) -> [u64; 7] {
     let outcomes = |stats: SlateFilterStats| {
         let SlateFilterStats {
@@ -159,7 +159,7 @@ async fn filters_cut_zeroed_emptied_or_of_the_engine_are_counted_and_lose_no_key
     }
 }
 
-/// The data of a filter with its block changed, and all checksums of the block's trailer made to hold.
+/// Returns the data of a filter with its block changed, and all checksums of the block's trailer repaired.
 fn with_trailer(data: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
     let (mut data, trailer) = (data.to_vec(), data.len() - 32);
     change(&mut data[trailer..]);
@@ -241,7 +241,7 @@ async fn the_filter_of_an_sst_with_other_keys_is_noticed_at_each_probe() {
 
 #[tokio::test]
 async fn the_filter_of_an_sst_with_overlapping_keys_is_found_by_an_audit_alone() {
-    // The case that no policy can find out: see the documentation of the crate.
+    // The case that no policy can detect; see the crate's documentation.
     let filters = small();
     let (even, odd): (Vec<_>, Vec<_>) = (0..2 * KEYS).partition(|number| number % 2 == 0);
     let (store, db) = swapped(&filters, &even, &odd).await;

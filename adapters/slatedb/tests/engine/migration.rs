@@ -1,5 +1,5 @@
 //! A store changes its filters while it is read and written. Filters that are no longer read cost requests, and a stub
-//! that an old process took for a filter would lose every key.
+//! that an old process mistook for a filter would lose every key.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn migrating(new_ssts: OldBloom) -> SlateFilters {
     SlateFilters::default().with_old_bloom(BloomFilterPolicy::new(10), new_ssts)
 }
 
-/// What processes of a store are configured with.
+/// The configuration of a store's processes.
 enum Process<'a> {
     Old,
     New(&'a SlateFilters),

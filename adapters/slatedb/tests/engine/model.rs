@@ -1,5 +1,5 @@
-//! A filter that lost one key would look like a correct store: the read succeeds, and says that the key is absent.
-//! Random sequences of operations, under filters that change at each reopening, are compared with a map.
+//! A filter that lost one key would look like a correct store: the read succeeds, and the key is absent. Random
+//! sequences of operations, under filters that change at each reopening, are compared with a map.
 //!
 //! The short form runs in each test run. `SSTFILTER_LONG=1` runs 1,000 sequences, which takes 40 seconds on one core;
 //! `SSTFILTER_SEED=n` repeats sequence `n` alone.
@@ -57,7 +57,7 @@ async fn random_sequences_of_operations_agree_with_a_map() {
     }
 }
 
-/// What sequences reached.
+/// The events that sequences reached.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     ribbon: u64,
@@ -121,8 +121,8 @@ impl Dice {
     }
 }
 
-/// So few keys that lookups find them: of one byte (SlateDB refuses empty keys), of few, of more bytes than a filter's
-/// key range keeps, and of 64 KiB.
+/// Few enough keys for lookups to find them: of one byte (SlateDB refuses empty keys), of few, of more bytes than a
+/// filter's key range stores, and of 64 KiB.
 fn keys() -> Vec<Bytes> {
     let letters = || b'a'..=b'e';
     let one = letters().map(|a| vec![a]);
@@ -208,7 +208,7 @@ impl Sequence {
         *value = [value.as_ref(), operand.as_bytes()].concat().into();
     }
 
-    /// By the compactor in the engine if it has one, else by a process of its own, whose filters may be others.
+    /// Compacts by the engine's compactor if it has one, otherwise by a separate process, which may have other filters.
     async fn compact(&mut self) {
         flush(&self.db).await;
         self.compactions += 1;
@@ -241,7 +241,7 @@ impl Sequence {
         }
     }
 
-    /// A range between two keys or beside them, with any kinds of ends.
+    /// Returns a range between two keys or next to them, with any kinds of ends.
     fn range(&mut self) -> Range {
         let mut ends = [self.end_key(), self.end_key()];
         ends.sort();
@@ -334,7 +334,7 @@ impl Sequence {
         assert_eq!(found, expected, "sequence {}, {order:?}, {range:?}", self.seed);
     }
 
-    /// Nothing that a filter can find wrong was ever found, by reads or by an audit.
+    /// Checks that neither reads nor an audit ever found a fault in a filter.
     async fn end(self) -> Tally {
         self.db.close().await.unwrap();
         let mut tally = Tally {

@@ -1,4 +1,4 @@
-//! A range filter that is damaged, foreign, of another hash or extractor must cost requests and never a row of a scan:
+//! A range filter that is damaged, foreign, of another hash or extractor may cost requests, but never a row of a scan:
 //! every outcome is counted, and all rows are found.
 
 use std::borrow::Cow;
@@ -100,7 +100,7 @@ async fn damaged_bytes_of_a_range_filter_lose_no_row() {
                 let number = 1 + byte as u64 % SCANS;
                 scan_all(&db, number..=number).await;
                 let [usable, damaged, unsupported, other_hash, none, probes, foreign] = counted_since(&filters, before);
-                // The point filter is sound, and knows no ranges.
+                // The point filter is sound, and does not answer ranges.
                 assert_eq!((usable, none, foreign, probes), (1, 0, 0, 1), "byte {byte}");
                 assert_eq!(damaged + unsupported + other_hash, 1, "byte {byte}");
             }
@@ -270,7 +270,7 @@ async fn the_range_filter_of_an_sst_with_other_keys_is_noticed_at_each_probe() {
 
 #[tokio::test]
 async fn the_range_filter_of_an_sst_with_overlapping_keys_is_found_by_an_audit_alone() {
-    // The case that no policy can find out: see the documentation of the crate.
+    // The case that no policy can detect; see the crate's documentation.
     let filters = filters(ordered());
     let (even, odd): (Vec<_>, Vec<_>) = (0..2 * KEYS).partition(|number| number % 2 == 0);
     let (store, db) = swapped(&filters, &even, &odd).await;

@@ -1,5 +1,5 @@
-//! A scan meets every SST in whose range it is, and most of them have none of its keys. A range filter that is read and
-//! not used would pass every other test; one that skips an SST with a key would lose it without an error.
+//! A scan meets every SST whose range it overlaps, and most of them contain none of its keys. A range filter that is
+//! read and not used would pass every other test; one that skips an SST with a key would lose it without an error.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -135,8 +135,8 @@ async fn check(db: &Db, model: &Model, scan: &Scan) {
     assert_eq!(collect(db.scan_with_options(range, &options).await.unwrap()).await, expected, "{scan:?}");
 }
 
-/// What scans of a reopened store read, with nothing in memory or with filters and indexes there, and the filters'
-/// answers. All results are those of the map.
+/// Returns the reads of scans of a reopened store, with nothing or with filters and indexes in memory, and the filters'
+/// answers. Checks all results against the map.
 async fn scans(
     store: &Arc<CountingStore>,
     filters: Option<&SlateFilters>,
@@ -195,7 +195,7 @@ async fn short_scans_of_64_ssts_fetch_a_fifth_of_the_bytes_and_lose_no_key() {
         let (cached, answers) = scans(&store, Some(&filters), CachesMetadata::Yes, &model, &scanned).await;
         println!("{name}, metadata cached: {plain:?} without filters, {cached:?} with them, {answers:?}");
         assert!(cached.bytes * 5 <= plain.bytes, "{name}: {cached:?}, {plain:?} without filters");
-        // Of 12,800 pairs of a scan and an SST. 1 % of those without its keys may be read.
+        // There are 12,800 pairs of a scan and an SST. 1 % of the SSTs without a key of the scan may be read.
         assert!(answers.negative > 11_000, "{name}: {answers:?}");
         assert!(answers.false_positive < 200 * SSTS / 40, "{name}: {answers:?}");
 
@@ -254,7 +254,7 @@ async fn a_store_that_gets_range_filters_later_is_read_and_audited_throughout() 
         }
         assert_eq!((filters.stats().foreign_probes, filters.stats().unusable_probes), (0, 0));
     }
-    // The point filters are those of all three, the range filters those of two.
+    // All three have the point filters, two have the range filters.
     let audit = async |filters: &SlateFilters| filters.audit(DbReader::builder(PATH, dyn_store(&store))).await.unwrap();
     assert_eq!(audit(&plain).await.without_usable_filter().count(), 0);
     let mixed = audit(&long).await;
@@ -316,7 +316,7 @@ async fn prefix_scans_skip_ssts_by_their_ranges_also_where_point_filters_know_no
                 found += 1;
             }
             assert_eq!(found, 10);
-            // A prefix that the extractor does not know stands for many: the range filter answers alone.
+            // A prefix shorter than the extractor's covers many prefixes, so only the range filter answers.
             assert!(collect(db.scan_prefix(&prefix[..6], ..).await.unwrap()).await.len() >= 10);
         }
         // 0xff has no successor, and an empty prefix is everything.

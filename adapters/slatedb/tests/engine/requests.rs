@@ -1,5 +1,5 @@
-//! A filter is worth the requests that it saves. A skipped SST that is read after all, or a filter that is read and not
-//! used, would pass every other test: the answers stay right.
+//! The value of a filter is the requests that it saves. An SST that is read although its filter is negative, or a
+//! filter that is read and not used, would pass every other test, because the answers stay right.
 
 use std::sync::Arc;
 
@@ -223,7 +223,7 @@ async fn a_prefix_scan_skips_ssts_by_filters_of_prefixes_and_reads_no_filter_of_
         assert_eq!(found, 1_000);
         let (absent_gets, absent_answers, absent_found) = scan(&filters, &store, &absent).await;
         assert_eq!(absent_found, 0);
-        // A shorter prefix than the extractor's stands for many: every filter may match, and all keys are found.
+        // A prefix shorter than the extractor's covers many prefixes: every filter may match, and all keys are found.
         let (_, _, all) = scan(&filters, &store, b"key-0").await;
         assert_eq!(all, 10_001);
 

@@ -13,7 +13,7 @@ use crate::common::PATH;
 /// Bytes of CRC32 behind the section.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Where an SST's filters are stored.
+/// The location of an SST's filters.
 pub(crate) struct Section {
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -25,7 +25,7 @@ pub(crate) struct Section {
 pub(crate) type Entries = Vec<(String, Vec<u8>)>;
 
 impl Section {
-    /// That of the only SST.
+    /// Returns the section of the only SST.
     pub(crate) fn only(store: &Arc<dyn ObjectStore>, db: &Db) -> Self {
         let manifest = db.manifest();
         let views: Vec<_> = manifest.all_sst_views().collect();
@@ -60,7 +60,7 @@ impl Section {
         self.store.put(&self.path, Bytes::from(object).into()).await.unwrap();
     }
 
-    /// Overwrites what is before the checksum, and makes that hold: the engine finds nothing wrong.
+    /// Overwrites the bytes before the checksum, and repairs the checksum, so that the engine finds no fault.
     pub(crate) async fn overwrite_sealed(&self, framed: &[u8]) {
         assert!(framed.len() + CHECKSUM_BYTES <= self.length, "{} bytes in {}", framed.len(), self.length);
         let mut bytes = framed.to_vec();

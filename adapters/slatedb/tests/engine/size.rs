@@ -1,4 +1,4 @@
-//! What the filters are for: the same false positive rate in fewer bytes than those of the engine.
+//! The purpose of the filters: the false positive rate of the engine's filters in fewer bytes.
 
 use std::sync::Arc;
 

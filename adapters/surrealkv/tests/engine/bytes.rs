@@ -1,5 +1,5 @@
-//! The policy without an engine. The engine hands it whatever a table holds under its name, and takes `false` for
-//! certain: bytes that are no good filter of the key's partition must never answer so.
+//! The policy without an engine. The engine passes any bytes that a table stores under the policy's name, and trusts
+//! `false`: bytes that are not a sound filter of the key's partition must never be negative.
 
 use std::sync::Arc;
 
@@ -74,8 +74,8 @@ fn no_part_of_a_filter_answers_absent() {
     }
 }
 
-/// The old policies know a filter by its last byte alone. A block that was cut where such a byte happens to be is taken
-/// for one: only the engine, which stores lengths and checksums, can tell.
+/// The old policies recognize a filter only by its last byte. A block that is truncated at such a byte passes for an
+/// old filter; only the engine, which stores lengths and checksums, can detect it.
 fn is_like_an_old_filter(policy: &SstFilterPolicy, bytes: &[u8]) -> bool {
     policy.name().contains("Filter") && bytes.len() > 1 && (1..=30).contains(bytes.last().unwrap())
 }
@@ -106,7 +106,7 @@ fn foreign_bytes_mean_may_contain_and_are_counted() {
     for policy in policies() {
         let name = policy.name().to_owned();
         let before = unusable(&policy);
-        // Bytes that are a filter of the old policy are its to judge; a last byte of 31 to 254 is nobody's.
+        // The old policy answers for its own filters; a last byte of 31 to 254 belongs to neither policy.
         for length in 0..300 {
             let mut bytes: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
             if let Some(last) = bytes.last_mut() {

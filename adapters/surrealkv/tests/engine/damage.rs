@@ -1,8 +1,8 @@
-//! Filter bytes that change on the disk. The engine compares the checksum of each block it reads, so most damage never
-//! reaches the policy; what does, because its checksum was made right again, must not pass for a good filter.
+//! Filter bytes that change on disk. The engine compares the checksum of each block it reads, so most damage never
+//! reaches the policy. Damage with a repaired checksum does, and must not pass for a sound filter.
 //!
-//! Damage to the payload under a right checksum is believed, by this policy as by the engine's own: the crate's
-//! documentation says so. It is not tested here because nothing is promised.
+//! Like the engine's own policies, this policy does not detect a damaged payload under a valid checksum. The crate's
+//! documentation says so, and no test covers it because nothing is promised.
 
 use std::fs;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::store::{Recording, Store, engine_bloom, key, migrating, options, runt
 
 const KEYS: usize = 3_000;
 
-/// A closed store of one table, and where its filters are.
+/// A closed store of one table, and the ranges of its filters.
 struct Victim {
     runtime: Runtime,
     folder: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl Victim {
         Self { runtime, folder, policy, table, bytes, filters }
     }
 
-    /// Reads all keys after the table was damaged, and returns what the policy counted.
+    /// Damages the table, reads all keys, and returns the policy's counts.
     fn counts_after(&self, damage: impl FnOnce(&mut [u8])) -> FilterCounts {
         let mut bytes = self.bytes.clone();
         damage(&mut bytes);
@@ -69,7 +69,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Range<usize> {
     start..start + part.len()
 }
 
-/// Makes the engine's checksum of a block right: a CRC32 of the block and of the byte behind it, which names its
+/// Repairs the engine's checksum of a block: a CRC32 of the block and of the byte behind it, which names its
 /// compression; rotated right by 15 bits, plus a constant, as in `LevelDB`'s format.
 fn repair_checksum(bytes: &mut [u8], block: &Range<usize>) {
     let checksum = crc32fast::hash(&bytes[block.start..=block.end]);
@@ -141,7 +141,7 @@ fn a_filter_of_another_seed_under_a_right_checksum_means_may_contain() {
     let filter = victim.filters[0].clone();
     let other = SstFilterPolicy::bloom().with_hasher(KeyHasher::with_seed(1));
     let mut keys: Vec<Vec<u8>> = (0..filter.len()).map(key).collect();
-    // As many keys as give a block of the same length.
+    // Removes keys until the block has the victim's length.
     while other.create_filter(&keys).len() > filter.len() {
         keys.pop();
     }

@@ -1,5 +1,5 @@
 //! Stores of no keys and of one, the smallest and the largest keys, and seeds that change between runs. Filters of one
-//! key have one line; filters of a lost seed are useless, which must not make them wrong.
+//! key have one line; filters of a lost seed are useless, but must not be wrong.
 
 use sstfilter::KeyHasher;
 use sstfilter_surrealkv::SstFilterPolicy;

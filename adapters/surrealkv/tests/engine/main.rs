@@ -1,5 +1,5 @@
 //! The policy in the published engine. A filter that answers "absent" for a key of its partition loses the key without
-//! a trace: `get` finds nothing, while a scan still shows it. Each module guards against one way to get there.
+//! a trace: `get` finds nothing, while a scan still shows it. Each module guards against one cause.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

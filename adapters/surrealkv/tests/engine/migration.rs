@@ -1,5 +1,6 @@
-//! Migration changes filters under a name that another policy reads by its own rules. If that policy takes a block for
-//! its own filter, a program that was rolled back loses keys; if blocks are taken for old filters, so does the new one.
+//! Migration stores blocks under a name whose policy reads filters by its own rules. If that policy reads a block as
+//! its own filter, a rolled-back program loses keys. If this package reads a block as an old filter, the new program
+//! loses keys.
 
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ fn what_is_too_short_for_the_old_policy_means_may_contain() {
     for old in old_policies() {
         let own = migrating(Arc::clone(&old));
         let filter = old.create_filter(&[key(0)]);
-        // Alone, the old policies answer "absent" for such bytes.
+        // Without the migration, the old policies answer "absent" for such bytes.
         assert!(!old.may_contain(&[], &key(0)) && !old.may_contain(&[6], &key(0)));
         assert!(own.may_contain(&[], &key(0)) && own.may_contain(&[6], &key(0)));
         assert!(own.may_contain(&[0], &key(0)) && own.may_contain(&[255], &key(0)));
@@ -121,7 +122,7 @@ fn what_is_too_short_for_the_old_policy_means_may_contain() {
 
 #[test]
 fn a_block_without_the_closing_byte_is_not_read_as_an_old_filter() {
-    // About one block in nine ends with a byte that the engine's Bloom filter would take for its number of probes.
+    // About one block in nine ends with a byte that the engine's Bloom filter would read as its number of probes.
     let (own, plain) = (migrating(engine_bloom()), SstFilterPolicy::bloom());
     let mut misread = 0;
     for count in 1..400 {

@@ -1,5 +1,5 @@
-//! A store whose policy changes at each reopening: filters of five makes lie beside each other, and compaction turns
-//! one into another. Whatever the order, each lookup must agree with a map.
+//! A store whose policy changes at each reopening: it contains filters of five kinds at once, and compaction turns one
+//! into another. In every order, each lookup must agree with a map.
 //!
 //! The default run takes some seconds; `SSTFILTER_LONG=1` runs 1,200 sequences.
 
@@ -53,7 +53,7 @@ impl Policies {
     }
 }
 
-/// Options that a store keeps; those of its tables' shape change with each reopening.
+/// Options that a store keeps; the options of its tables' shape change at each reopening.
 struct Shape {
     is_encrypted: bool,
     is_versioned: bool,
@@ -92,7 +92,7 @@ fn any_sequence_of_writes_compactions_and_policies_agrees_with_a_map() {
     assert!(all.other_hash > 0 && all.blooms > 0 && all.ribbons > 0, "{all:?}");
 }
 
-/// What the sequences must have met to be worth anything.
+/// Events that the sequences must have reached for the test to mean anything.
 #[derive(Debug, Default)]
 struct Totals {
     negatives: u64,

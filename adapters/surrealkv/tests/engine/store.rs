@@ -1,4 +1,4 @@
-//! What the tests share: stores, keys and policies.
+//! Stores, keys and policies shared by the tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub(crate) fn migrating(old: Arc<dyn FilterPolicy>) -> SstFilterPolicy {
     SstFilterPolicy::ribbon().migrating_from(old).expect("one of the engine's policies")
 }
 
-/// A hash of the engine's own: not well mixed enough to be a good filter, and so all the better at breaking one.
+/// A user-defined hash. It mixes too little for a good filter, so it is more likely to break one.
 pub(crate) fn custom_hasher() -> KeyHasher {
     let sum = |key: &[u8]| key.iter().fold(7_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     KeyHasher::custom(5, move |key| KeyHash::mix(sum(key)))
@@ -43,7 +43,7 @@ pub(crate) fn key(number: usize) -> Vec<u8> {
     format!("/*shop\0*live\0*order\0*{number:08}").into_bytes()
 }
 
-/// Small partitions, so that a few thousand keys make several of them, and no compaction but those asked for.
+/// Small partitions, so that a few thousand keys make several of them, and no compaction except explicit ones.
 pub(crate) fn options(folder: &Path) -> Options {
     let mut options = Options::new()
         .with_path(folder.to_owned())
@@ -121,7 +121,7 @@ impl<'a> Store<'a> {
         entries
     }
 
-    /// How many of `keys` a lookup does not find.
+    /// Returns how many of `keys` a lookup does not find.
     pub(crate) fn lost(&self, keys: impl IntoIterator<Item = Vec<u8>>) -> usize {
         keys.into_iter().filter(|key| self.get(key).as_ref() != Some(key)).count()
     }

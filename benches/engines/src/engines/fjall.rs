@@ -1,8 +1,8 @@
-//! fjall, each file ingested as a table of its own.
+//! fjall, with each file ingested as a separate table.
 //!
-//! A table that overlaps others becomes a run of level 0, and stays there until the leveled strategy counts
-//! as many tables as its threshold. The largest threshold is 255, so no scenario gets there. An ingestion
-//! begins a new table every 64 MiB; such tables do not overlap, and are one run.
+//! A table that overlaps others becomes a run of level 0, and stays there until level 0 reaches the threshold of the
+//! leveled strategy. The threshold is set to its maximum of 255, which no scenario reaches. An ingestion begins a new
+//! table every 64 MiB; these tables do not overlap, and form one run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ impl Fjall {
         }
         drop((keyspace, database));
         let (database, keyspace) = open(directory, filter)?;
+        // A full scan loads all blocks into the cache before the clock starts.
         for entry in keyspace.iter() {
             entry.into_inner()?;
         }
@@ -50,8 +51,10 @@ fn open(directory: &Path, filter: &str) -> Result<(Database, Keyspace)> {
     let options = || {
         KeyspaceCreateOptions::default()
             .filter_policy(filter_policy)
+            // Held in memory on every level, like the filters and indexes of RocksDB's open tables.
             .filter_block_pinning_policy(PinningPolicy::all(true))
             .index_block_pinning_policy(PinningPolicy::all(true))
+            // The maximum: level 0 keeps every table of a scenario.
             .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(u8::MAX)))
     };
     let database = Database::builder(directory).cache_size(CACHE_BYTES as u64).open()?;

@@ -1,7 +1,7 @@
-//! LevelDB, as its port to Rust.
+//! LevelDB, in its Rust port.
 //!
-//! It merges level 0 as soon as four files are there, and cannot be told not to. So it is given the files
-//! one by one, each flushed, and measured in the shape that it makes of them: a lookup then asks few files.
+//! It merges level 0 as soon as four files are there, which cannot be turned off. So the files are written one by one,
+//! each flushed, and measured in the resulting layout: a lookup then reads few files.
 
 use std::fs;
 use std::path::Path;
@@ -34,6 +34,7 @@ impl LevelDb {
             filter_policy: Rc::new(Box::new(BloomPolicy::new(10))),
             ..Options::default()
         };
+        // The scenario of one file must stay one file; the default splits tables.
         if data.scenario.files == 1 {
             options.max_file_size = WRITE_BUFFER_BYTES;
         }
@@ -41,6 +42,7 @@ impl LevelDb {
         for file in 0..data.scenario.files {
             write_file(&mut db, data, file)?;
         }
+        // A full scan loads all blocks into the cache before the clock starts.
         let mut entries = db.new_iter()?;
         while entries.advance() {}
         Ok(Box::new(Self { db, path: directory.into() }))
@@ -56,7 +58,7 @@ fn write_file(db: &mut DB, data: &Data, file: usize) -> Result<()> {
         }
     }
     db.write(batch, false)?;
-    // The memtable goes to a file first, whatever the range.
+    // A compaction of any range flushes the memtable first.
     Ok(db.compact_range(NOTHING.0, NOTHING.1)?)
 }
 

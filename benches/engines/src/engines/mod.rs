@@ -17,7 +17,7 @@ use crate::data::Data;
 
 /// The engine that the others are compared with.
 pub(crate) const OURS: &str = "sstfilter";
-/// The same, without any cache of blocks.
+/// sstfilter without a block cache.
 pub(crate) const OURS_UNCACHED: &str = "sstfilter, no block cache";
 
 #[cfg(any(test, feature = "fjall", feature = "rocksdb"))]
@@ -25,11 +25,11 @@ pub(crate) const NONE: &str = "none";
 pub(crate) const BLOOM: &str = "Bloom, 10 bits per key";
 pub(crate) const RIBBON: &str = "Ribbon, rate of Bloom 10";
 
-/// Memory for each engine's cache of blocks: more than all data.
+/// The size of each engine's block cache: more than all data.
 #[cfg(any(feature = "fjall", feature = "leveldb", feature = "rocksdb"))]
 const CACHE_BYTES: usize = 1 << 30;
 
-/// What a filter is compared with.
+/// The family of filters that are compared with each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FilterFamily {
     Bloom,
@@ -37,12 +37,12 @@ pub(crate) enum FilterFamily {
 }
 
 impl FilterFamily {
-    /// The family of the filter that an engine calls `filter`; no filter counts as Bloom.
+    /// Returns the family of an engine's filter named `filter`; no filter counts as Bloom.
     pub(crate) fn of(filter: &str) -> Self {
         if filter == RIBBON { Self::Ribbon } else { Self::Bloom }
     }
 
-    /// Our filter of the family.
+    /// Returns our filter of the family.
     pub(crate) fn ours(self) -> &'static str {
         match self {
             Self::Bloom => BLOOM,
@@ -51,28 +51,29 @@ impl FilterFamily {
     }
 }
 
-/// A store that holds a scenario's data, open, with its caches warm.
+/// An open store with a scenario's data and warm caches.
 pub(crate) trait Engine {
-    /// The engine's name and its filter's.
+    /// Returns the names of the engine and its filter.
     fn label(&self) -> (&'static str, &'static str);
 
-    /// What the engine made of the scenario's files.
+    /// Describes the engine's layout of the scenario's files.
     fn shape(&self) -> Result<String>;
 
-    /// Those of `keys` for which all filters of the engine are negative; `None` when it does not tell.
+    /// Returns the `keys` for which all filters of the engine are negative, or `None` if the engine does not expose
+    /// that.
     fn negatives<'a>(&self, _keys: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
         None
     }
 
-    /// Gets one key after the other, and says how many were found.
+    /// Gets one key after the other. Returns how many were found.
     fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize>;
 
-    /// Whether the engine can be asked for many keys in one call.
+    /// Returns whether the engine can get many keys in one call.
     fn has_multi_get(&self) -> bool {
         false
     }
 
-    /// Gets all keys, ascending, in one call, and says how many were found.
+    /// Gets all keys, ascending, in one call. Returns how many were found.
     fn multi_get(&mut self, keys: &[&[u8]]) -> Result<usize> {
         self.get_each(keys)
     }
@@ -99,7 +100,7 @@ const BUILDS: &[Build] = &[
     |data, path| leveldb::LevelDb::build(data, path),
 ];
 
-/// Fills all engines that were compiled in, each in a directory of its own below `directory`.
+/// Fills all compiled-in engines, each in its own directory below `directory`.
 pub(crate) fn build_all(data: &Data, directory: &Path) -> Result<Vec<Box<dyn Engine>>> {
     let build = |(number, build): (usize, &Build)| {
         let path = directory.join(number.to_string());

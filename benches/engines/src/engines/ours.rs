@@ -1,5 +1,5 @@
-//! sstfilter's own tables and table set, which keep blocks in memory once they were read, or read and check them
-//! each time.
+//! sstfilter's own tables and table set, with a block cache, or without one, so that they read and check each block
+//! again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ impl Ours {
         let reading =
             if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
+            // RocksDB's Ribbon of 10 also has the rate of its Bloom filter of 10 bits per key.
             RIBBON => Arc::new(FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
             _ => Arc::new(FixedPolicy::default()),
         };

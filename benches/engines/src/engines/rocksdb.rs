@@ -1,4 +1,4 @@
-//! RocksDB, its files flushed one by one into level 0 and left there.
+//! RocksDB, with files flushed one by one into level 0 and left there.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::data::Data;
 
 /// More than the data of any scenario's file.
 const WRITE_BUFFER_BYTES: usize = 1 << 30;
-/// The version that RocksDB writes by itself as of 11.8 may change; all from 5 on have the newer Bloom filter.
+/// Fixed, because RocksDB's default (as of 11.8) may change. All versions from 5 on have the newer Bloom filter.
 const FORMAT_VERSION: i32 = 6;
 const FAMILY: &str = "default";
 const ENTRIES_PER_WRITE: usize = 1_000;
@@ -27,13 +27,14 @@ pub(super) struct RocksDb {
 impl RocksDb {
     /// Flushes each file of `data` to level 0, and brings all blocks into the cache.
     pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
-        // A family named without options would get RocksDB's own, not the database's.
+        // A family named without options would get RocksDB's defaults, not the database's options.
         let db = DB::open_cf_with_opts(&options(filter), directory, [(FAMILY, options(filter))])?;
         for file in 0..data.scenario.files {
             write_file(&db, data, file)?;
         }
         let files = files_at(&db, 0)?;
         ensure!(files == data.scenario.files, "RocksDB has {files} files at level 0, not {}", data.scenario.files);
+        // A full scan loads all blocks into the cache before the clock starts.
         for entry in db.iterator(IteratorMode::Start) {
             entry?;
         }
@@ -45,10 +46,14 @@ fn options(filter: &str) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table_options(filter));
+    // No engine here compresses: the figures are about filters, not codecs.
     options.set_compression_type(DBCompressionType::None);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    // No limit: a reopened table would read its index and filter again.
     options.set_max_open_files(-1);
+    // Level 0 must keep every file: the scenario is a lookup over overlapping files.
     options.set_disable_auto_compactions(true);
+    // Without compactions, writes would stop when level 0 reaches RocksDB's defaults.
     options.set_level_zero_slowdown_writes_trigger(MANY_FILES);
     options.set_level_zero_stop_writes_trigger(MANY_FILES);
     options
@@ -58,7 +63,7 @@ fn table_options(filter: &str) -> BlockBasedOptions {
     let mut options = BlockBasedOptions::default();
     options.set_format_version(FORMAT_VERSION);
     options.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
-    // Held by the open tables, which is quicker than asking the cache for them.
+    // The open tables then hold index and filter, which is faster than a lookup in the cache.
     options.set_cache_index_and_filter_blocks(false);
     match filter {
         BLOOM => options.set_bloom_filter(10.0, false),
@@ -70,6 +75,7 @@ fn table_options(filter: &str) -> BlockBasedOptions {
 
 fn write_file(db: &DB, data: &Data, file: usize) -> Result<()> {
     let mut write = WriteOptions::default();
+    // Each file is flushed at once, so a log would only slow down the setup.
     write.disable_wal(true);
     let mut batch = WriteBatch::default();
     for (key, value) in data.entries(file) {
@@ -99,6 +105,7 @@ impl Engine for RocksDb {
     fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize> {
         let mut found = 0;
         for key in keys {
+            // Pinned, so that the value is not copied.
             found += usize::from(self.db.get_pinned_opt(key, &self.read)?.is_some());
         }
         Ok(found)
@@ -111,6 +118,7 @@ impl Engine for RocksDb {
     fn multi_get(&mut self, keys: &[&[u8]]) -> Result<usize> {
         let family = self.db.cf_handle(FAMILY).context("RocksDB has no default column family")?;
         let mut found = 0;
+        // The batches are sorted; RocksDB would sort them again otherwise.
         let is_sorted = true;
         for value in self.db.batched_multi_get_cf_opt(family, keys.iter().copied(), is_sorted, &self.read) {
             found += usize::from(value?.is_some());

@@ -15,16 +15,16 @@ const ABSENT_NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-s
 /// Letters at which a random range starts.
 const LETTERS: usize = 8;
 
-/// Which keys.
+/// A kind of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// Numbers of 64 bits, all alike.
+    /// Numbers of 64 bits, uniformly distributed.
     Uniform,
     /// Numbers of 64 bits, normally distributed: close together around 2^63.
     Normal,
-    /// Package names of Debian 12; the names that it does not have are those of a later release.
+    /// Package names of Debian 12; absent names are from a later release.
     Names,
-    /// The same, and ranges that start at random letters.
+    /// Package names of Debian 12, with ranges that start at random letters.
     NamesAndLetters,
 }
 
@@ -32,7 +32,7 @@ impl KeyKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Uniform, Self::Normal, Self::Names, Self::NamesAndLetters];
 
-    /// As the records call it.
+    /// Returns the name in the records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "u64, uniform",
@@ -42,7 +42,7 @@ impl KeyKind {
         }
     }
 
-    /// Whether the keys are numbers.
+    /// Returns whether the keys are numbers.
     pub fn is_of_numbers(self) -> bool {
         matches!(self, Self::Uniform | Self::Normal)
     }
@@ -53,7 +53,7 @@ impl KeyKind {
     }
 }
 
-/// Byte strings, one behind the other.
+/// Concatenated byte strings.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -88,7 +88,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// The first string that is not below `string`.
+    /// Returns the first string that is not below `string`.
     fn seek_hint(&self, string: &[u8]) -> Option<&[u8]> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -120,7 +120,7 @@ impl SortedKeys {
     ///
     /// # Errors
     ///
-    /// What the decompressor says.
+    /// The decompressor's error.
     pub fn new(kind: KeyKind, count: usize) -> io::Result<Self> {
         if !kind.is_of_numbers() {
             let mut bytes = Strings::default();
@@ -136,7 +136,7 @@ impl SortedKeys {
         self.bytes.len()
     }
 
-    /// Whether no key is in the range, both ends included.
+    /// Returns whether no key is in the range, both ends included.
     fn none_in(&self, lower: &[u8], upper: &[u8]) -> bool {
         self.bytes.seek_hint(lower).is_none_or(|key| key > upper)
     }
@@ -146,12 +146,12 @@ impl SortedKeys {
         self.numbers.get(index).is_none_or(|&key| key > upper)
     }
 
-    /// `count` ranges of `length` that hold no key, or one for each absent name. They start where keys of this kind do:
-    /// at a number, at an absent name, or at random letters.
+    /// Returns `count` ranges of `length` without a key, or one for each absent name. They start like keys of this
+    /// kind: at a number, at an absent name, or at random letters.
     ///
     /// # Errors
     ///
-    /// What the decompressor says.
+    /// The decompressor's error.
     pub fn empty_ranges(&self, kind: KeyKind, length: u64, count: usize) -> io::Result<RangeSet> {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(2));
         let lowers = match kind {
@@ -175,8 +175,8 @@ impl SortedKeys {
         Ok(ranges)
     }
 
-    /// `count` ranges of `length` that hold no key and start up to 2^`distance_log2` above one, or fewer where keys are
-    /// dense.
+    /// Returns `count` ranges of `length` without a key that start up to 2^`distance_log2` above one, or fewer if keys
+    /// are dense.
     pub fn ranges_above_keys(&self, distance_log2: u32, length: u64, count: usize) -> RangeSet {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(3));
         for _ in 0..count {
@@ -194,8 +194,8 @@ impl SortedKeys {
         }
     }
 
-    /// `count` ranges of `length` that hold a key, at any place of the range. With names, they start at the first bytes
-    /// of the key.
+    /// Returns `count` ranges of `length` with a key at any position. With names, they start at the first bytes of the
+    /// key.
     pub fn ranges_with_a_key(&self, length: u64, count: usize) -> RangeSet {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(4));
         for _ in 0..count {
@@ -212,7 +212,7 @@ impl SortedKeys {
         ranges
     }
 
-    /// From after each key to the next one: all ranges hold that one.
+    /// Returns the ranges from above each key to the next one, which is in the range.
     pub fn ranges_between_keys(&self) -> RangeSet {
         let mut ranges = RangeSet::default();
         for index in 1..self.len() {
@@ -227,8 +227,8 @@ impl SortedKeys {
         ranges
     }
 
-    /// `count` numbers close to multiples of `step`, and for each a range of `length` that holds it and the step from
-    /// below a multiple to it.
+    /// Returns `count` numbers close to multiples of `step`, and for each a range of `length` that contains it and
+    /// crosses the multiple.
     pub fn around_multiples(step: u64, length: u64, count: usize, seed: u64) -> (Self, RangeSet) {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(16 + seed));
         let mut numbers = Vec::with_capacity(count);
@@ -251,7 +251,7 @@ fn names(compressed: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     Ok(text.lines().map(|line| line.split('\t').next().unwrap_or(line).into()).collect())
 }
 
-/// The string of the same length that is higher by `amount`, as a big-endian number.
+/// Returns `string` plus `amount`, as big-endian numbers of the same length.
 fn plus(string: &[u8], amount: u64) -> Vec<u8> {
     let (mut sum, mut rest) = (string.to_vec(), amount);
     for byte in sum.iter_mut().rev() {
@@ -262,7 +262,7 @@ fn plus(string: &[u8], amount: u64) -> Vec<u8> {
     if rest == 0 { sum } else { vec![u8::MAX; string.len()] }
 }
 
-/// Ranges with both ends included, as numbers for peers that take numbers, and as bytes for everybody.
+/// Ranges with both ends included, as numbers for peers that take numbers, and as bytes for all.
 #[derive(Clone, Debug, Default)]
 pub struct RangeSet {
     numbers: Vec<[u64; 2]>,
@@ -299,7 +299,7 @@ impl RangeSet {
         }
     }
 
-    /// Half of each, in an order that no branch predictor can learn.
+    /// Mixes half of each set, in an order that no branch predictor can learn.
     pub fn mixed(&self, other: &Self, count: usize) -> Self {
         let (mut mix, mut random) = (Self::default(), Random::new(6));
         for index in 0..count.min(self.len()).min(other.len()) {
@@ -308,7 +308,7 @@ impl RangeSet {
         mix
     }
 
-    /// The ranges as our filters take them.
+    /// Returns the ranges in the form of our filters.
     pub fn keys(&self) -> Vec<KeyRange<'_>> {
         let end = |index| Bound::Included(self.ends.get(index));
         (0..self.len()).map(|index| KeyRange { lower: end(2 * index), upper: end(2 * index + 1) }).collect()

@@ -1,4 +1,5 @@
-//! How range filters are measured: the best of several turns, everybody in each turn, so that noise hits all alike.
+//! The harness for range filters: candidates run round-robin and the best of several turns counts, so that noise hits
+//! all alike.
 
 use std::any::Any;
 use std::io;
@@ -19,16 +20,16 @@ pub const LENGTHS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
 const DEGREES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 const CORRELATED_LENGTH: u64 = 1 << 10;
 
-/// Ranges that are timed: with their ends they stay in the second-level cache.
+/// The number of timed ranges. With their ends they stay in the second-level cache.
 const TIMED: usize = 1 << 14;
 
-/// Ranges that are timed together: about a millisecond, which other work on the machine mostly spares.
+/// Ranges that are timed together, about a millisecond, so that most stretches see no interruption.
 const STRETCH: usize = 1 << 12;
 
-/// Loops per turn: the first also brings the filter into the caches that it fits into.
+/// Loops per turn. The first also loads the filter into the caches that it fits into.
 const PASSES: usize = 4;
 
-/// A filter that takes longer for a range, on average, is slow: it gets [`OF_SLOW`] ranges of each kind.
+/// A filter with a longer mean time per range is slow, and gets [`OF_SLOW`] ranges of each kind.
 const SLOW_NS: f64 = 20_000.0;
 const OF_SLOW: usize = 256;
 
@@ -38,14 +39,14 @@ const TRIAL: usize = 16;
 /// A filter that takes longer to build is built in the first turn only.
 const SLOW_BUILD_NS: f64 = 5e8;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Numbers among the keys.
     pub keys: usize,
     /// Turns.
     pub turns: usize,
-    /// Empty ranges that the rate is observed on, and ranges with a key.
+    /// The number of empty ranges for the observed rate, and of ranges with a key.
     pub ranges: usize,
 }
 
@@ -79,7 +80,7 @@ struct Entrant<'a> {
     figures: Vec<Figures>,
 }
 
-/// Of one length.
+/// The figures for ranges of one length.
 #[derive(Debug, Default)]
 struct Figures {
     empty: Seen,
@@ -101,7 +102,7 @@ impl Seen {
         part as f64 / self.ranges as f64
     }
 
-    /// The share that a caller must take for positives.
+    /// Returns the share of positives and errors, which a caller must treat alike.
     fn positive(self) -> f64 {
         self.share(self.answers.positives + self.answers.errors)
     }
@@ -126,13 +127,15 @@ impl<'a> Entrant<'a> {
 
     fn take_turn(&mut self, keys: &SortedKeys, loads: &[Load], is_first: bool) -> Result<(), BuildError> {
         if is_first {
-            // What a crate allocates once is no part of a filter.
+            // A first build, because memory that a crate allocates only once is not part of a filter.
             self.subject.build(&SortedKeys::of_numbers((1..=1_000).collect()))?;
             let (filter, bytes) = held_after(|| self.timed_build(keys));
             let filter = self.filter.insert(filter?);
+            // Some crates cannot serialise; their memory then counts, and the tables mark it.
             self.bytes = filter.serialised_bytes().unwrap_or(bytes);
             self.is_slow = is_slow(filter.as_mut(), &loads[0]);
         } else if self.build.is_some_and(|least| least < SLOW_BUILD_NS) {
+            // Dropped before the next build, so that two filters never exist at once.
             self.filter = None;
             self.filter = Some(self.timed_build(keys)?);
         }
@@ -187,7 +190,7 @@ impl<'a> Entrant<'a> {
 }
 
 impl Figures {
-    /// Takes what needs to be taken once.
+    /// Measures the figures that do not vary.
     fn observe(&mut self, filter: &mut dyn Filter, load: &Load, is_slow: bool) -> Result<(), BuildError> {
         let empty_keys = load.empty.keys();
         let empty = part_for(load.empty.all(&empty_keys), is_slow);
@@ -227,7 +230,7 @@ fn seen(filter: &mut dyn Filter, ranges: Ranges<'_>) -> Seen {
     Seen { ranges: ranges.len() as u64, answers: filter.probe(ranges) }
 }
 
-/// What a slow filter gets of these ranges, or any other.
+/// Returns the part of the ranges for a slow filter, or for another one.
 fn part_for(ranges: Ranges<'_>, is_slow: bool) -> Ranges<'_> {
     if is_slow { ranges.first(OF_SLOW) } else { ranges }
 }
@@ -250,7 +253,7 @@ fn built(label: &Label, keys: &str, n: u64) -> Built {
     }
 }
 
-/// Where ranges with a key lie.
+/// The positions of ranges with a key.
 const ANYWHERE: &str = "at random";
 const AT_BOUNDARIES: &str = "across multiples of";
 const BETWEEN_KEYS: &str = "from above a key to the next";
@@ -264,7 +267,7 @@ fn held_record(built: Built, place: &str, length: Option<u64>, seen: Seen) -> He
     HeldRecord { built, place: place.to_owned(), length, ranges: seen.ranges, lost, errors }
 }
 
-/// Runs `work`, and gives its panic as an error: peers may panic.
+/// Runs `work`, and returns a panic as an error, because peers may panic.
 fn caught<T>(work: impl FnOnce() -> Result<T, BuildError>) -> Result<T, BuildError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(format!("panics: {}", message(&*panic)).into()))
 }
@@ -274,11 +277,11 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// Measures all `subjects` with keys of one kind. `report` is told what goes wrong; the others go on.
+/// Measures all `subjects` with keys of one kind. Passes errors to `report`, and continues with the others.
 ///
 /// # Errors
 ///
-/// What the decompressor of the names says.
+/// The error of the names' decompressor.
 pub fn measure(
     subjects: &[Box<dyn Subject>],
     kind: KeyKind,
@@ -304,11 +307,11 @@ pub fn measure(
     Ok((records.concat(), held.concat()))
 }
 
-/// The rates of all `subjects` for empty ranges close above uniform keys.
+/// Measures the rates of all `subjects` for empty ranges close above uniform keys.
 ///
 /// # Errors
 ///
-/// What the decompressor of the names says.
+/// The error of the names' decompressor.
 pub fn correlated(subjects: &[Box<dyn Subject>], extent: Extent) -> io::Result<Vec<CorrelatedRecord>> {
     let kind = KeyKind::Uniform;
     let keys = SortedKeys::new(kind, extent.keys)?;
@@ -320,7 +323,7 @@ pub fn correlated(subjects: &[Box<dyn Subject>], extent: Extent) -> io::Result<V
     let mut records = Vec::new();
     for subject in subjects.iter().filter(|subject| is_correlated(&subject.label())) {
         let label = subject.label();
-        // Whoever cannot be built was reported by `measure`.
+        // `measure` has reported subjects that cannot be built.
         let rates = caught(|| {
             let mut filter = subject.build(&keys)?;
             let load = Load::new(&keys, kind, CORRELATED_LENGTH, TRIAL)?;
@@ -339,12 +342,12 @@ pub fn correlated(subjects: &[Box<dyn Subject>], extent: Extent) -> io::Result<V
     Ok(records)
 }
 
-/// Filters for any length, and those for this one.
+/// Returns whether the filter is for any length, or for this one.
 fn is_correlated(label: &Label) -> bool {
     label.longest.is_none_or(|longest| longest == CORRELATED_LENGTH)
 }
 
-/// False negatives of all `subjects` where their maps change, and between neighbouring keys.
+/// Counts false negatives of all `subjects` where their maps change, and between neighbouring keys.
 pub fn held(subjects: &[Box<dyn Subject>], extent: Extent) -> Vec<HeldRecord> {
     let mut records = Vec::new();
     for subject in subjects.iter().map(AsRef::as_ref) {
@@ -361,8 +364,8 @@ pub fn held(subjects: &[Box<dyn Subject>], extent: Extent) -> Vec<HeldRecord> {
     records
 }
 
-/// Filters whose keys are beside multiples of the subject's step. `None` for who cannot be built, which `measure`
-/// reports.
+/// Probes filters whose keys are next to multiples of the subject's step. Returns `None` for a subject that cannot be
+/// built, which `measure` reports.
 fn around_multiples(subject: &dyn Subject, length: u64, filters: u64, keys: usize) -> Option<HeldRecord> {
     let (label, step) = (subject.label(), subject.boundary_step(keys as u64));
     let mut all = Seen::default();
@@ -374,7 +377,7 @@ fn around_multiples(subject: &dyn Subject, length: u64, filters: u64, keys: usiz
     Some(held_record(built(&label, "close to the multiples", keys as u64), &place, Some(length), all))
 }
 
-/// From above each key to the next, for filters of any length.
+/// Probes the ranges from above each key to the next, for filters of any length.
 fn between_keys(subject: &dyn Subject, extent: Extent) -> Vec<HeldRecord> {
     let label = subject.label();
     let record = |kind: KeyKind| {
@@ -400,7 +403,7 @@ mod tests {
     use crate::ranges::subject::Takes;
     use crate::subject::count_where;
 
-    /// Knows every key, or panics, or loses the lowest.
+    /// A filter that stores every key, or panics, or loses the lowest.
     #[derive(Clone, Copy, PartialEq)]
     enum Exact {
         Right,
@@ -426,7 +429,7 @@ mod tests {
 
         fn build(&self, keys: &SortedKeys) -> Result<Box<dyn Filter>, BuildError> {
             assert!(*self != Self::Panics, "no filter");
-            // So much that what other tests free meanwhile does not hide it.
+            // Large enough that memory freed by other tests meanwhile does not hide it.
             let mut numbers = Vec::with_capacity(1 << 20);
             numbers.extend_from_slice(&keys.numbers[usize::from(*self == Self::LosesOne)..]);
             Ok(Box::new(Sorted(numbers)))

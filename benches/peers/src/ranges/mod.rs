@@ -1,4 +1,4 @@
-//! Range filters: ours beside those of other crates.
+//! Range filters: ours compared with those of other crates.
 
 mod keys;
 mod measure;
@@ -24,7 +24,7 @@ use self::subject::Subject;
 use crate::record::write_json;
 use crate::subject::is_wanted;
 
-/// What is measured, and where it goes.
+/// The measurements, and their output.
 #[derive(Debug, Args)]
 pub struct RangesArgs {
     /// Take less than a minute: 100,000 keys, fewer repetitions.
@@ -47,7 +47,7 @@ impl RangesArgs {
         }
     }
 
-    /// The arguments that change what is measured.
+    /// Returns the arguments that change the measurements.
     fn recorded(&self) -> Vec<String> {
         let quick = self.quick.then(|| "--quick".to_owned());
         quick
@@ -72,7 +72,7 @@ impl RangesArgs {
 ///
 /// # Errors
 ///
-/// What a constructor, the decompressor of the names or the system says.
+/// The error of a constructor, of the decompressor of the names, or of the system.
 pub fn run(args: &RangesArgs) -> Result<(), Box<dyn Error>> {
     let (subjects, extent) = (args.subjects()?, args.extent());
     let mut measurements = RangeMeasurements {

@@ -15,7 +15,7 @@ pub const GRAFITE: &str = "grafite";
 pub const DIVA: &str = "range-filters";
 pub const SURF: &str = "rsurf";
 
-/// The peers: those that are built for ranges of one length for each of these lengths.
+/// Returns the peers; a filter for ranges of one length is built for each of these lengths.
 pub fn subjects(lengths: &[u64]) -> Vec<Box<dyn Subject>> {
     let grafites = lengths.iter().map(|&longest| -> Box<dyn Subject> { Box::new(Grafite { longest }) });
     let divas = DIVA_RATES.map(|rate| -> Box<dyn Subject> { Box::new(ToyDiva { rate }) });
@@ -56,8 +56,8 @@ impl Filter for RangeFilter {
     }
 }
 
-/// The rate that the documentation of `range-filters` sets, and the highest with which 1 % is kept: of remainders of 8,
-/// 9 and 10 bits, the last.
+/// The rate in the documentation of `range-filters`, and the highest setting that keeps 1 %: of remainders of 8, 9 and
+/// 10 bits, the last.
 const DIVA_RATES: [f64; 2] = [0.01, 0.0025];
 
 /// Keys per sample, as in the documentation.
@@ -86,7 +86,7 @@ impl Filter for Diva {
     }
 }
 
-/// `rsurf` with its default options. It reads none of them but the memory limit.
+/// `rsurf` with its default options. It uses only the memory limit.
 struct RustSurf;
 
 impl Subject for RustSurf {

@@ -1,13 +1,13 @@
-//! The same random numbers everywhere.
+//! Random numbers that are the same on every machine.
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// Starts a different sequence for each seed.
     pub fn new(seed: u64) -> Self {
-        // Seeds that follow each other start far apart in the generator's one cycle.
+        // Consecutive seeds start far apart in the generator's single cycle.
         Self(seed << 48)
     }
 

@@ -1,4 +1,4 @@
-//! What is written down of range filters.
+//! The records of range filters.
 
 use serde::{Deserialize, Serialize};
 use sstfilter_charts::Machine;
@@ -10,7 +10,7 @@ pub struct RangeMeasurements {
     pub date: String,
     /// The arguments it was run with.
     pub arguments: Vec<String>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// One filter at a time.
     pub records: Vec<RangeRecord>,
@@ -18,7 +18,7 @@ pub struct RangeMeasurements {
     pub correlated: Vec<CorrelatedRecord>,
     /// Ranges that hold a key.
     pub held: Vec<HeldRecord>,
-    /// Who could not be measured, and why.
+    /// Subjects that could not be measured, with the reasons.
     pub left_out: Vec<String>,
 }
 
@@ -34,9 +34,9 @@ pub struct Built {
     pub kind: String,
     /// The longest range that it is built for; `None` for any.
     pub longest: Option<u64>,
-    /// Which keys.
+    /// The kind of keys.
     pub keys: String,
-    /// How many.
+    /// The number of keys.
     pub n: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct CorrelatedRecord {
     pub fpr: f64,
 }
 
-/// Ranges that hold a key, and those of them that were reported as empty.
+/// Ranges with a key, and how many of them were reported as empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldRecord {
     /// The filter.

@@ -1,27 +1,27 @@
-//! What is measured, seen from the harness.
+//! The interface between the harness and a subject.
 
 use super::keys::{KeyKind, Ranges, SortedKeys};
 use crate::subject::BuildError;
 
 /// A range filter with its settings.
 pub trait Subject {
-    /// What it is.
+    /// Returns the description.
     fn label(&self) -> Label;
 
-    /// Everything from sorted keys to a filter that can be probed.
+    /// Builds a filter that can be probed, from sorted keys.
     ///
     /// # Errors
     ///
-    /// What the crate says when it cannot build one.
+    /// The crate's error.
     fn build(&self, keys: &SortedKeys) -> Result<Box<dyn Filter>, BuildError>;
 
-    /// A distance at whose multiples the filter maps numbers in another way, for `keys` keys.
+    /// Returns a distance at whose multiples the filter's map of numbers changes, for `keys` keys.
     fn boundary_step(&self, _keys: u64) -> u64 {
         1 << 32
     }
 }
 
-/// What a subject is.
+/// The description of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The crate.
@@ -30,11 +30,11 @@ pub struct Label {
     pub kind: String,
     /// The longest range that it is built for; `None` for any.
     pub longest: Option<u64>,
-    /// Which keys it takes.
+    /// The keys it takes.
     pub takes: Takes,
 }
 
-/// Which keys a filter takes.
+/// The keys that a filter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Numbers of 64 bits.
@@ -76,11 +76,11 @@ pub trait Filter {
     }
 }
 
-/// What a filter says of some ranges. The other ranges are reported as empty.
+/// A filter's answers for some ranges. All other ranges are reported as empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Ranges that may hold a key.
     pub positives: u64,
-    /// Ranges for which there is an error instead of an answer. A caller must take them for positives.
+    /// Ranges with an error instead of an answer, which a caller must treat as positives.
     pub errors: u64,
 }

@@ -27,7 +27,7 @@ pub fn of_run(run: &RangeMeasurements) -> Vec<(&'static str, Table)> {
     tables.into_iter().filter(|(_, table)| !table.is_empty()).collect()
 }
 
-/// Which keys were measured, in order, each with its table.
+/// Returns the kinds of keys that were measured, in order, each with its table.
 pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
     let mut names: Vec<&str> = records.iter().map(|record| record.built.keys.as_str()).collect();
     names.dedup();
@@ -38,7 +38,7 @@ pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
     names.into_iter().map(|name| (title(name), of_keys(records, name))).collect()
 }
 
-/// A record, and ours that it is compared with, unless it is ours itself.
+/// A record, and our record to compare with, unless it is ours itself.
 type Beside<'a> = (&'a RangeRecord, Option<&'a RangeRecord>);
 
 fn times_ours((record, ours): &Beside<'_>, time: fn(&RangeRecord) -> f64) -> String {
@@ -80,12 +80,12 @@ fn rate(record: &RangeRecord) -> String {
     percent(record.fpr) + &errors
 }
 
-/// The kind of ours that a peer is compared with: hashed codes for the same longest range, or ordered codes for any.
+/// Returns our kind to compare a peer with: hashed codes for the same longest range, or ordered codes for any.
 fn our_kind(built: &Built) -> String {
     built.longest.map_or_else(|| ORDERED.to_owned(), hashed)
 }
 
-/// The record of ours that a peer's is compared with.
+/// Returns our record to compare a peer's with.
 fn beside<'a>(record: &RangeRecord, records: &'a [RangeRecord]) -> Option<&'a RangeRecord> {
     let kind = our_kind(&record.built);
     let is_ours = |other: &&RangeRecord| {
@@ -109,7 +109,7 @@ const FIGURES: [Figure<RangeRecord>; 5] = [
     ("faster, half empty", |record| Some(record.mixed_ns)),
 ];
 
-/// Each peer that is ahead of ours in something, with the lengths.
+/// Lists each peer that is ahead of ours in some figure, with the lengths.
 fn ahead(records: &[RangeRecord]) -> Table {
     let mut peers: Vec<_> = records.iter().map(|record| &record.built).filter(|built| !is_ours(built)).collect();
     peers.dedup();
@@ -126,10 +126,10 @@ fn ahead(records: &[RangeRecord]) -> Table {
 const EQUAL_RATE: f64 = 0.01;
 const EQUAL_LENGTHS: [u64; 2] = [1 << 5, 1 << 10];
 
-/// What passes for [`EQUAL_RATE`]: the deviation of a rate that is observed on a million ranges, and of a seed.
+/// The tolerance for [`EQUAL_RATE`]: the deviation of a rate observed on a million ranges, and of a seed.
 const EQUAL_WITHIN: f64 = 1.1;
 
-/// Ours beside the smallest of each peer's settings that keep the rate.
+/// Compares ours with the smallest of each peer's settings that keep the rate.
 fn at_equal_rates(records: &[RangeRecord]) -> Table {
     let titles = ["range", "crate", "filter", "bits/key", "rate", "our filter", "bits/key", "rate"];
     let aligns = [Right, Left, Left, Right, Right, Left, Right, Right];

@@ -1,4 +1,4 @@
-//! What is aimed at with our range filters, beside what was measured.
+//! The targets of our range filters, compared with the measurements.
 
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table};
@@ -11,7 +11,7 @@ use super::tables::is_ours;
 /// A figure of a record; `None` if it has none.
 type Figure = fn(&RangeRecord) -> Option<f64>;
 
-/// A figure that may be so much.
+/// A figure with its maximum.
 struct Target {
     what: &'static str,
     kind: String,

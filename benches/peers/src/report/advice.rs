@@ -1,4 +1,4 @@
-//! The times that `sstfilter advise` ranks kinds by, as source text: nobody copies a figure by hand.
+//! Writes the times by which `sstfilter advise` ranks kinds as source text, so that no figure is copied by hand.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use sstfilter::kind;
 use crate::record::read_json;
 use crate::subjects::sstfilter::{NAME, record_name};
 
-/// Where the measurements are, and where the times go.
+/// The input and output files.
 #[derive(Debug, Args)]
 pub struct AdviceArgs {
     /// Directory of peers.json, and of KIND.json for kinds that were measured by themselves.
@@ -31,7 +31,7 @@ const HEADER: &str = "\
 pub(super) const MEASURED: &[(&str, [(f64, f64); 4])] = &[
 ";
 
-/// What the advice needs of a file of measurements.
+/// The part of a file of measurements that the advice needs.
 #[derive(Debug, Deserialize)]
 struct Timings {
     records: Vec<Timing>,
@@ -52,12 +52,12 @@ struct Timing {
 ///
 /// # Errors
 ///
-/// What the system says of a file, or which kind was not measured.
+/// The system's error for a file, or a kind that was not measured.
 pub fn run(args: &AdviceArgs) -> io::Result<()> {
     fs::write(&args.out, text(&args.results)?)
 }
 
-/// The times of all kinds. A kind has a file of its own until a run of all measures it.
+/// Returns the times of all kinds. A kind has its own file until a full run measures it.
 fn text(results: &Path) -> io::Result<String> {
     let mut timings = read_json::<Timings>(&results.join("peers.json"))?.records;
     let mut text = HEADER.to_owned();
@@ -75,7 +75,7 @@ fn text(results: &Path) -> io::Result<String> {
     Ok(text + "];\n")
 }
 
-/// The times with `keys` keys, or with the most below that were measured.
+/// Returns the times with `keys` keys, or with the largest measured number below.
 fn time(timings: &[Timing], kind: &str, keys: u64) -> Option<String> {
     let is_of_kind = |timing: &&Timing| {
         timing.implementation == NAME && timing.kind == kind && timing.isa.is_none() && timing.n <= keys

@@ -1,4 +1,4 @@
-//! The figures in which somebody else is ahead of us.
+//! The figures in which a peer is ahead of us.
 
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Table, grouped};
@@ -19,7 +19,7 @@ const FIGURES: [Figure<Record>; 6] = [
     ("faster batch", |record| record.batch_miss_ns),
 ];
 
-/// Each peer that is ahead in something, and at how many keys.
+/// Lists each peer that is ahead in some figure, and at how many keys.
 pub fn table(records: &[Record]) -> Table {
     let peer = |first: &Record| {
         let of_peer = records.iter().filter(|record| record.title() == first.title());
@@ -41,7 +41,7 @@ fn peers(records: &[Record]) -> Vec<&Record> {
     peers
 }
 
-/// Each peer that is ahead with keys as bytes, or with many filters, and by how much.
+/// Lists each peer that is ahead with keys as bytes, or with many filters, and by how much.
 pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
     let mut table = Table::new([("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
     for record in key_bytes {

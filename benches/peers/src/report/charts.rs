@@ -1,4 +1,4 @@
-//! The charts: what a filter costs, at a glance.
+//! The charts of filter costs.
 
 use std::io;
 
@@ -13,16 +13,17 @@ use crate::subjects::sstfilter::NAME;
 pub struct Image {
     /// Its file's name.
     pub file: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The drawing.
     pub svg: String,
 }
 
-/// The number of keys at which sizes are compared, if it was measured: no filter of it is rounded up by much.
+/// The number of keys at which sizes are compared, if it was measured. At this size, rounding adds little to any
+/// filter.
 const KEYS: u64 = 1_000_000;
 
-/// Filters of one kind take the same time at every size: one of them is drawn.
+/// Filters of one kind take the same time at every size, so only one of them is drawn.
 const NOT_DRAWN: [&str; 7] = [
     "blocked Bloom, 16 bits",
     "blocked Bloom, 20 bits",
@@ -33,11 +34,11 @@ const NOT_DRAWN: [&str; 7] = [
     "BinaryFuse16",
 ];
 
-/// All charts that `records` are enough for.
+/// Draws all charts for which there are `records`.
 ///
 /// # Errors
 ///
-/// What plotters reports.
+/// The error of plotters.
 pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
     let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
     let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));

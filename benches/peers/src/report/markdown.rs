@@ -29,7 +29,7 @@ compared with our blocked Bloom filter of 10 bits per key, Ribbon filters with o
 fingerprint bits, the others with our filter of their kind. sbbf-rs-safe appears at our size (10 bits per key)\n\
 and at our false positive rate (10.6 bits per key).\n";
 
-/// What the tables of uses show.
+/// The introduction to the tables of uses.
 const KEY_BYTES: &str = "\
 Keys of one length lie one after the other in the nearest caches. Hashing is the sum of all hashes.\n\
 `KeyHasher::hash` calls `xxh3_64_with_seed`, which is also measured alone.\n";
@@ -47,7 +47,7 @@ const COMPILED_FOR_CPU: &str = "\
 Measured by a program compiled with `-C target-cpu`, our code and the other crates alike. *as usual* repeats the\n\
 times of the other tables: compiled for any CPU of the target, with our kernels selected at run time.\n";
 
-/// What the engines' figures include, and ours do not.
+/// The costs that only the engines' figures include.
 const ENGINES: &str = "\
 Our side is a `TableSet`: immutable tables, a block cache, and what is needed to read a key from them. It has no\n\
 memtable, sequence numbers, snapshots, versions or merge operators. RocksDB has all of these, and its figures\n\

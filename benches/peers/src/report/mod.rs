@@ -1,5 +1,5 @@
-//! The tables and charts of `benches/results`, from measurements that were written down. The conclusions, in
-//! `benches/RESULTS.md`, are written by hand.
+//! Makes the tables and charts of `benches/results` from recorded measurements. The conclusions in `benches/RESULTS.md`
+//! are written by hand.
 
 pub mod advice;
 mod ahead;
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
 
-/// What the report is made from.
+/// The input and output of the report.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Measurements that `--json` wrote; `results/peers.json` below the output directory by default.
@@ -39,7 +39,7 @@ pub struct ReportArgs {
     out: PathBuf,
 }
 
-/// Everything that the tables are made from.
+/// The input of the tables.
 #[derive(Debug)]
 struct Material {
     peers: Measurements,
@@ -53,7 +53,7 @@ struct Material {
 ///
 /// # Errors
 ///
-/// What the system says of a file that cannot be read or written.
+/// The system's error for a file that cannot be read or written.
 pub fn run(args: &ReportArgs) -> io::Result<()> {
     let results = args.out.join("results");
     fs::create_dir_all(&results)?;
@@ -69,7 +69,7 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     fs::write(results.join("tables.md"), markdown::text(&material))
 }
 
-/// Records: those asked for must be there, those at the usual place may.
+/// Reads records. A file that the caller names must exist; the default one may be missing.
 fn read_if_there<T: DeserializeOwned>(asked_for: Option<&Path>, usual: &Path) -> io::Result<Option<T>> {
     match asked_for {
         Some(path) => read_json(path).map(Some),

@@ -1,8 +1,7 @@
 //! `cuckoofilter`: 8-bit fingerprints in buckets of four, a power of two of them.
 //!
-//! It hashes what it is given, here the 64-bit number, with the standard library's default hasher. When it
-//! reports that it is full it has dropped a key, so the filter is rebuilt with twice the capacity; the
-//! figures include that.
+//! It hashes its input, here the 64-bit number, with the standard library's default hasher. When it reports that it is
+//! full, it has dropped a key, so the filter is rebuilt with twice the capacity; the figures include that.
 
 use std::collections::hash_map::DefaultHasher;
 

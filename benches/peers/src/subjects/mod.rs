@@ -13,31 +13,31 @@ mod xorf;
 
 use crate::subject::Subject;
 
-/// The kind of ours that Bloom filters of 10 bits per key are compared with.
+/// Our kind to compare with Bloom filters of 10 bits per key.
 const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
-/// The kinds of ours that filters with fingerprints of 7 and 8 bits are compared with.
+/// Our kinds to compare with filters with fingerprints of 7 and 8 bits.
 const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
-/// The binary fuse filters of ours that others are compared with.
+/// Our binary fuse filters to compare with others.
 const FUSE_EIGHT: &str = "BinaryFuse 3-wise, 8";
 const FUSE_SIXTEEN: &str = "BinaryFuse 3-wise, 16";
-/// The xor filter of ours that others are compared with.
+/// Our xor filter to compare with others.
 const XOR_EIGHT: &str = "Xor, 8";
 
-/// The kinds of ours that filters which keys can be removed from are compared with.
+/// Our kinds to compare with filters that support removal.
 const CUCKOO_EIGHT: &str = "cuckoo, 8 bits";
 const CUCKOO_ELEVEN: &str = "cuckoo, 11 bits";
 
-/// Which of our kernels run.
+/// The choice of our kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum IsaChoice {
     /// The fastest that the CPU has.
     #[default]
     Best,
-    /// Each that the CPU has, in rows of its own.
+    /// Each that the CPU has, in separate rows.
     All,
 }
 
-/// Everybody, ours first.
+/// Returns all subjects, ours first.
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
     subjects.extend(register_blocked::subjects());

@@ -1,6 +1,6 @@
 //! `pleat`: Ribbon filters, standard of width 128 and homogeneous of width 64, 7 bits of result.
 //!
-//! Built by its `pleated` constructors, which give the same bytes as the plain ones, faster.
+//! Built by its `pleated` constructors, which produce the same bytes as the plain ones, faster.
 
 use pleat::filter::{Ribbon, StdRibbon};
 
@@ -47,7 +47,7 @@ impl Subject for Pleat {
     }
 }
 
-/// Asks in batches with `ask`, which fills a slice of answers.
+/// Probes in batches with `ask`, which fills a slice of answers.
 fn count_batches(keys: Keys<'_>, answers: &mut [bool], ask: impl Fn(&[u64], &mut [bool])) -> u64 {
     keys.numbers.chunks(BATCH_KEYS).fold(0, |sum, batch| {
         let answers = &mut answers[..batch.len()];

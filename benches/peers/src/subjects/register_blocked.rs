@@ -1,4 +1,4 @@
-//! Ours for many threads: the register-blocked Bloom filter, filled by one.
+//! Our filter for many threads: the register-blocked Bloom filter, filled by one.
 //!
 //! Its size is a power of two, so between 8 and 16 bits per key here, and its rate differs with it.
 

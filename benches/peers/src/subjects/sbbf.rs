@@ -12,7 +12,7 @@ struct SplitBlock {
     tenths_of_bits: usize,
 }
 
-/// The usual size, and the one at which its false positive rate is that of our filter of 10 bits: 0.97 %, by the
+/// The usual size, and the size at which the false positive rate equals that of our filter of 10 bits: 0.97 %, by the
 /// formula for 8 bits in lines of 256 and by observation.
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
     [("split block Bloom, 10 bits", 100), ("split block Bloom, 10.6 bits", 106)]
@@ -32,7 +32,7 @@ impl Subject for SplitBlock {
     }
 
     fn build(&self, keys: Keys<'_>) -> BuildResult {
-        // It takes whole bits per key, so the fraction goes into the number of keys.
+        // The crate takes whole bits per key, so the number of keys carries the fraction.
         let mut filter = Sbbf::new(1, keys.len() * self.tenths_of_bits / 10);
         for &hash in keys.numbers {
             filter.insert_hash(hash);

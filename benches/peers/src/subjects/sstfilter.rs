@@ -1,4 +1,4 @@
-//! Ours: kinds for files, as an engine would hold them.
+//! Our kinds for files, as an engine uses them.
 
 use std::cell::OnceCell;
 
@@ -16,7 +16,7 @@ use crate::subject::{BATCH_KEYS, BuildError, BuildResult, Family, Filter, HashUs
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
 
-/// One policy, made once as a store makes it, with one set of kernels.
+/// One policy, made once, as a store does, with one set of kernels.
 struct Ours {
     kind: &'static str,
     name: &'static str,
@@ -25,7 +25,7 @@ struct Ours {
     isa: Option<InstructionSet>,
 }
 
-/// What the filters of a kind are chosen by: bits per key, a rate, or the bits of fingerprints.
+/// The size of a kind's filters: bits per key, a rate, or the bits of fingerprints.
 #[derive(Clone, Copy)]
 enum Size {
     Bits(f64),
@@ -52,7 +52,7 @@ const KINDS: [(&str, &str, Size); 15] = [
     ("Xor+, 16", "xor+", Size::Fingerprints(16)),
 ];
 
-/// The name in the records of what stands for a kind in the advice: of the sizes measured, the one nearest to 1 %.
+/// Returns the name of the record that represents a kind in the advice: of the measured sizes, the one nearest to 1 %.
 pub fn record_name(kind: &str) -> &str {
     match kind {
         "bloom" => "blocked Bloom, 10 bits",
@@ -125,7 +125,7 @@ struct Built {
 }
 
 impl Built {
-    /// Another subject may have chosen another set since.
+    /// Selects the kernels again, because another subject may have chosen another set since.
     fn select(&self) {
         simd::select(self.isa).expect("it was available when the filter was built");
     }

@@ -1,4 +1,4 @@
-//! Ours that keys can be added to and removed from, as an engine would hold them in memory.
+//! Our dynamic filters, in memory as in an engine.
 
 use sstfilter::{CuckooFilter, DynamicFilter, HashIdentity, MatchBitmap};
 
@@ -39,7 +39,7 @@ impl Subject for Cuckoo {
     }
 }
 
-/// A filter that grows, and the bytes that it counts with.
+/// A dynamic filter, with its bytes in memory.
 pub(super) struct InMemory<F> {
     filter: F,
     bytes: u64,

@@ -2,16 +2,16 @@
 //! Filters" (2022), with three positions per key.
 //!
 //! A table of fingerprints is cut into segments. A key's hash chooses three neighboring segments and one fingerprint in
-//! each; their exclusive or is the key's own fingerprint if the key was added, and by chance otherwise. Behind the
-//! table: the seed (8 bytes), the number of segments a key may begin in (4), the logarithm of a segment's length (1),
-//! the bits of a fingerprint (1).
+//! each. If the key was added, the exclusive or of the three is the key's own fingerprint; for other keys they agree
+//! only by chance. Behind the table follow the seed (8 bytes), the number of segments a key may begin in (4), the
+//! logarithm of a segment's length (1), the bits of a fingerprint (1).
 
 use super::{malformed, unsupported};
 use crate::error::Error;
 
 const TRAILER_BYTES: usize = 14;
 
-/// Segments a key has positions in. So the table has two segments more than a key may begin in.
+/// Segments per key. The table therefore has two segments more than a key may begin in.
 const POSITIONS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,9 @@ pub(super) struct BinaryFuse {
 }
 
 impl BinaryFuse {
-    /// The table must be as long as Pebble writes it, to the byte. Pebble itself takes up to 14 bytes for a filter of
-    /// no keys, but writes no filter for a table without keys: 14 bytes or fewer are a filter that was cut.
+    /// Opens a filter, whose table must have exactly the length that Pebble writes. Pebble itself accepts up to 14
+    /// bytes as a filter of no keys, but writes no filter for a table without keys; 14 bytes or fewer are therefore a
+    /// truncated filter.
     pub(super) fn open(bytes: &[u8]) -> Result<Self, Error> {
         let (data, trailer) = bytes
             .split_last_chunk::<TRAILER_BYTES>()
@@ -49,7 +50,8 @@ impl BinaryFuse {
         }
     }
 
-    /// `None`: more fingerprints than the 32 bits of a position can count, or no place for a key.
+    /// Returns the length of the table, or `None` if a position of 32 bits cannot address it or it has no room for a
+    /// key.
     fn table_bytes(self) -> Option<u64> {
         if self.segments == 0 || self.segment_log2 >= u32::BITS {
             return None;
@@ -59,8 +61,8 @@ impl BinaryFuse {
             return None;
         }
         let pad = packing_pad_bytes(self.bits)?;
-        // Of 12 bits, two are stored together, whether or not there is a second one. There always is: a table has at
-        // least three segments, so an odd number of fingerprints takes segments of one fingerprint.
+        // Fingerprints of 12 bits are stored in pairs of three bytes; an odd last one takes a whole pair. Only segments
+        // of one fingerprint can make the number odd.
         let packed = if self.bits == 12 {
             fingerprints.div_ceil(2) * 3
         } else {
@@ -69,21 +71,23 @@ impl BinaryFuse {
         Some(packed + pad)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "positions have 32 bits: `table_bytes` saw to it")]
+    #[expect(clippy::cast_possible_truncation, reason = "positions have 32 bits: `open` checked with `table_bytes`")]
     pub(super) fn may_contain(self, bytes: &[u8], hash: u64) -> bool {
         let hash = mixed(hash.wrapping_add(self.seed));
         let segment = 1_u32 << self.segment_log2;
+        // `first` lies before the table's last two segments, so `second` and `third` stay inside the table.
         let begins = u64::from(self.segments) << self.segment_log2;
         let first = ((u128::from(hash) * u128::from(begins)) >> 64) as u32;
         let second = (first + segment) ^ ((hash >> 18) as u32 & (segment - 1));
         let third = (first + 2 * segment) ^ (hash as u32 & (segment - 1));
         let stored = [first, second, third].map(|position| self.fingerprint(bytes, position));
+        // Unreachable after `open`; "may contain" is the safe answer.
         let [Some(a), Some(b), Some(c)] = stored else { return true };
         (a ^ b ^ c ^ (hash ^ hash >> 32) as u32) & ((1 << self.bits) - 1) == 0
     }
 
-    /// The fingerprint at a position, in its lowest bits. Every width is a stream of bits, the lowest bit first; no
-    /// fingerprint spans more than two bytes, and those of 8 bits or fewer are within one.
+    /// Returns the fingerprint at a position, in the lowest bits. Every width is a bit stream, lowest bit first. No
+    /// fingerprint spans more than two bytes; one of 8 bits or fewer lies within a byte.
     fn fingerprint(self, bytes: &[u8], position: u32) -> Option<u32> {
         let bit = u64::from(position) * u64::from(self.bits);
         let from = bytes.get(usize::try_from(bit / 8).ok()?..)?;
@@ -106,8 +110,8 @@ impl BinaryFuse {
     }
 }
 
-/// Bytes of no meaning behind the table, so that Pebble may read more than a fingerprint at once. `None`: a width it
-/// does not write.
+/// Returns the length of the padding that lets Pebble read more than a fingerprint at once, or `None` for a width that
+/// it does not write.
 const fn packing_pad_bytes(bits: u32) -> Option<u64> {
     match bits {
         4 | 8 | 16 => Some(0),
@@ -128,8 +132,8 @@ const fn mixed(mut hash: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! A trailer that promises another table than there is leads a probe to fingerprints of other keys. What Pebble
-    //! itself answers is compared in `tests/engines/pebble.rs`.
+    //! A trailer that does not match its table leads a probe to other keys' fingerprints. `tests/engines/pebble.rs`
+    //! compares with Pebble's own answers.
 
     use super::BinaryFuse;
     use crate::error::Error;

@@ -10,7 +10,7 @@ use crate::error::Error;
 const LINE_BYTES: usize = 64;
 /// 2^32 divided by the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
-/// Probes between two branches.
+/// The number of probes between two branches.
 const TOGETHER: u8 = 3;
 /// RocksDB reserves 0 and 31.
 const MAX_PROBES: u8 = 30;
@@ -22,7 +22,7 @@ pub(super) struct FastLocalBloom {
 }
 
 impl FastLocalBloom {
-    /// The trailer: marker, sort, probes with the line length in the top three bits, two zero bytes.
+    /// Opens a filter by its trailer: marker, sort, probes with the line length in the top three bits, two zero bytes.
     pub(super) fn open(data_bytes: usize, trailer: [u8; ROCKSDB_TRAILER_BYTES]) -> Result<Self, Error> {
         let [_, sort, line_and_probes, reserved @ ..] = trailer;
         let (line_code, probes) = (line_and_probes >> 5, line_and_probes & 31);
@@ -38,7 +38,7 @@ impl FastLocalBloom {
         if reserved != [0, 0] {
             return Err(unsupported(format!("Bloom filter with reserved bytes {reserved:02x?}")));
         }
-        // RocksDB does not check this, and would probe beyond the data of less than a line.
+        // RocksDB does not check this; with less than a line of data it would probe beyond the data.
         if !data_bytes.is_multiple_of(LINE_BYTES) {
             return Err(malformed(format!(
                 "expected whole lines of {LINE_BYTES} bytes, got {data_bytes} bytes of data"
@@ -52,10 +52,11 @@ impl FastLocalBloom {
     pub(super) fn may_contain(self, bytes: &[u8], hash: u64) -> bool {
         let (lines, _) = bytes.as_chunks::<LINE_BYTES>();
         let line = (u64::from(hash as u32) * u64::from(self.lines)) >> 32;
+        // The line is in range for a filter from `open`; otherwise "may contain" is the safe answer.
         lines.get(line as usize).is_none_or(|line| self.in_line(line, (hash >> 32) as u32))
     }
 
-    /// Whether all bits of a key are set in its line.
+    /// Returns whether all bits of a key are set in its line.
     ///
     /// [`TOGETHER`] probes are combined without a branch between them: half of all absent keys fail at the first probe,
     /// and a CPU cannot predict which.
@@ -94,7 +95,7 @@ impl FastLocalBloom {
     }
 }
 
-/// The bit that the top nine bits of `hash` are the position of, lowest in its byte; others have no meaning.
+/// Returns the bit at the position in the top nine bits of `hash`, as the lowest bit. The other bits are garbage.
 fn bit(line: &[u8; LINE_BYTES], hash: u32) -> u8 {
     let position = hash >> 23;
     line[(position >> 3) as usize] >> (position & 7)

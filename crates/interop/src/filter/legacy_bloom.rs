@@ -1,13 +1,13 @@
 //! RocksDB's Bloom filter up to format version 4, and Pebble's (`LegacyLocalityBloomImpl` in `util/bloom_impl.h`).
 //!
 //! A key's 32-bit hash, modulo the number of lines, chooses a line as long as a cache line of the machine that wrote
-//! it: 64 bytes on x86, 128 or 256 elsewhere. Double hashing chooses the bits in it: the step is the hash rotated by 17
-//! bits.
+//! it: 64 bytes on x86, 128 or 256 elsewhere. Double hashing chooses the bits in the line; the step is the hash rotated
+//! by 17 bits.
 
 use super::{ROCKSDB_TRAILER_BYTES, malformed, rate};
 use crate::error::Error;
 
-/// `cacheLineSize`.
+/// Pebble's `cacheLineSize`.
 const PEBBLE_LINE_BYTES_LOG2: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,14 @@ pub(super) struct LegacyBloom {
 }
 
 impl LegacyBloom {
-    /// The trailer: number of probes, number of lines.
+    /// Opens a filter by its trailer: number of probes, number of lines.
     ///
-    /// RocksDB multiplies the lines by its own cache line in 32 bits, and so takes numbers of lines that point beyond
-    /// the data. They are refused here.
+    /// RocksDB multiplies the lines by its own cache line in 32 bits, and so accepts numbers of lines that point beyond
+    /// the data. This refuses them.
     pub(super) fn open(data_bytes: usize, trailer: [u8; ROCKSDB_TRAILER_BYTES]) -> Result<Self, Error> {
         let [probes, lines @ ..] = trailer;
         let lines = u32::from_le_bytes(lines);
+        // The trailer does not store the length of a line, which is the writer's cache line. 0 lines are refused below.
         let line_bytes = (data_bytes as u64).checked_div(u64::from(lines)).unwrap_or(0);
         if line_bytes * u64::from(lines) != data_bytes as u64 || !line_bytes.is_power_of_two() {
             return Err(malformed(format!(
@@ -34,8 +35,8 @@ impl LegacyBloom {
         Ok(Self { lines, line_bytes_log2: line_bytes.ilog2(), probes })
     }
 
-    /// Pebble knows one length of lines, and any number of probes (`sstable/tablefilters/bloom`). It writes no filter
-    /// without keys, so that one without lines was cut.
+    /// Opens a filter of Pebble, which has one length of lines and any number of probes (`sstable/tablefilters/bloom`).
+    /// Pebble writes no filter without keys, so a filter without lines is truncated.
     pub(super) fn open_pebble(bytes: &[u8]) -> Result<Self, Error> {
         let data_bytes = bytes.len().saturating_sub(ROCKSDB_TRAILER_BYTES);
         let trailer =

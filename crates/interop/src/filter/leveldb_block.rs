@@ -1,13 +1,13 @@
-//! LevelDB's filter block (`table/filter_block.cc`): one filter per 2 KiB of the file, and where each begins.
+//! LevelDB's filter block (`table/filter_block.cc`): one filter per 2 KiB of the file, and an array of their offsets.
 
 use super::{Filter, leveldb_bloom, malformed};
 use crate::error::Error;
 
 /// A filter per 2^11 bytes of the file.
 const RANGE_BYTES_LOG2: u8 = 11;
-/// Behind the offsets: where they begin, and the logarithm of the range.
+/// The trailer behind the offsets: where they begin, and the logarithm of the range.
 const TRAILER_BYTES: usize = 5;
-/// More than a file offset has. LevelDB would shift by it.
+/// A shift by more than this is undefined for a file offset; LevelDB does not check it.
 const MAX_RANGE_BYTES_LOG2: u8 = 63;
 
 /// A filter block of LevelDB, opened in constant time.
@@ -35,11 +35,11 @@ pub struct LevelDbFilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
-    /// Opens a block. Offsets of filters are looked at when they are used.
+    /// Opens a block. A filter's offsets are checked when it is used.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if the array of offsets is not in the block.
+    /// [`Error::Malformed`] if the array of offsets is not within the block.
     pub fn open(bytes: D) -> Result<Self, Error> {
         let Some((before, &[a, b, c, d, range_bytes_log2])) = bytes.as_ref().split_last_chunk::<TRAILER_BYTES>() else {
             let problem =
@@ -47,6 +47,7 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
             return Err(malformed(problem));
         };
         let start = u32::from_le_bytes([a, b, c, d]);
+        // Only the frame is checked here. A table may have thousands of offsets, and a probe needs two.
         let offsets_start = usize::try_from(start).ok().filter(|&start| start <= before.len());
         let Some(offsets_start) = offsets_start.filter(|&start| (before.len() - start).is_multiple_of(4)) else {
             return Err(malformed(format!(
@@ -60,33 +61,33 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
         Ok(Self { bytes, offsets_start, range_bytes_log2 })
     }
 
-    /// How many filters it has, those of no keys included.
+    /// Returns the number of filters, including filters of no keys.
     pub fn filters(&self) -> usize {
         self.offsets().len().saturating_sub(1)
     }
 
-    /// How many bytes of the file each filter is for.
+    /// Returns how many bytes of the file each filter covers.
     #[must_use]
     pub const fn range_bytes(&self) -> u64 {
         1 << self.range_bytes_log2
     }
 
-    /// The filter of the data block that begins at this offset of the file.
+    /// Returns the filter of the data block that begins at this offset of the file.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if the block has no filter for this offset, or its bytes are not in the block. LevelDB
-    /// answers "may be present" then. Errors of [`Filter::leveldb`].
+    /// [`Error::Malformed`] if the block has no filter for this offset, or its bytes are not within the block, where
+    /// LevelDB answers "may be present". Also the errors of [`Filter::leveldb`].
     pub fn filter_of(&self, data_block_offset: u64) -> Result<Filter<&[u8]>, Error> {
         let index = data_block_offset >> self.range_bytes_log2;
         usize::try_from(index).map_or_else(|_| Err(self.no_filter(index)), |index| self.filter(index))
     }
 
-    /// The filter with this number, counted from 0.
+    /// Returns the filter with this number, counted from 0.
     ///
     /// # Errors
     ///
-    /// Those of [`LevelDbFilterBlock::filter_of`].
+    /// The errors of [`LevelDbFilterBlock::filter_of`].
     pub fn filter(&self, index: usize) -> Result<Filter<&[u8]>, Error> {
         let Some(&[start, end]) = self.offsets().get(index..).and_then(|from| from.first_chunk::<2>()) else {
             return Err(self.no_filter(index as u64));
@@ -102,7 +103,7 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
         }
     }
 
-    /// The offset of each filter, and of the end of the last one, which is that of the array itself.
+    /// Returns the offsets of the filters, then the end of the last one, which is the offset of the array itself.
     fn offsets(&self) -> &[[u8; 4]] {
         let bytes = self.bytes.as_ref();
         let end = bytes.len().saturating_sub(1);
@@ -114,7 +115,7 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
     }
 }
 
-/// Builds the filter block that LevelDB's `FilterBlockBuilder` builds with its Bloom policy, byte for byte.
+/// Builds the same filter block as LevelDB's `FilterBlockBuilder` with its Bloom policy, byte for byte.
 ///
 /// Calls follow `(start_block add_key*)* finish`, data blocks in the order of the file.
 #[derive(Clone, Debug)]
@@ -126,15 +127,16 @@ pub struct LevelDbFilterBlockBuilder {
 }
 
 impl LevelDbFilterBlockBuilder {
-    /// A builder of filters with this many bits per key.
+    /// Returns a builder of filters with `bits_per_key`.
     #[must_use]
     pub const fn new(bits_per_key: u32) -> Self {
         Self { bits_per_key, hashes: Vec::new(), filters: Vec::new(), offsets: Vec::new() }
     }
 
-    /// A data block begins at this offset of the file: keys that follow are its keys.
+    /// Starts a data block at this offset of the file. The keys added next are its keys.
     pub fn start_block(&mut self, offset: u64) {
         let index = offset >> RANGE_BYTES_LOG2;
+        // A data block longer than 2 KiB skips ranges; LevelDB stores an empty filter for each of them.
         while index > self.offsets.len() as u64 {
             self.end_filter();
         }
@@ -145,7 +147,7 @@ impl LevelDbFilterBlockBuilder {
         self.hashes.push(leveldb_bloom::hash(key));
     }
 
-    /// The contents of the block.
+    /// Returns the contents of the block.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         if !self.hashes.is_empty() {
@@ -160,7 +162,7 @@ impl LevelDbFilterBlockBuilder {
         filters
     }
 
-    /// Keys since the last filter get one. Without keys it has no bytes.
+    /// Builds the filter of the keys added since the last one. A filter of no keys has no bytes.
     fn end_filter(&mut self) {
         self.offsets.push(self.position());
         if !self.hashes.is_empty() {
@@ -177,14 +179,14 @@ impl LevelDbFilterBlockBuilder {
 
 #[cfg(test)]
 mod tests {
-    //! A data block whose keys are looked for in another block's filter loses them.
+    //! A reader that probes another data block's filter loses keys.
 
     use super::{LevelDbFilterBlock, LevelDbFilterBlockBuilder, RANGE_BYTES_LOG2};
     use crate::error::Error;
     use crate::filter::FilterKind;
     use crate::filter::leveldb_bloom::tests::key;
 
-    /// Forty data blocks, each fifth without keys: their offsets, and the block.
+    /// Builds a block for forty data blocks, each fifth without keys. Returns their offsets and the block.
     fn build(bits_per_key: u32, step: u64, keys_per_block: u64) -> (Vec<(u64, Vec<u64>)>, Vec<u8>) {
         let mut builder = LevelDbFilterBlockBuilder::new(bits_per_key);
         let (mut offset, mut next_key) = (0, 0);
@@ -202,7 +204,7 @@ mod tests {
         (blocks, builder.finish())
     }
 
-    /// The checksums are of what LevelDB 1.23 built for the same calls.
+    /// The checksums are those of blocks that LevelDB 1.23 built for the same calls.
     #[test]
     fn filter_blocks_are_leveldbs_to_the_byte() {
         for (bits_per_key, checksum) in [(1, 0x5932_840b), (10, 0x3812_acc7), (20, 0xb3f6_ccfd)] {
@@ -220,8 +222,8 @@ mod tests {
     fn each_data_block_finds_its_keys() {
         for step in [100, 700, 2_048, 4_096, 9_001] {
             let (blocks, mut bytes) = build(10, step, 13);
-            // LevelDB's readers take the range of a filter from the block: with another one, the same filters are those
-            // of other offsets.
+            // LevelDB's readers take the range from the block. A different range assigns the same filters to other
+            // offsets.
             for range_bytes_log2 in [0, 5, 11, 20, 40] {
                 *bytes.last_mut().expect("a trailer") = range_bytes_log2;
                 let filters = LevelDbFilterBlock::open(bytes.as_slice()).expect("a filter block");

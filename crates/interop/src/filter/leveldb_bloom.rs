@@ -4,9 +4,9 @@ use super::{malformed, rate, unsupported};
 use crate::error::Error;
 use crate::hash::HashFunction;
 
-/// LevelDB keeps larger numbers of probes for other encodings, and answers "may be present" for them.
+/// LevelDB reserves larger numbers of probes for other encodings, and answers "may be present" for them.
 const MAX_PROBES: u8 = 30;
-/// LevelDB gives few keys this much, because short filters have high false positive rates.
+/// LevelDB's minimum size, because very short filters have high false positive rates.
 const MIN_BITS: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct LevelDbBloom {
 }
 
 impl LevelDbBloom {
-    /// The number of probes is the last byte.
+    /// Opens a filter, whose last byte is the number of probes.
     pub(super) fn open(bytes: &[u8]) -> Result<Self, Error> {
         let Some((&probes, data)) = bytes.split_last() else { return Err(malformed("it has no bytes".to_owned())) };
         if !(1..=MAX_PROBES).contains(&probes) {
@@ -47,7 +47,7 @@ impl LevelDbBloom {
     }
 }
 
-/// The bits of one key.
+/// Returns the positions of one key's bits.
 pub(super) fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item = u64> {
     let step = hash.rotate_right(17);
     (0..u32::from(probes)).map(move |probe| u64::from(hash.wrapping_add(probe.wrapping_mul(step))) % bits)
@@ -55,7 +55,7 @@ pub(super) fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item 
 
 /// Builds the filter that LevelDB's `NewBloomFilterPolicy(bits_per_key)` creates for `keys`, byte for byte.
 ///
-/// LevelDB gives its policy user keys, in the table's order and with repetitions; both only matter for the length.
+/// LevelDB passes user keys to its policy in the table's order, with repetitions. Each repetition adds to the length.
 ///
 /// ```
 /// use sstfilter_interop::{Filter, build_leveldb_bloom};
@@ -75,6 +75,7 @@ pub fn build_leveldb_bloom<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>, bi
 /// Appends a filter of keys with these hashes.
 #[expect(clippy::cast_possible_truncation, reason = "the filter is in memory, and positions are in it")]
 pub(super) fn append(hashes: &[u32], bits_per_key: u32, filter: &mut Vec<u8>) {
+    // LevelDB also rounds up to whole bytes, and probes all bits of the last one.
     let bytes = (hashes.len() as u64).saturating_mul(u64::from(bits_per_key)).max(MIN_BITS).div_ceil(8);
     let probes = probes_for(bits_per_key);
     let start = filter.len();
@@ -92,7 +93,7 @@ pub(super) fn hash(key: &[u8]) -> u32 {
     HashFunction::LevelDbBloomHash.hash(key) as u32
 }
 
-/// LevelDB rounds down, to probe a little less. 0.69 is its value for ln 2.
+/// Returns the number of probes. LevelDB rounds down, to probe a little less, and uses 0.69 for ln 2.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to 30")]
 fn probes_for(bits_per_key: u32) -> u8 {
     (f64::from(bits_per_key) * 0.69).clamp(1.0, f64::from(MAX_PROBES)) as u8
@@ -100,15 +101,15 @@ fn probes_for(bits_per_key: u32) -> u8 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    //! Filters that LevelDB reads must be LevelDB's, to the byte: a bit elsewhere is a key it no longer finds.
+    //! Filters for LevelDB must equal its own to the byte: with one bit elsewhere, LevelDB loses a key.
     //!
-    //! The checksums are of what Debian's libleveldb 1.23 built for the same keys.
+    //! The checksums are those of filters that Debian's libleveldb 1.23 built for the same keys.
 
     use super::build_leveldb_bloom;
     use crate::error::Error;
     use crate::filter::{Filter, FilterKind};
 
-    /// Keys of 0 to 8 bytes, with all values of bytes at their ends.
+    /// Makes keys of 0 to 8 bytes whose last bytes take all values.
     pub(in crate::filter) fn key(i: u64) -> Vec<u8> {
         let bytes = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
         bytes.into_iter().take((i % 9) as usize).collect()

@@ -1,4 +1,4 @@
-//! Bare filters, as their engine stores them, without the trailer of their block.
+//! Bare filters: the bytes that an engine stores, without the trailer of their block.
 
 mod binary_fuse;
 mod fast_local_bloom;
@@ -22,11 +22,11 @@ use ribbon128::Ribbon128;
 use crate::error::{Error, Part};
 use crate::hash::HashFunction;
 
-/// What kind of filter some bytes are.
+/// The kind of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FilterKind {
-    /// RocksDB's Bloom filter of format versions 0 to 4, and Pebble's: a line per key, probes by double hashing.
+    /// The Bloom filter of RocksDB's format versions 0 to 4 and of Pebble: a line per key, probes by double hashing.
     LegacyBloom,
     /// RocksDB's Bloom filter from format version 5 on: a line of 64 bytes per key.
     FastLocalBloom,
@@ -36,16 +36,16 @@ pub enum FilterKind {
     LevelDbBloom,
     /// Pebble's binary fuse filter.
     BinaryFuse,
-    /// A filter that its engine wrote so that every key may be present, for example after its construction failed.
+    /// A filter that is positive for every key, which an engine writes after a failed construction, for example.
     AlwaysMaybe,
-    /// What an engine takes for a filter of no keys: one to five bytes in RocksDB, none in LevelDB. A filter that was
-    /// cut looks the same. So [`Filter::may_contain`] is true here, and only whoever knows that no key was added may
-    /// say "absent".
+    /// Bytes that an engine reads as a filter of no keys: up to five bytes in RocksDB, none in LevelDB. A truncated
+    /// filter looks identical, so [`Filter::may_contain`] returns true. Only a caller who knows that no key was added
+    /// may answer "absent".
     NoKeys,
 }
 
 impl FilterKind {
-    /// Its name for people: `Ribbon (128)`.
+    /// Returns the name for display, such as `Standard128Ribbon`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,10 +66,10 @@ impl fmt::Display for FilterKind {
     }
 }
 
-/// A filter of another engine: its bytes, and what they mean.
+/// A filter of another engine: its bytes and their parameters.
 ///
-/// Opening looks at the last bytes and at the length alone. A filter has no checksum of its own: its block's trailer
-/// has one, which is checked before.
+/// Opening reads only the last bytes and the length. A filter has no checksum of its own; check the one in its block's
+/// trailer before.
 ///
 /// ```
 /// use sstfilter_interop::{Filter, FilterKind};
@@ -100,7 +100,7 @@ enum Shape {
     NoKeys(HashFunction),
 }
 
-/// Bytes behind the data of RocksDB's filters.
+/// The length of the trailer of RocksDB's filters.
 const ROCKSDB_TRAILER_BYTES: usize = 5;
 
 impl<D: AsRef<[u8]>> Filter<D> {
@@ -108,14 +108,14 @@ impl<D: AsRef<[u8]>> Filter<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] and [`Error::Unsupported`], both for [`Part::Filter`] at offset 0, where the bytes are not
-    /// a filter that RocksDB 11.8 writes. RocksDB takes most of these for filters that every key may be in.
+    /// [`Error::Malformed`] and [`Error::Unsupported`], both for [`Part::Filter`] at offset 0, if RocksDB 11.8 does not
+    /// write such a filter. RocksDB itself answers "may be present" for most of these.
     pub fn rocksdb(bytes: D) -> Result<Self, Error> {
         let shape = rocksdb_shape(bytes.as_ref())?;
         Ok(Self { bytes, shape })
     }
 
-    /// Opens one filter out of a LevelDB filter block.
+    /// Opens one filter of a LevelDB filter block.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl<D: AsRef<[u8]>> Filter<D> {
         Ok(Self { bytes, shape })
     }
 
-    /// Opens a Bloom filter of Pebble: RocksDB's of format versions up to 4, in lines of 64 bytes.
+    /// Opens a Bloom filter of Pebble: RocksDB's filter of format versions up to 4, in lines of 64 bytes.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl<D: AsRef<[u8]>> Filter<D> {
         Ok(Self { bytes, shape })
     }
 
-    /// Its kind.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         match self.shape {
@@ -159,7 +159,7 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// The function whose hashes [`Filter::may_contain_hash`] takes.
+    /// Returns the hash function of this filter's keys, for [`Filter::may_contain_hash`].
     #[must_use]
     pub fn hash_function(&self) -> HashFunction {
         match self.shape {
@@ -171,18 +171,18 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// Its bytes, trailer included.
+    /// Returns the bytes, including the trailer.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    /// False only if `key` was not added. `key` is what the engine adds: a user key or a prefix of it, without sequence
-    /// number.
+    /// Returns false only if `key` was not added. Pass what the engine adds: a user key or its prefix, without the
+    /// sequence number.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(self.hash_function().hash(key))
     }
 
-    /// [`Filter::may_contain`] for a hash made by [`Filter::hash_function`].
+    /// Probes for a hash that [`Filter::hash_function`] computed.
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         let data = self.bytes.as_ref();
         match &self.shape {
@@ -195,7 +195,7 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// [`Filter::may_contain_hash`] for many hashes: `answers` is emptied, and gets one answer per hash.
+    /// Probes many hashes: clears `answers` and pushes one answer per hash.
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut Vec<bool>) {
         let data = self.bytes.as_ref();
         answers.clear();
@@ -209,8 +209,8 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// The false positive rate to be expected of a filter with these parameters after `keys` different keys, from 0 to
-    /// 1. `None` where the parameters do not give one. FORMATS.md has the formula of each kind.
+    /// Returns the expected false positive rate, from 0 to 1, of a filter with these parameters and `keys` distinct
+    /// keys, or `None` if the parameters do not determine one. FORMATS.md has the formula of each kind.
     pub fn expected_fpr(&self, keys: u64) -> Option<f64> {
         match &self.shape {
             Shape::LegacyBloom(shape) => Some(shape.expected_fpr(keys)),
@@ -223,8 +223,9 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// Its parameters, as names and values.
+    /// Returns the parameters, as names and values.
     pub fn parameters(&self) -> impl Iterator<Item = (&'static str, String)> + use<D> {
+        // Collected first, so that the iterator does not borrow the filter.
         let parameters = match &self.shape {
             Shape::LegacyBloom(shape) => shape.parameters(),
             Shape::FastLocalBloom(shape) => shape.parameters(),
@@ -237,13 +238,13 @@ impl<D: AsRef<[u8]>> Filter<D> {
     }
 }
 
-/// RocksDB's `BuiltinFilterPolicy::GetBuiltinFilterBitsReader`. It looks at the first of the five bytes behind the
-/// data.
+/// Follows RocksDB's `BuiltinFilterPolicy::GetBuiltinFilterBitsReader`: the first byte of the trailer decides the kind.
 fn rocksdb_shape(bytes: &[u8]) -> Result<Shape, Error> {
+    // RocksDB counts a filter's bytes in 32 bits, and so do the shapes here.
     if u32::try_from(bytes.len()).is_err() {
         return Err(malformed(format!("expected at most {} bytes, got {}", u32::MAX, bytes.len())));
     }
-    // No bytes: a partition none of whose keys has a prefix.
+    // RocksDB writes no bytes for a partition in which no key has a prefix.
     let Some((data, &trailer)) = bytes.split_last_chunk::<ROCKSDB_TRAILER_BYTES>() else {
         return Ok(Shape::NoKeys(HashFunction::Xxph3));
     };
@@ -276,13 +277,13 @@ fn unsupported(what: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    //! A filter read in another way than its engine reads it answers "absent" for keys that are in the table.
+    //! A reader that decodes a filter differently from its engine answers "absent" for keys in the table.
 
     use super::{Filter, FilterKind};
     use crate::error::Error;
 
-    /// The filter of RocksDB's `RawSchemaTest` (`util/bloom_test.cc`): the last bytes of 3,000 that repeat a pattern of
-    /// bits.
+    /// The filter of RocksDB's `RawSchemaTest` (`util/bloom_test.cc`): the last bytes of 3,000 bytes that repeat a bit
+    /// pattern.
     fn raw(data_bytes: usize, trailer: [u8; 5]) -> Vec<u8> {
         let pattern = |i: usize| (0x7b7b_u32 >> (i % 7)).to_le_bytes()[0];
         let mut bytes: Vec<u8> = (3_000 - data_bytes - 5..2_995).map(pattern).collect();

@@ -4,11 +4,11 @@ use core::fmt;
 
 use xxhash_rust::{xxh3, xxh32, xxh64};
 
-/// How a table's blocks are checked: the first byte of RocksDB's footer (`ChecksumType` in `include/rocksdb/table.h`).
+/// The checksum of a table's blocks: the first byte of RocksDB's footer (`ChecksumType` in `include/rocksdb/table.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChecksumType {
-    /// Type 0: nothing is checked but the place of a block, from format version 6 on.
+    /// Type 0: no checksum; from format version 6 on, only the offset of a block is checked.
     None,
     /// Type 1: CRC32C, masked. LevelDB has no other.
     Crc32c,
@@ -16,7 +16,7 @@ pub enum ChecksumType {
     XxHash32,
     /// Type 3: the lower half of the 64-bit hash.
     XxHash64,
-    /// Type 4, RocksDB's default: the lower half of XXH3's 64 bits, and the last byte apart.
+    /// Type 4, RocksDB's default: the lower half of XXH3's 64 bits, with the last byte mixed in separately.
     Xxh3,
 }
 
@@ -32,7 +32,7 @@ impl ChecksumType {
         })
     }
 
-    /// Its name in a sentence: `CRC32C`.
+    /// Returns the name for use in a sentence, such as `CRC32C`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl ChecksumType {
         }
     }
 
-    /// Of bytes that end in a block's compression type, or of a whole footer.
+    /// Returns the checksum of bytes that end in a block's compression type, or of a whole footer.
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is stored")]
     pub(crate) fn sum(self, bytes: &[u8]) -> u32 {
         match self {
@@ -63,14 +63,13 @@ impl fmt::Display for ChecksumType {
     }
 }
 
-/// LevelDB stores a CRC32C turned and shifted, so that the checksum of bytes with checksums in them is a good one
-/// (`util/crc32c.h`).
+/// Masks a CRC32C as LevelDB stores it: a CRC of bytes that contain their own CRC would be weak (`util/crc32c.h`).
 pub(crate) const fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// RocksDB mixes the last byte in by a product, to spare itself a streaming XXH3 (`ModifyChecksumForLastByte` in
-/// `table/format.cc`).
+/// Mixes the last byte in by a product, like RocksDB, which thus avoids a streaming XXH3 (`ModifyChecksumForLastByte`
+/// in `table/format.cc`).
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is stored")]
 fn xxh3_with_last_byte(bytes: &[u8]) -> u32 {
     match bytes.split_last() {
@@ -79,12 +78,11 @@ fn xxh3_with_last_byte(bytes: &[u8]) -> u32 {
     }
 }
 
-/// What the checksums of one file have in common.
+/// The parameters of all checksums in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksums {
     pub(crate) kind: ChecksumType,
-    /// From format version 6 on, a number of the file that each checksum depends on, together with the block's place.
-    /// 0: none.
+    /// From format version 6 on, each checksum depends on this number of the file and on the block's offset. 0: none.
     pub(crate) base_context: u32,
 }
 
@@ -93,12 +91,12 @@ impl Checksums {
         Self { kind, base_context: 0 }
     }
 
-    /// What should be stored for `bytes`, which end in the compression type and begin at `offset`.
+    /// Returns the checksum to expect for `bytes`, which end in the compression type and begin at `offset`.
     pub(crate) fn expected(self, bytes: &[u8], offset: u64) -> u32 {
         self.kind.sum(bytes).wrapping_add(self.context(offset))
     }
 
-    /// `ChecksumModifierForContext` of `table/format.h`: a block in the wrong place does not pass.
+    /// Computes `ChecksumModifierForContext` of `table/format.h`, by which a block at the wrong offset fails its check.
     #[expect(clippy::cast_possible_truncation, reason = "both halves of the offset are added")]
     pub(crate) const fn context(self, offset: u64) -> u32 {
         if self.base_context == 0 {
@@ -112,8 +110,7 @@ impl Checksums {
 mod tests {
     use super::{ChecksumType, Checksums};
 
-    // Whole blocks are compared with what the engines wrote; these are the vectors that each function is published
-    // with.
+    // Other tests compare whole blocks with those of the engines; these are the vectors published with each function.
     #[test]
     fn sums_are_those_of_the_functions_they_are_named_for() {
         assert_eq!(ChecksumType::Crc32c.sum(b"123456789"), super::masked(0xe306_9283));

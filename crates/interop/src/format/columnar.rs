@@ -1,5 +1,5 @@
-//! Pebble's blocks of columns (`sstable/colblk`), as far as they hold names and values or an index: the metaindex from
-//! version 6 of its format on, the properties from version 7 on, the index from version 5 on.
+//! Pebble's columnar blocks (`sstable/colblk`) of names and values, and of an index. The index is columnar from version
+//! 5 of its format on, the metaindex from version 6 on, the properties from version 7 on.
 //!
 //! A header, one entry per column, the columns, a byte of padding:
 //!
@@ -7,9 +7,9 @@
 //! version u8 = 1 | columns u16 | rows u32 | (type u8, offset u32) per column | columns... | pad
 //! ```
 //!
-//! A column of numbers is a byte that says how many bytes each takes, a base of eight bytes if that byte has its
-//! highest bit, and the numbers less the base, aligned to their width. A column of byte strings is a column of the
-//! offsets of their ends behind a zero, and then the strings in a row.
+//! A column of numbers begins with a byte for their width. If its highest bit is set, a base of eight bytes follows.
+//! Then come the numbers less the base, aligned to their width. A column of byte strings is a column of offsets (0,
+//! then the end of each string) and the concatenated strings.
 
 use crate::format::cursor::Cursor;
 use crate::format::handle::BlockHandle;
@@ -17,23 +17,22 @@ use crate::format::handle::BlockHandle;
 const VERSION: u8 = 1;
 const PAD_BYTES: usize = 1;
 
-/// `DataType`.
+/// Pebble's `DataType`.
 const NUMBERS: u8 = 2;
 const BYTE_STRINGS: u8 = 3;
 
-/// A metaindex has a dozen names, and properties have some dozens. This bounds what is allocated for a block that was
-/// compressed.
+/// Bounds the allocation for a compressed block. A metaindex has a dozen names, properties have some dozens.
 const MAX_NAMES: usize = 1 << 16;
 
-/// In the width of numbers: a base precedes them.
+/// A flag in the width of numbers: a base precedes them.
 const HAS_BASE: u8 = 0x80;
 
 /// A name and its value.
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Names and values of a block with these two columns, in the order of the names.
+/// Returns the names and values of a block with these two columns, in the order of the names.
 ///
-/// Nothing in it may overlap, and nothing may lie between its columns: Pebble's reader panics at such a block.
+/// Refuses overlaps and gaps between columns, where Pebble's reader panics.
 pub(crate) fn names_and_values(block: &[u8]) -> Result<Vec<Pair<'_>>, String> {
     let (rows, [names, values]) = columns(block, [BYTE_STRINGS, BYTE_STRINGS], MAX_NAMES)?;
     let (names, values) = (names.byte_strings(rows)?, values.byte_strings(rows)?);
@@ -43,8 +42,7 @@ pub(crate) fn names_and_values(block: &[u8]) -> Result<Vec<Pair<'_>>, String> {
     Ok(names.into_iter().zip(values).collect())
 }
 
-/// The blocks that an index leads to, at most `max_rows`. Of separators and properties of blocks, only the frame is
-/// checked.
+/// Returns the handles in an index, at most `max_rows`. Checks only the frame of separators and block properties.
 pub(crate) fn index_handles(block: &[u8], max_rows: usize) -> Result<Vec<BlockHandle>, String> {
     let types = [BYTE_STRINGS, NUMBERS, NUMBERS, BYTE_STRINGS];
     let (rows, [separators, offsets, sizes, properties]) = columns(block, types, max_rows)?;
@@ -54,7 +52,7 @@ pub(crate) fn index_handles(block: &[u8], max_rows: usize) -> Result<Vec<BlockHa
     Ok((0..rows).map(|row| BlockHandle { offset: offsets.get(row), size: sizes.get(row) }).collect())
 }
 
-/// A column's place in its block.
+/// A column's range in its block.
 #[derive(Clone, Copy, Debug)]
 struct Column<'a> {
     block: &'a [u8],
@@ -62,7 +60,7 @@ struct Column<'a> {
     end: usize,
 }
 
-/// The number of rows, and the columns, which must be of these types.
+/// Returns the number of rows, and the columns, which must have these types.
 fn columns<const COUNT: usize>(
     block: &[u8],
     types: [u8; COUNT],
@@ -89,6 +87,7 @@ fn columns<const COUNT: usize>(
         column.begin = usize::try_from(begin).map_err(|_| too_short())?;
     }
     let header_end = data_end - cursor.rest().len();
+    // Without gaps, every byte of the block belongs to one field, so that damage cannot hide between them.
     if columns.first().is_some_and(|first| first.begin != header_end) {
         return Err(format!("expected the first column right behind the header, at {header_end}"));
     }
@@ -98,7 +97,7 @@ fn columns<const COUNT: usize>(
     if columns.iter().any(|column| column.begin > column.end) {
         return Err("expected columns one behind the other".into());
     }
-    // Two names, and two offsets of blocks, differ in one byte at least.
+    // Rows cannot share bytes: names differ from each other, and so do offsets of blocks.
     let max_rows = max_rows.min(block.len());
     match usize::try_from(rows) {
         Ok(rows) if rows <= max_rows => Ok((rows, columns)),
@@ -111,13 +110,13 @@ impl<'a> Column<'a> {
         format!("column from {} to {}: expected {what}", self.begin, self.end)
     }
 
-    /// The column's numbers, which must fill it.
+    /// Returns the column's numbers, which must fill it.
     fn numbers(&self, rows: usize) -> Result<Numbers<'a>, String> {
         let (numbers, end) = self.leading_numbers(rows)?;
         if end == self.end { Ok(numbers) } else { Err(self.problem("numbers that fill it")) }
     }
 
-    /// The numbers at its beginning, and where they end.
+    /// Returns the numbers at the column's beginning, and the offset of their end.
     fn leading_numbers(&self, count: usize) -> Result<(Numbers<'a>, usize), String> {
         if count == 0 {
             return Ok((Numbers { bytes: &[], width: 0, base: 0 }, self.begin));
@@ -139,7 +138,7 @@ impl<'a> Column<'a> {
         Ok((Numbers { bytes, width, base: u64::from_le_bytes(*base) }, end))
     }
 
-    /// The column's byte strings, which must fill it.
+    /// Returns the column's byte strings, which must fill it.
     fn byte_strings(&self, rows: usize) -> Result<Vec<&'a [u8]>, String> {
         if rows == 0 {
             return if self.begin == self.end { Ok(Vec::new()) } else { Err(self.problem("nothing without rows")) };
@@ -172,7 +171,7 @@ impl Numbers<'_> {
         self.base.wrapping_add(number)
     }
 
-    /// Beyond the block, if memory cannot count so far.
+    /// Returns a number as an index; one that memory cannot address becomes an index beyond the block.
     fn position(&self, row: usize) -> usize {
         usize::try_from(self.get(row)).unwrap_or(usize::MAX)
     }
@@ -180,12 +179,12 @@ impl Numbers<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Offsets that lie, or a column that reaches into the other one, make a handle of what is none.
+    //! With forged offsets or overlapping columns, other bytes would be read as a handle.
 
     use super::{index_handles, names_and_values};
     use crate::format::handle::BlockHandle;
 
-    /// `a` is `1`, `bc` is empty, and `d` is `234`, as Pebble writes it.
+    /// Pebble's block for `a` = `1`, `bc` = nothing, and `d` = `234`.
     fn block() -> Vec<u8> {
         let mut block = vec![1, 2, 0, 3, 0, 0, 0, 3, 17, 0, 0, 0, 3, 26, 0, 0, 0];
         block.extend([1, 0, 1, 3, 4]);

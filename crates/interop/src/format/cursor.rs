@@ -1,7 +1,7 @@
-//! Integers as LevelDB's `util/coding.h` writes them, read from the front of some bytes.
+//! Reads integers in the encodings of LevelDB's `util/coding.h`.
 
-/// Bytes that are read from their front on. Each read gives `None` where the bytes end too early or do not fit the
-/// type, and is not to be continued after that.
+/// A reader from the front of some bytes. A read returns `None` if the bytes end too early or do not fit the type; stop
+/// reading after that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -12,12 +12,12 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Returns the unread bytes.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -36,7 +36,8 @@ impl<'a> Cursor<'a> {
         Some(u32::from_le_bytes(*first))
     }
 
-    /// Seven bits a byte, the lowest first; the eighth says that more follow. Bits above the 64th are an error.
+    /// Reads a varint: seven bits per byte, lowest first; the eighth means that more follow. Refuses bits above the
+    /// 64th.
     pub(crate) fn varint64(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -57,14 +58,14 @@ impl<'a> Cursor<'a> {
         self.varint64()?.try_into().ok()
     }
 
-    /// A varint whose lowest bit is the sign (`util/coding.h` of RocksDB: `PutVarsignedint64`).
+    /// Reads a varint whose lowest bit is the sign (`PutVarsignedint64` in RocksDB's `util/coding.h`).
     pub(crate) fn signed_varint64(&mut self) -> Option<i64> {
         let bits = self.varint64()?;
         let magnitude = (bits >> 1).cast_signed();
         Some(if bits & 1 == 0 { magnitude } else { !magnitude })
     }
 
-    /// Bytes behind their length, a varint.
+    /// Reads a varint length and that many bytes.
     pub(crate) fn length_prefixed(&mut self) -> Option<&'a [u8]> {
         let length = self.varint32()?;
         self.take(usize::try_from(length).ok()?)

@@ -1,4 +1,4 @@
-//! The fixed bytes at the end of a table, by which its engine is known.
+//! Footers: the fixed bytes at the end of a table, which identify its engine.
 
 use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums};
@@ -14,13 +14,13 @@ pub enum Engine {
     RocksDb,
     /// LevelDB's table.
     LevelDb,
-    /// Pebble's table, in a format of its own. Pebble also writes the formats of the other two, and is then called by
-    /// their name.
+    /// Pebble's table, in Pebble's own format. A table that Pebble wrote in another engine's format counts as that
+    /// engine's.
     Pebble,
 }
 
 impl Engine {
-    /// Its name: `RocksDB`.
+    /// Returns the name, such as `RocksDB`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,32 +37,31 @@ impl core::fmt::Display for Engine {
     }
 }
 
-/// The longest footer there is: Pebble's from version 7 on.
+/// The length of the longest footer: Pebble's from version 7 on.
 pub const MAX_FOOTER_BYTES: usize = 61;
 
 /// `kBlockBasedTableMagicNumber` of RocksDB.
 const ROCKSDB_MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
-/// `kTableMagicNumber` of LevelDB, and RocksDB's of format version 0.
+/// `kTableMagicNumber` of LevelDB, which RocksDB's format version 0 shares.
 const LEVELDB_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
-/// Pebble's, of its own versions.
+/// The magic number of Pebble's own formats.
 const PEBBLE_MAGIC: [u8; 8] = *b"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3";
 
 /// Two handles of at most 20 bytes, padded.
 pub(crate) const HANDLES_BYTES: usize = 40;
 const LEVELDB_FOOTER_BYTES: usize = HANDLES_BYTES + 8;
 const ROCKSDB_FOOTER_BYTES: usize = 1 + HANDLES_BYTES + 4 + 8;
-/// In place of the handles from format version 6 on: two handles of size 0, which no older version has.
+/// Replaces the handles from format version 6 on. Read as handles, both have size 0, which no older version writes.
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
-/// Where the footer's own checksum is, from format version 6 on.
+/// The position of the footer's own checksum, from format version 6 on.
 const FOOTER_CHECKSUM: core::ops::Range<usize> = 5..9;
 /// The newest format version whose rules are known (`kLatestBbtFormatVersion` of RocksDB 11.8).
 const LATEST_FORMAT_VERSION: u32 = 7;
 
-/// Whose table it is, by its last bytes: at least eight of them, of which the last [`MAX_FOOTER_BYTES`] are enough for
-/// any purpose.
+/// Recognizes a table's engine by its last bytes. Pass at least eight; no footer needs more than [`MAX_FOOTER_BYTES`].
 ///
-/// LevelDB's magic number is also that of RocksDB before version 2.6 and of Pebble's oldest format;
-/// [`Table::engine`](crate::Table::engine) knows these from each other.
+/// RocksDB before version 2.6 and Pebble's oldest format share LevelDB's magic number.
+/// [`Table::engine`](crate::Table::engine) distinguishes them.
 ///
 /// ```
 /// use sstfilter_interop::{Engine, recognize};
@@ -81,25 +80,25 @@ pub fn recognize(tail: &[u8]) -> Option<Engine> {
     }
 }
 
-/// A footer, read.
+/// A parsed footer.
 #[derive(Clone, Debug)]
 pub(crate) struct Footer {
     pub(crate) engine: Engine,
-    /// 0 for LevelDB, which has no such number.
+    /// 0 for LevelDB, which has no versions.
     pub(crate) format_version: u32,
     pub(crate) checksums: Checksums,
     pub(crate) metaindex: BlockHandle,
-    /// `None`: its handle is in the metaindex.
+    /// `None` if the metaindex contains the handle.
     pub(crate) index: Option<BlockHandle>,
     /// Where the footer begins. All blocks end before it.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// Bytes that say nothing are not zero. The engines do not look at them, nor does [`Footer::parse`].
+    /// Whether padding is not zero. Neither the engines nor [`Footer::parse`] refuse it.
     pub(crate) padding_is_damaged: bool,
 }
 
 impl Footer {
-    /// From the last bytes of a file of `file_bytes`: all of them, or the last [`MAX_FOOTER_BYTES`].
+    /// Parses the last bytes of a file of `file_bytes`: all of them, or the last [`MAX_FOOTER_BYTES`].
     pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Self, Error> {
         match recognize(tail) {
             Some(Engine::RocksDb) => parse_rocksdb(footer_of::<ROCKSDB_FOOTER_BYTES>(tail)?, file_bytes),
@@ -142,6 +141,7 @@ fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result
     else {
         return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
     };
+    // Format version 0 has LevelDB's footer, so 0 in this footer is damage.
     if format_version == 0 || format_version > LATEST_FORMAT_VERSION {
         return Err(Error::Unsupported { part: Part::Footer, what: format!("format version {format_version}") });
     }
@@ -163,7 +163,8 @@ fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result
     })
 }
 
-/// Format versions 6 and 7: the footer has a checksum, the metaindex is right before it, and has the index's handle.
+/// Parses format versions 6 and 7: the footer has a checksum, and the metaindex lies right before it and contains the
+/// index's handle.
 fn parse_checked(
     footer: &[u8; ROCKSDB_FOOTER_BYTES],
     part2: &[u8],
@@ -194,12 +195,13 @@ fn parse_checked(
     })
 }
 
-/// The checksum of a footer, which is in the footer.
+/// Checks the footer's checksum, which is stored in the footer.
 fn check(footer: &[u8; ROCKSDB_FOOTER_BYTES], checksums: Checksums, offset: u64, stored: u32) -> Result<(), Error> {
     if checksums.base_context == 0 {
         return Err(malformed(offset, "expected a context of its checksums, got 0".into()));
     }
     let mut unsummed = *footer;
+    // The checksum covers the whole footer, with zeros in place of the checksum itself.
     unsummed[FOOTER_CHECKSUM].fill(0);
     let found = checksums.expected(&unsummed, offset);
     if found == stored {
@@ -216,7 +218,8 @@ fn metaindex_before(footer_offset: u64, size: u32) -> Result<BlockHandle, Error>
     Ok(BlockHandle { offset, size })
 }
 
-/// RocksDB refuses other values than zero in the last eight bytes, for "a future feature", and looks at no other.
+/// Returns whether reserved bytes are not zero. RocksDB reserves the last eight for "a future feature", refuses other
+/// values there, and ignores the rest.
 fn reserved_is_damaged(reserved: &[u8]) -> Result<bool, Error> {
     if reserved.last_chunk::<8>().is_some_and(|last| *last != [0; 8]) {
         return Err(Error::Unsupported { part: Part::Footer, what: "a later feature of format version 6".into() });
@@ -240,13 +243,14 @@ impl Handles {
         };
         let shortest: usize =
             [metaindex.offset, metaindex.size, index.offset, index.size].into_iter().map(shortest_varint_bytes).sum();
+        // Reported by `verify` only, because the engines accept it.
         let longer = bytes.len() - cursor.rest().len() != shortest;
         Ok(Self { metaindex, index, padding_is_damaged: longer || cursor.rest().iter().any(|&byte| byte != 0) })
     }
 }
 
-/// Writers make varints no longer than they must be: a longer one is a flipped bit that says "more follows" before
-/// padding.
+/// Returns the shortest encoding's length. Writers use no longer one: a longer varint has a flipped "more follows" bit
+/// in front of padding.
 const fn shortest_varint_bytes(value: u64) -> usize {
     ((u64::BITS - (value | 1).leading_zeros()) as usize).div_ceil(7)
 }

@@ -1,31 +1,32 @@
-//! Where a block is in its file.
+//! Handles: offset and length of a block in its file.
 
 use super::cursor::Cursor;
 
-/// A block ends in its compression type, one byte, and its checksum, four.
+/// The bytes behind each block: its compression type, one byte, and its checksum, four.
 pub(crate) const TRAILER_BYTES: u64 = 5;
 
-/// The place of a block in its file.
+/// The offset and size of a block in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockHandle {
-    /// Where its first byte is.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Bytes it is stored in, without the five of its trailer.
+    /// The stored size in bytes, without the trailer of five.
     pub size: u64,
 }
 
 impl BlockHandle {
-    /// Two varints.
+    /// Decodes two varints.
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Option<Self> {
         Some(Self { offset: cursor.varint64()?, size: cursor.varint64()? })
     }
 
-    /// The block right behind this one, `delta` bytes longer: how RocksDB stores handles of format version 4 and later.
+    /// Returns the handle of the block right behind this one, `delta` bytes longer. RocksDB stores handles this way
+    /// from format version 4 on.
     pub(crate) fn following(self, delta: i64) -> Option<Self> {
         Some(Self { offset: self.end()?, size: self.size.checked_add_signed(delta)? })
     }
 
-    /// Behind its trailer.
+    /// Returns the offset behind the trailer, or `None` if it overflows.
     pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)?.checked_add(TRAILER_BYTES)
     }

@@ -1,4 +1,4 @@
-//! The file around a filter: handles, checksums, footers, row blocks and properties.
+//! The format of the file around a filter: handles, checksums, footers, blocks and properties.
 
 pub(crate) mod checksum;
 pub(crate) mod columnar;

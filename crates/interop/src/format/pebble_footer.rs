@@ -1,7 +1,7 @@
 //! The footers of Pebble's own formats (`sstable/table.go`).
 //!
-//! They are RocksDB's footer of format versions 1 to 5 with another magic number. From version 6 on a CRC32C of the
-//! footer precedes the version, and from version 7 on four bytes of attributes precede that.
+//! They equal RocksDB's footer of format versions 1 to 5 except for the magic number. From version 6 on a CRC32C of the
+//! footer precedes the version; from version 7 on four bytes of attributes precede the CRC32C.
 
 use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums, masked};
@@ -12,7 +12,7 @@ const END_BYTES: usize = 4 + 8;
 /// `TableFormatMax` of Pebble.
 const LATEST_VERSION: u32 = 8;
 
-/// From the last bytes of a file of `file_bytes` that end in Pebble's magic number.
+/// Parses the last bytes of a file of `file_bytes`, which end in Pebble's magic number.
 pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Footer, Error> {
     let short =
         |bytes: usize| malformed(0, format!("expected a footer of {bytes} bytes, and the file has {}", tail.len()));
@@ -21,6 +21,7 @@ pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Footer, Error> {
     let bytes = 1 + HANDLES_BYTES + attributes_bytes(version)? + checksum_bytes(version) + END_BYTES;
     let footer = tail.len().checked_sub(bytes).and_then(|start| tail.get(start..)).ok_or_else(|| short(bytes))?;
     let offset = file_bytes.checked_sub(bytes as u64).ok_or_else(|| short(bytes))?;
+    // Checked before any other field is believed; only the version must be read first, because it decides the length.
     if has_checksum(version) {
         check(footer, offset)?;
     }
@@ -49,7 +50,7 @@ fn attributes_bytes(version: u32) -> Result<usize, Error> {
     }
 }
 
-/// Whether a footer has a checksum of its own.
+/// Returns whether a footer of this version has a checksum.
 pub(crate) const fn has_checksum(version: u32) -> bool {
     version >= 6
 }
@@ -58,7 +59,7 @@ const fn checksum_bytes(version: u32) -> usize {
     if has_checksum(version) { 4 } else { 0 }
 }
 
-/// Always CRC32C, whatever the blocks have: over the footer without the checksum itself.
+/// Checks the footer's checksum: always CRC32C, even if the blocks have another, of the footer without the checksum.
 fn check(footer: &[u8], offset: u64) -> Result<(), Error> {
     let parts =
         footer.split_last_chunk::<END_BYTES>().and_then(|(front, end)| Some((front.split_last_chunk::<4>()?, end)));
@@ -72,7 +73,7 @@ fn check(footer: &[u8], offset: u64) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Footers that Pebble wrote are read in `tests/engines/pebble.rs`. These are what it does not write.
+    //! `tests/engines/pebble.rs` reads Pebble's own footers. These tests cover footers that Pebble does not write.
 
     use super::parse;
     use crate::error::Error;

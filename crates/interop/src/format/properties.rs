@@ -1,5 +1,5 @@
-//! What a table says of itself: names and values of RocksDB's properties block (`table/table_properties.cc`,
-//! `table/meta_blocks.cc`), which Pebble writes, too.
+//! Table properties: the names and values of RocksDB's properties block (`table/table_properties.cc`,
+//! `table/meta_blocks.cc`), which Pebble also writes.
 
 use crate::error::{Error, Part};
 use crate::format::cursor::Cursor;
@@ -30,7 +30,7 @@ pub(crate) mod name {
     pub(crate) const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
 }
 
-/// Numbers are varints. Of these, only a reader who knows the name can tell them from texts.
+/// Properties whose values are varints. Their bytes look like text, so only the name identifies them.
 const NUMBERS: &[&str] = &[
     name::DATA_BLOCKS,
     name::DATA_BYTES,
@@ -70,7 +70,7 @@ const NUMBERS: &[&str] = &[
     "rocksdb.udi.is.primary.index",
 ];
 
-/// A property, as people read it.
+/// A property's value for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PropertyValue {
@@ -92,9 +92,9 @@ impl core::fmt::Display for PropertyValue {
     }
 }
 
-/// What a table says of itself. LevelDB's tables say nothing: theirs are empty.
+/// A table's properties. LevelDB's tables have none.
 ///
-/// Methods give `None` where a property is missing or has no value of its type.
+/// Methods return `None` if a property is missing or its value does not have its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Names and values, in the order of their names.
@@ -116,7 +116,7 @@ numbers! {
     deletions: DELETIONS;
     /// Range tombstones.
     range_deletions: RANGE_DELETIONS;
-    /// Keys and prefixes that were put into the filter. RocksDB writes it since version 6.27.
+    /// Keys and prefixes that were added to the filter. RocksDB counts them since version 6.27.
     filter_entries: FILTER_ENTRIES;
     /// Bytes of all filter blocks, without their trailers.
     filter_bytes: FILTER_BYTES;
@@ -126,17 +126,17 @@ numbers! {
     data_bytes: DATA_BYTES;
     /// Bytes of all index blocks.
     index_bytes: INDEX_BYTES;
-    /// Bytes of all keys, uncompressed, each with the eight of sequence number and type.
+    /// Bytes of all keys, uncompressed, each with eight bytes of sequence number and type.
     raw_key_bytes: RAW_KEY_BYTES;
     /// Bytes of all values, uncompressed.
     raw_value_bytes: RAW_VALUE_BYTES;
 }
 
 impl Properties {
-    /// Of a table that says nothing.
+    /// The properties of a table that has none.
     pub(crate) const EMPTY: Self = Self { pairs: Vec::new() };
 
-    /// From the contents of a properties block. Names must ascend, as RocksDB demands.
+    /// Parses the contents of a properties block. Names must ascend, which RocksDB also demands.
     pub(crate) fn parse(contents: &[u8]) -> Result<Self, String> {
         let mut entries = RowBlock::parse(contents)?.entries(Values::Sized);
         let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -154,20 +154,20 @@ impl Properties {
         Ok(Self { pairs })
     }
 
-    /// For formats that are not a row block. The pairs may come in any order.
+    /// Collects the properties of a format that is not a row block, in any order.
     pub(crate) fn from_pairs(mut pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         pairs.sort_unstable();
         Self { pairs }
     }
 
-    /// A value as it is stored.
+    /// Returns a stored value.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&[u8]> {
         let found = self.pairs.binary_search_by(|(candidate, _)| candidate.as_slice().cmp(name.as_bytes())).ok()?;
         self.pairs.get(found).map(|(_, value)| value.as_slice())
     }
 
-    /// A value that is a varint, and nothing more.
+    /// Returns a value that is exactly one varint.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         let mut cursor = Cursor::new(self.raw(name)?);
@@ -175,61 +175,62 @@ impl Properties {
         cursor.rest().is_empty().then_some(number)
     }
 
-    /// A value that is UTF-8.
+    /// Returns a value that is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         str::from_utf8(self.raw(name)?).ok()
     }
 
-    /// The order of the keys: `leveldb.BytewiseComparator` by default.
+    /// Returns the name of the keys' order: `leveldb.BytewiseComparator` by default.
     #[must_use]
     pub fn comparator(&self) -> Option<&str> {
         self.text(name::COMPARATOR)
     }
 
-    /// What the table's options say of its filter: `bloomfilter`, `ribbonfilter`, `rocksdb.BuiltinBloomFilter`. Empty:
-    /// none.
+    /// Returns the filter policy in the table's options: `bloomfilter`, `ribbonfilter`, `rocksdb.BuiltinBloomFilter`,
+    /// or nothing for no filter.
     #[must_use]
     pub fn filter_policy(&self) -> Option<&str> {
         self.text(name::FILTER_POLICY).filter(|policy| !policy.is_empty())
     }
 
-    /// What makes a prefix of a key: `rocksdb.FixedPrefix.3`, for example.
+    /// Returns the name of the prefix extractor, such as `rocksdb.FixedPrefix.3`.
     #[must_use]
     pub fn prefix_extractor(&self) -> Option<&str> {
         self.text(name::PREFIX_EXTRACTOR).filter(|extractor| !extractor.is_empty() && *extractor != "nullptr")
     }
 
-    /// The codec of data blocks. From format version 7 on a list of codecs, each a number.
+    /// Returns the codec of data blocks; from format version 7 on, a list of codec numbers.
     #[must_use]
     pub fn compression(&self) -> Option<&str> {
         self.text(name::COMPRESSION)
     }
 
-    /// The sequence number that all entries got when the table was ingested.
+    /// Returns the sequence number that all entries got when the table was ingested.
     #[must_use]
     pub fn global_sequence_number(&self) -> Option<u64> {
         Some(u64::from_le_bytes(self.raw(name::GLOBAL_SEQUENCE_NUMBER)?.try_into().ok()?))
     }
 
-    /// How the index of the data blocks is built, as a number of RocksDB's `IndexType`.
+    /// Returns the type of the data blocks' index, a number of RocksDB's `IndexType`.
     pub(crate) fn index_type(&self) -> Option<u32> {
         Some(u32::from_le_bytes(self.raw(name::INDEX_TYPE)?.try_into().ok()?))
     }
 
-    /// All of them, in the order of their names, as they are stored.
+    /// Returns all stored names and values, in the order of the names.
     pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    /// All of them, in the order of their names, for people.
+    /// Returns all properties for display, in the order of the names.
     ///
-    /// Names and values have no control characters: a name that has one, or is not UTF-8, is escaped.
+    /// Names and values contain no control characters: a name that has one, or is not UTF-8, is escaped.
     ///
-    /// Whether a value is a number cannot be told from its bytes: it is one under the names that RocksDB 11.8 knows as
-    /// numbers.
+    /// The bytes do not show whether a value is a number. It counts as one if RocksDB 11.8 stores a number under that
+    /// name.
     pub fn readable(&self) -> impl Iterator<Item = (String, PropertyValue)> {
         self.pairs.iter().map(|(name, value)| {
+            // A forged name must not reach a terminal unescaped.
             let name = readable_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned);
             let value = self.readable_value(&name, value);
             (name, value)
@@ -251,13 +252,12 @@ impl Properties {
     }
 }
 
-/// Text without control characters: a terminal obeys those.
+/// Returns UTF-8 without control characters, which a terminal would execute.
 fn readable_text(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(bytes).ok().filter(|text| !text.contains(char::is_control))
 }
 
-/// `true` and `false` of a switch whose value is `1` or `0`; RocksDB takes a missing one for `1`
-/// (`IsFeatureSupported`).
+/// Reads a switch whose value is `1` or `0`. A missing one is on, by RocksDB's rule (`IsFeatureSupported`).
 pub(crate) fn switch(properties: &Properties, name: &str) -> Result<bool, Error> {
     match properties.raw(name) {
         None | Some(b"1") => Ok(true),
@@ -266,7 +266,7 @@ pub(crate) fn switch(properties: &Properties, name: &str) -> Result<bool, Error>
     }
 }
 
-/// The same of a number; a missing one is `missing`.
+/// Reads a switch that is stored as a number. Returns `missing` if there is none.
 pub(crate) fn number_switch(properties: &Properties, name: &str, missing: bool) -> Result<bool, Error> {
     match (properties.raw(name), properties.number(name)) {
         (None, _) => Ok(missing),
@@ -280,8 +280,8 @@ fn unknown(name: &str, value: &[u8]) -> Error {
     Error::Unsupported { part: Part::Properties, what: format!("{name} = \"{}\"", value.escape_ascii()) }
 }
 
-/// Keys that share bytes with the one before take little room in a block and much in memory. This limits what is kept
-/// of one block.
+/// Limits the keys kept of one block. Keys that share bytes with the one before are short in a block and long in
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyBudget {
     bytes: usize,
@@ -289,10 +289,11 @@ pub(crate) struct KeyBudget {
 }
 
 impl KeyBudget {
-    /// Sixty-four times the block, and at least a mebibyte: the engines write 16 keys between two that are stored in
-    /// full.
+    /// Allows 64 times the block's bytes, and at least a mebibyte. The engines store every sixteenth key in full, so
+    /// their own blocks stay far below.
     pub(crate) const fn of_block(block_bytes: usize) -> Self {
         let limit = block_bytes.saturating_mul(64);
+        // A small block may have long keys: the limit must not refuse what an engine writes.
         let limit = if limit < 1 << 20 { 1 << 20 } else { limit };
         Self { bytes: 0, limit }
     }

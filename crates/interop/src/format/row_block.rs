@@ -1,33 +1,33 @@
-//! Blocks of sorted keys in which each key shares bytes with the one before: LevelDB's, with what RocksDB has added.
+//! Row blocks: sorted keys, each of which shares bytes with the one before. LevelDB's format, with RocksDB's additions.
 
 use crate::format::cursor::Cursor;
 use crate::format::handle::BlockHandle;
 
 /// Flags in the last word of a block, above the number of restart points (`table/block_based/data_block_footer.cc`).
 const HASH_INDEX: u32 = 1 << 31;
-/// Keys are evenly spread: advice for the search.
+/// Keys are evenly spread, a hint for searching.
 const UNIFORM_KEYS: u32 = 1 << 29;
 /// Values lie behind all keys.
 const SEPARATED_VALUES: u32 = 1 << 28;
 const RESTART_COUNT: u32 = SEPARATED_VALUES - 1;
 
-/// How a block stores its values.
+/// The encoding of a block's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Behind their length.
+    /// Each value follows its length.
     Sized,
-    /// Handles of blocks in a row, without a length: in full where the key shares nothing with the one before,
-    /// otherwise the difference of the sizes alone (`IndexBlockIter::DecodeCurrentValue`).
+    /// Handles of adjacent blocks, without a length. A handle is stored in full if its key shares nothing with the one
+    /// before, otherwise as the difference of the sizes (`IndexBlockIter::DecodeCurrentValue`).
     DeltaHandles {
         /// The first key of the data block follows the handle.
         with_first_key: bool,
     },
 }
 
-/// One block, its frame checked.
+/// One block with a checked frame.
 #[derive(Clone, Debug)]
 pub(crate) struct RowBlock<'a> {
-    /// Entries; without their values where these are separate.
+    /// The entries, without values if these are separate.
     entries: &'a [u8],
     /// Offsets of the keys that are stored in full, four bytes each.
     restarts: &'a [u8],
@@ -35,9 +35,9 @@ pub(crate) struct RowBlock<'a> {
 }
 
 impl<'a> RowBlock<'a> {
-    /// The uncompressed contents of a block other than a data block. Values lie behind their keys, as in all that
-    /// RocksDB writes (`BlockBuilder` of `block_based_table_builder.cc`, `index_builder.cc`, `meta_blocks.cc`), so that
-    /// they have no more bytes than the block.
+    /// Parses the uncompressed contents of a block other than a data block. Its values must lie behind their keys:
+    /// RocksDB writes all such blocks this way (`BlockBuilder` of `block_based_table_builder.cc`, `index_builder.cc`,
+    /// `meta_blocks.cc`), and values then have no more bytes than the block.
     pub(crate) fn parse(contents: &'a [u8]) -> Result<Self, String> {
         let block = Self::parse_data(contents)?;
         if block.separate_values.is_some() {
@@ -46,7 +46,7 @@ impl<'a> RowBlock<'a> {
         Ok(block)
     }
 
-    /// The uncompressed contents of a data block, whose values may be separate.
+    /// Parses the uncompressed contents of a data block, whose values may be separate.
     pub(crate) fn parse_data(contents: &'a [u8]) -> Result<Self, String> {
         let (front, last) = contents
             .split_last_chunk()
@@ -56,6 +56,7 @@ impl<'a> RowBlock<'a> {
         if word & !(RESTART_COUNT | HASH_INDEX | UNIFORM_KEYS | SEPARATED_VALUES) != 0 {
             return Err(format!("expected no other flags than those of bits 28, 29 and 31, got {word:#010x}"));
         }
+        // From the end inwards: the offset of the values, the hash index, the restart points.
         let (front, values_offset) = if word & SEPARATED_VALUES == 0 { (front, None) } else { split_u32(front)? };
         let front = if word & HASH_INDEX == 0 { front } else { without_hash_index(front)? };
         let start = (count as usize)
@@ -72,7 +73,7 @@ impl<'a> RowBlock<'a> {
         Ok(Self { entries: keys, restarts, separate_values: Some(values) })
     }
 
-    /// Its entries, in the order they are stored in.
+    /// Returns the entries in stored order.
     pub(crate) fn entries(self, values: Values) -> Entries<'a> {
         Entries { block: self, steps: Steps::new(values) }
     }
@@ -88,7 +89,8 @@ fn split_u32(bytes: &[u8]) -> Result<(&[u8], Option<u32>), String> {
     Ok((front, Some(u32::from_le_bytes(*last))))
 }
 
-/// One byte for each bucket, and their number in two (`table/block_based/data_block_hash_index.h`).
+/// Cuts off the hash index: one byte per bucket, then their number in two
+/// (`table/block_based/data_block_hash_index.h`).
 fn without_hash_index(bytes: &[u8]) -> Result<&[u8], String> {
     let (front, last) = bytes.split_last_chunk().ok_or("expected the number of buckets of a hash index")?;
     let buckets = usize::from(u16::from_le_bytes(*last));
@@ -98,7 +100,7 @@ fn without_hash_index(bytes: &[u8]) -> Result<&[u8], String> {
         .ok_or_else(|| format!("expected {buckets} buckets"))
 }
 
-/// What an entry has beside its key.
+/// The value of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Bytes(&'a [u8]),
@@ -106,7 +108,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The handle that the value is or begins with. An index may have a key behind it.
+    /// Returns the handle at the beginning of the value. In an index, a key may follow it.
     pub(crate) fn handle(self) -> Option<BlockHandle> {
         match self {
             Self::Bytes(bytes) => BlockHandle::decode(&mut Cursor::new(bytes)),
@@ -115,7 +117,7 @@ impl Value<'_> {
     }
 }
 
-/// A block and a place in it.
+/// An iterator over the entries of a block.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     block: RowBlock<'a>,
@@ -123,7 +125,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The next entry; `None` behind the last one. Not to be called again after an error.
+    /// Returns the next entry, or `None` behind the last one. Do not call this again after an error.
     pub(crate) fn next(&mut self) -> Option<Result<(&[u8], Value<'a>), String>> {
         let value = match self.steps.next(&self.block)? {
             Ok(value) => value,
@@ -133,14 +135,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// A place in a block, apart from its bytes, so that whoever owns the bytes can keep both. One buffer serves for all
-/// keys.
+/// A position in a block, without its bytes, so that the owner of the bytes can store both. All keys share one buffer.
 #[derive(Debug)]
 pub(crate) struct Steps {
     values: Values,
-    /// Of the next entry.
+    /// The offset of the next entry.
     offset: usize,
-    /// Of the next value, where values are separate.
+    /// The offset of the next value, if values are separate.
     next_value: usize,
     key: Vec<u8>,
     handle: BlockHandle,
@@ -151,12 +152,12 @@ impl Steps {
         Self { values, offset: 0, next_value: 0, key: Vec::new(), handle: BlockHandle { offset: 0, size: 0 } }
     }
 
-    /// The key of the entry that [`Steps::next`] has read.
+    /// Returns the key of the entry that [`Steps::next`] read last.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The value of the next entry of `block`, which is always the same block.
+    /// Returns the value of the next entry. Pass the same `block` in every call.
     pub(crate) fn next<'a>(&mut self, block: &RowBlock<'a>) -> Option<Result<Value<'a>, String>> {
         let rest = block.entries.get(self.offset..).filter(|rest| !rest.is_empty())?;
         let mut cursor = Cursor::new(rest);
@@ -176,13 +177,14 @@ impl Steps {
         };
         if block.separate_values.is_some() && block.is_restart(self.offset) {
             let offset = cursor.varint32()? as usize;
-            // No two entries share a value's bytes.
+            // Values must not overlap: a forged block could otherwise expand beyond its size.
             if offset < self.next_value {
                 return None;
             }
             self.next_value = offset;
         }
         let suffix = cursor.take(unshared)?;
+        // `truncate` would accept this silently and make another key.
         if shared > self.key.len() {
             return None;
         }
@@ -201,6 +203,7 @@ impl Steps {
         let Values::DeltaHandles { with_first_key } = self.values else {
             return cursor.take(bytes).map(Value::Bytes);
         };
+        // The key's shared bytes decide, not the restart points: RocksDB's reader does the same.
         self.handle =
             if shares { self.handle.following(cursor.signed_varint64()?)? } else { BlockHandle::decode(cursor)? };
         if with_first_key {
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_a_difference_where_the_key_shares_bytes() {
-        // The last key shares nothing though it is no restart point: its handle is in full.
+        // The last key shares nothing although it is no restart point, so its handle is stored in full.
         let entries: &[u8] = &[0, 2, b'a', b'b', 100, 20, 1, 1, b'c', 9, 0, 1, b'x', 200, 1, 7];
         let block = [entries, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
         let expected = pairs(&[("ab", "100+20"), ("ac", "125+15"), ("x", "200+7")]);

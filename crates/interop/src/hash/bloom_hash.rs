@@ -7,17 +7,17 @@
 const SEED: u32 = 0xbc9f_1d34;
 const MULTIPLIER: u32 = 0xc6a4_a793;
 
-/// RocksDB's: each of the last one to three bytes is extended with its sign.
+/// Computes RocksDB's variant, which extends the sign of each of the last one to three bytes.
 pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, |byte| i32::from(byte.cast_signed()).cast_unsigned())
 }
 
-/// LevelDB's: the last one to three bytes are unsigned.
+/// Computes LevelDB's variant, in which the last one to three bytes are unsigned.
 pub(super) fn leveldb(key: &[u8]) -> u32 {
     hash(key, u32::from)
 }
 
-/// `widen` makes 32 bits of one of the bytes behind the last whole word.
+/// Computes the hash; `widen` extends a byte behind the last whole word to 32 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the length enters modulo 2^32, as in the engines")]
 fn hash(key: &[u8], widen: impl Fn(u8) -> u32) -> u32 {
     let (words, tail) = key.as_chunks::<4>();

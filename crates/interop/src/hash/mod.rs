@@ -1,9 +1,9 @@
-//! The functions that turn a key into the hash a filter is probed with.
+//! The hash functions of the engines' filters.
 
 mod bloom_hash;
 mod xxph3;
 
-/// Which hash of a key a filter holds. Every engine fixes it with the filter's format: no filter stores it.
+/// The hash function of a filter's keys. The filter's format fixes it; no filter stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashFunction {
@@ -19,7 +19,7 @@ pub enum HashFunction {
 }
 
 impl HashFunction {
-    /// The hash of `key`. Functions of 32 bits leave the upper half zero.
+    /// Returns the hash of `key`. Functions of 32 bits leave the upper half zero.
     ///
     /// ```
     /// use sstfilter_interop::HashFunction;
@@ -37,7 +37,7 @@ impl HashFunction {
         }
     }
 
-    /// Its name for people: `XXPH3`.
+    /// Returns the name for display, such as `XXPH3`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

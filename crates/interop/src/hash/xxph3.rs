@@ -1,9 +1,9 @@
 //! XXPH3: the preview of XXH3 that RocksDB froze, 64 bits, seed 0.
 //!
-//! RocksDB took the hash from xxHash 0.7.2, before XXH3 was released, and keeps that state because it is part of the
-//! format of its filters (`util/xxph3.h`, `util/hash.cc`). It gives other values than released XXH3 at every length:
-//! the last mixing step has another multiplier, keys of up to 16 bytes are mixed in other ways, and long keys add each
-//! lane's data to that lane. Block checksums of RocksDB are released XXH3, not this.
+//! RocksDB took the hash from xxHash 0.7.2, before XXH3 was released, and keeps that version because it is part of the
+//! format of its filters (`util/xxph3.h`, `util/hash.cc`). Its values differ from released XXH3 at every length: the
+//! last mixing step has another multiplier, keys of up to 16 bytes are mixed in other ways, and long keys add each
+//! lane's data to that lane. RocksDB's block checksums use released XXH3.
 
 const PRIME32_1: u64 = 0x9e37_79b1;
 const PRIME32_2: u64 = 0x85eb_ca77;
@@ -15,13 +15,13 @@ const PRIME64_3: u64 = 0x1656_67b1_9e37_79f9;
 const PRIME64_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME64_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// The secret is read at a distance of 8 bytes for each stripe of a block.
+/// Each stripe of a block reads the secret 8 bytes further on.
 const SECRET_STEP: usize = 8;
 const STRIPE_BYTES: usize = 64;
 const STRIPES_PER_BLOCK: usize = (SECRET.len() - STRIPE_BYTES) / SECRET_STEP;
 const BLOCK_BYTES: usize = STRIPES_PER_BLOCK * STRIPE_BYTES;
 
-/// `kSecret` of xxHash, the same in the preview and in releases.
+/// `kSecret` of xxHash, identical in the preview and in releases.
 #[rustfmt::skip]
 const SECRET: [u8; 192] = [
     0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad, 0x1c,
@@ -40,7 +40,7 @@ const SECRET: [u8; 192] = [
 
 type Lanes = [u64; 8];
 
-/// The hash of `key`.
+/// Returns the hash of `key`.
 pub(super) fn hash(key: &[u8]) -> u64 {
     match key.len() {
         0 => fold(secret(0), PRIME64_2),
@@ -75,7 +75,7 @@ fn upto_16(key: &[u8]) -> u64 {
     avalanche((length as u64).wrapping_add(low).wrapping_add(high).wrapping_add(fold(low, high)))
 }
 
-/// Pairs of 16 bytes from both ends inwards, as many as the key has.
+/// Mixes pairs of 16 bytes from both ends inwards.
 fn upto_128(key: &[u8]) -> u64 {
     let length = key.len();
     let mut sum = (length as u64).wrapping_mul(PRIME64_1);
@@ -87,7 +87,7 @@ fn upto_128(key: &[u8]) -> u64 {
 }
 
 fn upto_240(key: &[u8]) -> u64 {
-    /// Where the secret starts once its first 128 bytes are used, and for the last 16 bytes of the key.
+    /// Offsets in the secret: after its first 128 bytes are used, and for the last 16 bytes of the key.
     const SECOND_SECRET: usize = 3;
     const LAST_SECRET: usize = 136 - 17;
     let length = key.len();
@@ -98,10 +98,10 @@ fn upto_240(key: &[u8]) -> u64 {
     avalanche(sum.wrapping_add(mix16(key, length - 16, LAST_SECRET)))
 }
 
-/// Keys above 240 bytes: eight lanes over stripes of 64 bytes.
+/// Hashes keys above 240 bytes: eight lanes over stripes of 64 bytes.
 fn long(key: &[u8]) -> u64 {
-    /// Secret of the scrambling, of the last stripe, and of the end. The odd ones are odd so that no two overlap in
-    /// step.
+    /// Offsets in the secret for the scrambling, the last stripe, and the final merge. Two are odd, so that no two
+    /// reads of the secret coincide.
     const SCRAMBLE: usize = SECRET.len() - STRIPE_BYTES;
     const LAST_STRIPE: usize = SCRAMBLE - 7;
     const MERGE: usize = 11;
@@ -114,6 +114,7 @@ fn long(key: &[u8]) -> u64 {
             scramble(&mut lanes, SCRAMBLE);
         }
     }
+    // The last stripe overlaps the one before. The preview skips it for whole stripes; released XXH3 always adds it.
     if !key.len().is_multiple_of(STRIPE_BYTES) {
         accumulate(&mut lanes, &key[key.len() - STRIPE_BYTES..], LAST_STRIPE);
     }
@@ -144,7 +145,7 @@ fn mix16(key: &[u8], at: usize, secret_at: usize) -> u64 {
     fold(word(key, at) ^ secret(secret_at), word(key, at + 8) ^ secret(secret_at + 8))
 }
 
-/// The two halves of the product of 128 bits, combined.
+/// Returns the exclusive or of the two halves of the 128-bit product.
 #[expect(clippy::cast_possible_truncation, reason = "the halves of the product")]
 fn fold(left: u64, right: u64) -> u64 {
     let product = u128::from(left) * u128::from(right);
@@ -174,8 +175,7 @@ fn word32(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! A hash that differs from RocksDB's for one length of key makes every filter answer "absent" for stored keys of
-    //! that length.
+    //! If the hash differs from RocksDB's for one key length, every filter loses stored keys of that length.
 
     use super::hash;
 
@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    /// The same file publishes, for three texts repeated to 430 bytes, one character for the hash of each prefix: its
-    /// remainder modulo 61.
+    /// RocksDB's test also publishes one character for the hash of each prefix of three texts, repeated to 430 bytes:
+    /// the remainder modulo 61.
     #[test]
     fn published_digests_of_all_lengths_to_429_are_equal() {
         const ALPHABET: &[u8; 61] = b"abcdefghijklmnopqrstuvwxyz123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -216,8 +216,7 @@ mod tests {
         }
     }
 
-    /// The published digests end before a key has a whole block of 1,024 bytes. These were printed by RocksDB's own
-    /// `Hash64`.
+    /// The published digests end before a whole block of 1,024 bytes. RocksDB's own `Hash64` printed these.
     #[test]
     fn keys_of_whole_blocks_hash_as_in_rocksdb() {
         let key: Vec<u8> = (0..9_000_u32).map(|i| (i * i * 31 + i * 7 + (i >> 8)).to_le_bytes()[0]).collect();

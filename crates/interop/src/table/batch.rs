@@ -1,4 +1,4 @@
-//! Many keys, each hashed once for all tables.
+//! Probes of many keys, each hashed once for all tables.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::table::leveldb::DataBlockFilters;
 use crate::table::partitions::Partitions;
 use crate::table::rules::{Direction, KeyRules};
 
-/// User keys to be probed in many tables. What tables share is computed once: the hashes, and the order of the keys.
+/// User keys to probe in many tables. Their hashes and their order are computed once for all tables.
 ///
 /// ```
 /// use sstfilter_interop::KeyBatch;
@@ -32,31 +32,31 @@ pub struct KeyBatch<'a> {
 }
 
 impl<'a> KeyBatch<'a> {
-    /// Keys in any order, repeated or not. Those behind the first 2^32 - 1 are left out.
+    /// Collects keys in any order, repeated or not. Keys behind the first 2^32 - 1 are dropped.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self { keys: keys.into_iter().take(u32::MAX as usize).collect(), ..Self::default() }
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The keys, in the order they were given in.
+    /// Returns the keys in the order in which they were passed.
     #[must_use]
     pub fn keys(&self) -> &[&'a [u8]] {
         &self.keys
     }
 
-    /// Their hashes, in the same order.
+    /// Returns the keys' hashes, in the order of [`KeyBatch::keys`].
     fn hashes(&self, function: HashFunction) -> &[u64] {
         let kept = match function {
             HashFunction::Xxph3 => &self.xxph3,
@@ -67,43 +67,44 @@ impl<'a> KeyBatch<'a> {
         kept.get_or_init(|| self.keys.iter().map(|key| function.hash(key)).collect())
     }
 
-    /// Numbers of the keys, in bytewise order of the keys.
+    /// Returns the indexes of the keys in bytewise order.
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32")]
     fn ascending(&self) -> &[u32] {
         self.ascending.get_or_init(|| {
             let mut numbers: Vec<u32> = (0..self.keys.len() as u32).collect();
+            // Indexes are sorted instead of keys: answers keep the caller's order.
             numbers.sort_unstable_by_key(|&number| self.keys.get(number as usize));
             numbers
         })
     }
 }
 
-/// What a filter says of one key of a batch.
+/// A filter's answer for one key of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchAnswer {
     /// As [`Probe::Absent`](super::Probe::Absent).
     Absent,
     /// As [`Probe::MaybePresent`](super::Probe::MaybePresent).
     MaybePresent,
-    /// As [`Probe::Unusable`](super::Probe::Unusable). The reason is one of [`BatchAnswers::reasons`].
+    /// As [`Probe::Unusable`](super::Probe::Unusable). [`BatchAnswers::reasons`] contains the reason.
     Unusable,
 }
 
-/// What a table's filter says of each key of a batch.
+/// A table's answers for all keys of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchAnswers {
-    /// One for each key, in the order of the keys.
+    /// One answer per key, in the order of the keys.
     pub answers: Vec<BatchAnswer>,
-    /// Why there are [`BatchAnswer::Unusable`] ones: the first reasons met, at most [`BatchAnswers::MAX_REASONS`].
+    /// The first distinct reasons for [`BatchAnswer::Unusable`], at most [`BatchAnswers::MAX_REASONS`].
     pub reasons: Vec<Error>,
 }
 
 impl BatchAnswers {
-    /// Damage to many partitions has as many reasons; the first ones tell enough.
+    /// The maximum number of reasons. Each damaged partition has one; the first ones suffice for a report.
     pub const MAX_REASONS: usize = 16;
 
-    /// How many keys have this answer.
+    /// Counts the keys with this answer.
     #[must_use]
     pub fn count(&self, answer: BatchAnswer) -> usize {
         self.answers.iter().filter(|&&candidate| candidate == answer).count()
@@ -127,8 +128,8 @@ const fn answer(may_contain: bool) -> BatchAnswer {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// [`Table::probe`] of many keys. Partitions are gone through in the order of the keys, so that each is read once
-    /// and probed with all of its keys.
+    /// Probes many keys, with the answers of [`Table::probe`]. Visits partitions in key order, so that each is read
+    /// once and probed with all of its keys.
     pub fn probe_batch(&self, batch: &KeyBatch<'_>) -> BatchAnswers {
         match self.try_probe_batch(batch) {
             Ok(answers) => answers,
@@ -136,7 +137,7 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// A key of which nothing was added may be present, whatever is wrong with the filter.
+    /// Answers without a filter. A key that adds nothing to a filter may be present, whatever the error.
     fn without_filter(&self, batch: &KeyBatch<'_>, reason: Error) -> BatchAnswers {
         let rules = self.rules().ok();
         let answer = |key: &&[u8]| rules.map_or(BatchAnswer::Unusable, |rules| unanswered(rules, key));
@@ -169,6 +170,7 @@ impl<R: RandomAccess> Table<R> {
                 .iter()
                 .take_while(|&&key| partitions.partition_from(partition, batch.key(key)) == partition)
                 .count();
+            // At least one key, so that the loop always ends.
             let (group, rest) = sorted.split_at(group.max(1));
             match partitions.filter(&self.file, partition) {
                 Ok(filter) => probes.run(filter, group, &mut answers)?,
@@ -187,13 +189,14 @@ fn unanswered(rules: &KeyRules, key: &[u8]) -> BatchAnswer {
     if rules.added_of(key) == Ok(None) { BatchAnswer::MaybePresent } else { BatchAnswer::Unusable }
 }
 
-/// [`Table::probe`] with a filter that has been read: for filters whose answers hashes alone do not give.
+/// Probes one key like [`Table::probe`], for filters whose answer depends on more than the hash.
 fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<BatchAnswer, Error> {
     let added = rules.added_of(key)?;
     Ok(answer(added.is_none_or(|added| super::may_contain(filter, rules, added))))
 }
 
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
+    // The batch has hashes of whole keys only, and a filter of no keys depends on the table's entries.
     if !rules.whole_keys || filter.kind() == FilterKind::NoKeys {
         let answers: Result<_, Error> = batch.keys.iter().map(|key| probe_one(filter, rules, key)).collect();
         return Ok(BatchAnswers { answers: answers?, reasons: Vec::new() });
@@ -218,7 +221,7 @@ fn probe_data_blocks(batch: &KeyBatch<'_>, filters: &DataBlockFilters) -> BatchA
 }
 
 impl KeyBatch<'_> {
-    /// Numbers of the keys, in the order of a table.
+    /// Returns the indexes of the keys in a table's order.
     fn sorted(&self, direction: Direction) -> Cow<'_, [u32]> {
         match direction {
             Direction::Bytewise => Cow::Borrowed(self.ascending()),
@@ -231,12 +234,12 @@ impl KeyBatch<'_> {
     }
 }
 
-/// Buffers for the keys of one partition after the other.
+/// The buffers of a batch, reused for each partition.
 struct GroupProbes<'b, 'k> {
     batch: &'b KeyBatch<'k>,
     rules: &'b KeyRules,
     hashes: Vec<u64>,
-    /// The keys that the hashes are of: keys without prefix have none.
+    /// The keys of the hashes. Keys without a prefix have no hash and are left out.
     probed: Vec<u32>,
     may_contain: Vec<bool>,
 }
@@ -261,6 +264,7 @@ impl GroupProbes<'_, '_> {
         self.hashes.clear();
         self.probed.clear();
         if self.rules.whole_keys {
+            // Hashed once for all tables; prefixes differ between tables and are hashed each time.
             let hashes = self.batch.hashes(function);
             self.hashes.extend(group.iter().filter_map(|&key| hashes.get(key as usize)));
             self.probed.extend_from_slice(group);

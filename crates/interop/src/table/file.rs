@@ -1,4 +1,4 @@
-//! Blocks of a file, read and checked.
+//! Reads and checks the blocks of a file.
 
 use std::io;
 
@@ -15,11 +15,11 @@ pub(crate) struct TableFile<R> {
     pub(crate) reader: R,
     pub(crate) checksums: Checksums,
     pub(crate) numbering: Numbering,
-    /// Where the footer begins: all blocks end before it, so that no length read from the file allocates more.
+    /// The offset of the footer. Blocks end before it, so no length from the file can allocate more than the file has.
     pub(crate) blocks_end: u64,
 }
 
-/// A block as it is stored, its checksum not looked at.
+/// A stored block whose checksum has not been compared yet.
 pub(crate) struct StoredBlock {
     /// Contents, compression type and checksum.
     bytes: Vec<u8>,
@@ -28,24 +28,26 @@ pub(crate) struct StoredBlock {
 }
 
 impl<R: RandomAccess> TableFile<R> {
-    /// A block that is never compressed.
+    /// Reads and checks a block that is never compressed.
     pub(crate) fn plain(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
         self.stored(handle, part)?.checked(self.checksums)?.plain()
     }
 
-    /// A block that may be compressed.
+    /// Reads and checks a block that may be compressed.
     pub(crate) fn decompressed(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
         self.stored(handle, part)?.checked(self.checksums)?.decompressed(self.numbering)
     }
 
-    /// One ranged read.
+    /// Reads a block with its trailer, in one read.
     pub(crate) fn stored(&self, handle: BlockHandle, part: Part) -> Result<StoredBlock, Error> {
         let offset = handle.offset;
+        // Before anything is allocated: a forged handle can claim any size.
         if handle.end().is_none_or(|end| end > self.blocks_end) {
             let problem =
                 format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
             return Err(Error::Malformed { part, offset, problem });
         }
+        // Compared before the allocation, which takes its size from the handle.
         if handle.size > max_stored_bytes(part) {
             let what = format!("a block of {} bytes, more than {},", handle.size, max_stored_bytes(part));
             return Err(Error::Unsupported { part, what });
@@ -57,7 +59,7 @@ impl<R: RandomAccess> TableFile<R> {
 }
 
 impl StoredBlock {
-    /// The same block, if its checksum holds.
+    /// Returns the block if its checksum holds.
     pub(crate) fn checked(self, checksums: Checksums) -> Result<Self, Error> {
         let (summed, stored) = self.summed();
         let found = checksums.expected(summed, self.offset);
@@ -67,7 +69,7 @@ impl StoredBlock {
         Err(Error::Checksum { part: self.part, offset: self.offset, expected: stored, found })
     }
 
-    /// Contents with compression type, and the checksum.
+    /// Returns the contents with the compression type, and the checksum.
     fn summed(&self) -> (&[u8], u32) {
         match self.bytes.split_last_chunk() {
             Some((summed, stored)) => (summed, u32::from_le_bytes(*stored)),
@@ -109,14 +111,15 @@ impl StoredBlock {
     }
 }
 
-/// What is read of a part at most: a sparse file of a few kilobytes has blocks of any length.
+/// Returns the maximum length of a part's blocks. The file's length is no limit: a sparse file of a few kilobytes can
+/// have blocks of any length.
 const fn max_stored_bytes(part: Part) -> u64 {
     match part {
-        // Names and short values: kilobytes.
+        // Names and short values, a few kilobytes in practice.
         Part::Metaindex | Part::Properties => 64 << 20,
-        // No filter of RocksDB is longer.
+        // RocksDB's own limit for a filter.
         Part::Filter | Part::Partition => u32::MAX as u64,
-        // A data block has one entry or more of any length.
+        // A single entry of a data block can be of any length.
         _ => 1 << 30,
     }
 }
@@ -124,7 +127,7 @@ const fn max_stored_bytes(part: Part) -> u64 {
 #[expect(clippy::cast_possible_truncation, reason = "five")]
 const TRAILER_BYTES_IN_MEMORY: usize = TRAILER_BYTES as usize;
 
-/// A buffer for bytes that the file has: an error, not an abort, where memory has less.
+/// Allocates a buffer for bytes of the file. Returns an error, instead of aborting, if memory is short.
 pub(crate) fn zeros(bytes: u64, part: Part) -> Result<Vec<u8>, Error> {
     let mut buffer = Vec::new();
     let length = usize::try_from(bytes).ok().filter(|&length| buffer.try_reserve_exact(length).is_ok());
@@ -144,7 +147,7 @@ pub(crate) fn io_error(part: Part, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    //! A flipped bit that a checksum does not show is a stored key that a filter is negative for.
+    //! A flipped bit that no checksum shows turns a stored key into a false negative.
 
     use std::path::Path;
 
@@ -161,13 +164,13 @@ mod tests {
         tables.filter_map(|path| std::fs::read(path).ok().map(Bytes::from)).collect()
     }
 
-    /// What decides an answer: everything but data blocks, their index, and the footer, which has no checksum of this
+    /// Whether a part decides an answer: all but data blocks, their index, and the footer, whose checksum has another
     /// form.
     fn decides(part: Part) -> bool {
         !matches!(part, Part::Footer | Part::Data | Part::Index)
     }
 
-    /// Flips each bit of each such block, and compares the checksum.
+    /// Flips each bit of each such block and compares the checksum.
     fn flip_all_bits(bytes: &Bytes) -> u64 {
         let Ok(table) = Table::open(bytes.clone()) else { return 0 };
         if table.checksum_type() == ChecksumType::None {

@@ -1,4 +1,4 @@
-//! What a table's filter is, for people.
+//! Describes a table's filter, for display.
 
 use crate::random_access::RandomAccess;
 
@@ -6,21 +6,21 @@ use super::{Loaded, Table};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 
-/// What of the keys a filter holds.
+/// The part of a key that a filter contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coverage {
     /// Whole keys.
     WholeKeys,
-    /// Prefixes, made by the extractor of this name.
+    /// Prefixes, by the extractor of this name.
     Prefixes(String),
-    /// Both.
+    /// Whole keys and prefixes, by the extractor of this name.
     WholeKeysAndPrefixes(String),
-    /// Neither, or what is not known.
+    /// Neither, or unknown.
     Unknown,
 }
 
-/// What a filter's blocks are one per.
+/// The unit that each block of a filter covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterUnit {
@@ -30,7 +30,7 @@ pub enum FilterUnit {
     Partition,
     /// A range of data blocks.
     DataBlocks {
-        /// The size of the range: two kilobytes, in all tables that LevelDB writes.
+        /// The size of the range: 2 KiB in all tables that LevelDB writes.
         bytes: u64,
     },
 }
@@ -47,34 +47,34 @@ pub struct UnitBytes {
     pub max: u64,
 }
 
-/// What a table's filter is.
+/// A description of a table's filter.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// The kinds of its blocks, and how many there are of each, in the order they are met in. One, unless the engine
-    /// fell back to another kind for some partitions.
+    /// The kinds of its blocks with the number of each, in file order. There is one kind unless the engine fell back to
+    /// another for some partitions.
     pub kinds: Vec<(FilterKind, usize)>,
     /// Parameters of the first block of the first kind, as names and values.
     pub parameters: Vec<(&'static str, String)>,
-    /// What each block is for.
+    /// The unit that each block covers.
     pub unit: FilterUnit,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: usize,
-    /// Their sizes.
+    /// The sizes of the blocks.
     pub block_bytes: UnitBytes,
-    /// All of them, without the index of partitions and without trailers.
+    /// Bytes of all blocks, without the index of partitions and without trailers.
     pub bytes: u64,
-    /// Keys and prefixes in it, as the table counts them: repeated versions of a key count once in newer versions of
-    /// RocksDB. `None`: the table does not say.
+    /// Keys and prefixes in the filter, as the table counts them. Newer versions of RocksDB count a key's versions
+    /// once. `None`: the table stores no count.
     pub keys: Option<u64>,
-    /// The false positive rate to be expected, from 0 to 1, for keys spread over partitions by their sizes.
+    /// The expected false positive rate, from 0 to 1, for keys spread over partitions in proportion to their sizes.
     pub expected_fpr: Option<f64>,
-    /// What of the keys it holds.
+    /// The part of a key that the filter contains.
     pub coverage: Coverage,
 }
 
 impl FilterInfo {
-    /// Bits of the filter for each of its keys.
+    /// Returns the filter's bits per key.
     #[must_use]
     pub fn bits_per_key(&self) -> Option<f64> {
         let keys = self.keys.filter(|&keys| keys > 0)?;
@@ -83,12 +83,12 @@ impl FilterInfo {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// What the filter is. Reads all of it.
+    /// Describes the filter. Reads all of it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoFilter`], and whatever is wrong with the filter. Rules for keys that are not known are none: the
-    /// filter can be described though it cannot be used.
+    /// [`Error::NoFilter`], and errors of the filter's blocks. Unknown rules for keys are no error: the filter can be
+    /// described although it cannot be used.
     pub fn filter_info(&self) -> Result<FilterInfo, Error> {
         let mut summary = Summary::default();
         let unit = match self.loaded()? {
@@ -136,14 +136,16 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// Older versions of RocksDB do not count what they add to a filter. Entries are then an upper bound: each version
-    /// of a key is one.
+    /// Returns the number of keys in the filter. Older versions of RocksDB do not count them; the number of entries is
+    /// then an upper bound, because each version of a key is one.
     fn filter_keys(&self) -> Option<u64> {
         let properties = self.properties();
+        // A count of 0 is treated as missing.
         properties.filter_entries().filter(|&keys| keys > 0).or_else(|| properties.entries())
     }
 
-    /// A partition has as large a part of the keys as of the bytes, and is met by as large a part of the probes.
+    /// Returns the mean rate of the blocks, assuming that a partition's share of the keys and of the probes equals its
+    /// share of the bytes.
     fn expected_fpr(&self, keys: u64, bytes: u64) -> Option<f64> {
         match self.loaded().ok()? {
             Loaded::Full(filter) => filter.expected_fpr(keys),
@@ -156,18 +158,20 @@ impl<R: RandomAccess> Table<R> {
                 }
                 Some(rate)
             }
+            // LevelDB does not store how many keys each of its filters has.
             Loaded::PerDataBlock(_) => None,
         }
     }
 
     fn coverage(&self) -> Coverage {
-        // Of Pebble's tables, the comparer says what the prefix is.
+        // In Pebble's tables, the comparer determines the prefix.
         let properties = self.properties();
         let extractor = || properties.prefix_extractor().or(properties.comparator()).unwrap_or_default().to_owned();
         match &self.layout.rules {
             Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => Coverage::WholeKeysAndPrefixes(extractor()),
             Ok(rules) if rules.whole_keys => Coverage::WholeKeys,
             Ok(rules) if rules.prefixes.is_some() => Coverage::Prefixes(extractor()),
+            // LevelDB's built-in policy has no prefixes, whatever the comparator.
             Err(_) if self.engine() == crate::Engine::LevelDb => Coverage::WholeKeys,
             _ => Coverage::Unknown,
         }
@@ -179,7 +183,7 @@ fn rounded(keys: f64) -> u64 {
     keys.round() as u64
 }
 
-/// What all blocks of a filter come to.
+/// Totals over all blocks of a filter.
 #[derive(Default)]
 struct Summary {
     kinds: Vec<(FilterKind, usize)>,

@@ -1,4 +1,4 @@
-//! The user keys of a table's data blocks.
+//! Lists the user keys of a table's data blocks.
 
 use crate::random_access::RandomAccess;
 
@@ -11,12 +11,12 @@ use crate::format::handle::BlockHandle;
 use crate::format::properties::KeyBudget;
 use crate::format::row_block::{RowBlock, Steps, Value, Values};
 
-/// A block in memory, and a place in it.
+/// A block in memory, and a position in it.
 #[derive(Debug)]
 struct OpenBlock {
     contents: Vec<u8>,
     steps: Steps,
-    /// For the time that a walk takes: each key is copied, compared and hashed in full.
+    /// Bounds the time of a walk, which copies, compares and hashes each key in full.
     budget: KeyBudget,
     part: Part,
     offset: u64,
@@ -43,7 +43,7 @@ impl OpenBlock {
             Ok(block) => self.steps.next(&block)?.map_err(malformed),
             Err(error) => Err(error),
         };
-        // An engine could have written such a block: it is not damaged.
+        // Unsupported, not malformed: an engine could have written such a block.
         let spent = self.budget.spend(self.steps.key().len());
         let spent =
             spent.map_err(|_| Error::Unsupported { part, what: "a block of keys that share too many bytes".into() });
@@ -58,7 +58,7 @@ impl OpenBlock {
         Some(handle.ok_or_else(|| self.malformed("expected a block handle")))
     }
 
-    /// The next key without its last bytes.
+    /// Returns the next key without its last `suffix_bytes`.
     fn next_user_key(&mut self, suffix_bytes: usize, max_type: u8) -> Option<Result<&[u8], Error>> {
         if let Err(error) = self.next_value()? {
             return Some(Err(error));
@@ -75,8 +75,8 @@ impl OpenBlock {
     }
 }
 
-/// The blocks of an index, one after the other. Blocks of each level must follow each other in the file, so that no
-/// block is read twice, whatever an index says.
+/// An iterator over the blocks of an index. Blocks of each level must ascend in the file, so that even a forged index
+/// makes no block be read twice.
 #[derive(Debug)]
 pub(crate) struct IndexWalk {
     place: IndexLocation,
@@ -94,11 +94,11 @@ enum WalkState {
     Ended,
 }
 
-/// A block that an index leads to.
+/// A block found by an [`IndexWalk`].
 pub(crate) enum Met {
     /// An index block, already opened: the index itself, or a part of it.
     Index(BlockHandle),
-    /// A data block, not looked at.
+    /// A data block, not read yet.
     Data(BlockHandle),
 }
 
@@ -107,7 +107,8 @@ impl IndexWalk {
         Self { place, state: WalkState::Unopened, top: None, last_top: None, below: None, last_data: None }
     }
 
-    /// The next block. An index block that cannot be read is an error, and the walk goes on behind it, if it can.
+    /// Returns the next block, or the error of an index block that cannot be read. The walk then continues behind it if
+    /// possible.
     pub(crate) fn next<R: RandomAccess>(&mut self, file: &TableFile<R>) -> Option<Result<Met, (BlockHandle, Error)>> {
         match self.state {
             WalkState::Ended => None,
@@ -141,6 +142,7 @@ impl IndexWalk {
             Ok(handle) => handle,
             Err(error) => return Some(self.end_with(self.place.handle, error)),
         };
+        // The end, not a skip: behind an index block out of order, the order of the rest means nothing.
         if let Err(problem) = in_file_order(self.last_top, handle) {
             let error = top.malformed(problem);
             return Some(self.end_with(handle, error));
@@ -157,6 +159,7 @@ impl IndexWalk {
 
     fn open<R: RandomAccess>(&self, file: &TableFile<R>, handle: BlockHandle) -> Result<OpenBlock, Error> {
         let contents = file.decompressed(handle, Part::Index)?;
+        // Parsed here once for its errors; `next_value` parses the frame again, which takes constant time.
         let block = OpenBlock::new(contents, self.place.values, Part::Index, handle.offset);
         RowBlock::parse(&block.contents).map_err(|problem| block.malformed(problem))?;
         Ok(block)
@@ -175,7 +178,7 @@ impl IndexWalk {
         Ok(Met::Data(handle))
     }
 
-    /// Ends the index block that leads to data blocks; of two levels, the next one may be sound.
+    /// Ends the current index block. In an index of two levels, the next block may be sound.
     fn leave_block(&mut self, handle: BlockHandle, error: Error) -> Result<Met, (BlockHandle, Error)> {
         if self.below.take().is_some() {
             return Err((handle, error));
@@ -189,7 +192,7 @@ impl IndexWalk {
     }
 }
 
-/// The keys of one data block.
+/// An iterator over the keys of one data block.
 #[derive(Debug)]
 pub(crate) struct BlockKeys {
     block: OpenBlock,
@@ -198,7 +201,7 @@ pub(crate) struct BlockKeys {
 }
 
 impl BlockKeys {
-    /// From a data block's contents, decompressed.
+    /// Starts at the first key of a data block's decompressed contents.
     pub(crate) fn new(contents: Vec<u8>, place: &DataLocation, offset: u64) -> Self {
         let block = OpenBlock::new(contents, Values::Sized, Part::Data, offset);
         Self { block, suffix_bytes: place.suffix_bytes, max_type: place.max_type }
@@ -219,7 +222,7 @@ pub(crate) fn check_type(key: &[u8], max_type: u8, part: Part) -> Result<(), Err
     }
 }
 
-/// Refuses blocks that were compressed with a dictionary: without it they decompress to other bytes, or to none.
+/// Refuses blocks compressed with a dictionary. Without it they fail to decompress, or decompress to other bytes.
 pub(crate) fn without_dictionary(place: &DataLocation) -> Result<(), Error> {
     if place.has_dictionary {
         return Err(Error::Unsupported {
@@ -230,11 +233,11 @@ pub(crate) fn without_dictionary(place: &DataLocation) -> Result<(), Error> {
     Ok(())
 }
 
-/// The user keys of a table, made by [`Table::user_keys`].
+/// An iterator over the user keys of a table, from [`Table::user_keys`].
 #[derive(Debug)]
 pub struct UserKeys<'a, R> {
     table: &'a Table<R>,
-    /// `None`: the end, or an error.
+    /// `None` after the end or an error.
     walk: Option<(IndexWalk, &'a DataLocation)>,
     block: Option<BlockKeys>,
     last: Option<Vec<u8>>,
@@ -242,10 +245,10 @@ pub struct UserKeys<'a, R> {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// Its user keys, without timestamps, each once, in the table's order: keys of deletions and merges, too. Nothing
-    /// after an error.
+    /// Returns the user keys without timestamps, each once, in the table's order, including keys of deletions and
+    /// merges. The iterator ends after an error.
     ///
-    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard, if the feature of that name is
+    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard if the feature of that name is
     /// on.
     pub fn user_keys(&self) -> UserKeys<'_, R> {
         let place = self.layout.data.as_ref().map_err(Clone::clone);
@@ -264,6 +267,7 @@ impl<R: RandomAccess> UserKeys<'_, R> {
             if let Some(block) = &mut self.block {
                 if let Some(key) = block.next() {
                     let key = key?;
+                    // Versions of a key are adjacent.
                     if self.last.as_deref() == Some(key) {
                         continue;
                     }
@@ -277,6 +281,7 @@ impl<R: RandomAccess> UserKeys<'_, R> {
             let Some((walk, place)) = &mut self.walk else { return Ok(None) };
             match walk.next(&self.table.file) {
                 None => return Ok(None),
+                // The end, unlike in `verify`: a list with gaps would look complete.
                 Some(Err((_, error))) => return Err(error),
                 Some(Ok(Met::Index(_))) => {}
                 Some(Ok(Met::Data(handle))) => {

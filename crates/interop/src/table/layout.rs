@@ -1,4 +1,4 @@
-//! Where the parts of a table are, and how they are to be read: what all engines' tables come to.
+//! The layout of a table: where its parts are and how to read them, for all engines.
 
 use crate::random_access::RandomAccess;
 
@@ -19,21 +19,21 @@ pub(crate) struct NamedBlock {
     pub(crate) handle: BlockHandle,
 }
 
-/// Where a table's filter is.
+/// The location of a table's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterLocation {
     /// One block.
     Full(BlockHandle, FullFilter),
-    /// A block per partition, behind an index of them.
+    /// A block per partition, with an index of partitions.
     Partitioned(BlockHandle, Separators),
-    /// LevelDB's block with a filter for each two kilobytes of the file.
+    /// LevelDB's block with a filter per 2 KiB of the file.
     PerDataBlock(BlockHandle, IndexLocation),
 }
 
-/// How the one block of a full filter is to be read.
+/// The decoding of a full filter's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FullFilter {
-    /// Its kind is in its trailer.
+    /// The trailer decides the kind.
     RocksDb,
     PebbleBloom,
     PebbleFuse,
@@ -55,28 +55,28 @@ impl FullFilter {
     }
 }
 
-/// Where the index of the data blocks is.
+/// The location of the data blocks' index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexLocation {
     pub(crate) handle: BlockHandle,
-    /// Its blocks are indexes themselves.
+    /// Whether its entries lead to further index blocks.
     pub(crate) two_levels: bool,
     pub(crate) values: Values,
 }
 
-/// How the keys of data blocks are to be read.
+/// The decoding of data blocks' keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataLocation {
     pub(crate) index: IndexLocation,
-    /// Bytes behind each user key, timestamp and all.
+    /// Bytes behind each user key, including the timestamp.
     pub(crate) suffix_bytes: usize,
-    /// The highest type of an entry, in the eighth byte from the end of its key.
+    /// The highest type of an entry, which is the eighth byte from the end of its key.
     pub(crate) max_type: u8,
-    /// Data blocks may be compressed with a dictionary.
+    /// Whether data blocks may be compressed with a dictionary.
     pub(crate) has_dictionary: bool,
 }
 
-/// A table's parts. Each has its own error, so that what is not known or damaged does not hide the others.
+/// A table's parts. Each has its own error, so that a damaged or unknown part does not hide the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) engine: Engine,
@@ -89,16 +89,16 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// A handle by the name of its block.
+    /// Returns the handle of the block with this name.
     pub(crate) fn named(metaindex: &[NamedBlock], name: &[u8]) -> Option<BlockHandle> {
         metaindex.iter().find(|block| block.name == name).map(|block| block.handle)
     }
 }
 
-/// A metaindex that is a row block.
+/// Reads a metaindex that is a row block.
 pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Footer) -> Result<Vec<NamedBlock>, Error> {
     let contents = match footer.engine {
-        // LevelDB compresses it when that saves an eighth.
+        // LevelDB compresses it if that saves an eighth; RocksDB never does.
         Engine::LevelDb => file.decompressed(footer.metaindex, Part::Metaindex)?,
         _ => file.plain(footer.metaindex, Part::Metaindex)?,
     };

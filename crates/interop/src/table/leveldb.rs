@@ -34,6 +34,7 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         metaindex,
         properties: Ok(Properties::default()),
         filter,
+        // LevelDB's tables have no properties. Their rules are unknown until the caller states a comparator.
         rules: KeyRules::of_table(Engine::LevelDb, &Properties::EMPTY, true, None),
         data,
         has_range_tombstones: false,
@@ -52,17 +53,18 @@ fn filter_place(metaindex: &[NamedBlock], index: IndexLocation) -> Result<Filter
     }
 }
 
-/// A deletion is 0 and a value 1 (`db/dbformat.h`).
+/// The highest type of an entry: a deletion is 0, a value 1 (`db/dbformat.h`).
 const MAX_TYPE: u8 = 1;
 
-/// A database that takes a million writes a second has this number after nine years.
+/// A database with a million writes per second reaches this number after nine years.
 const IMPLAUSIBLE_SEQUENCE_NUMBER: u64 = 1 << 48;
-/// What a separator has that is shorter than a key (`kMaxSequenceNumber`).
+/// The sequence number of a shortened separator (`kMaxSequenceNumber`).
 const SHORTENED_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
 
-/// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say
-/// nothing of it. The type of an entry, which would be in the last eight bytes, tells most of them. An index that is
-/// sound and not in bytewise order is that of another comparator.
+/// Refuses an index whose keys have no sequence numbers or are not in bytewise order. A program that uses
+/// `leveldb::TableBuilder` directly writes keys without sequence numbers, and its tables do not say so; the type, which
+/// would be in the last eight bytes, exposes most of them. A sound index that is not in bytewise order belongs to
+/// another comparator.
 fn check_separators(contents: &[u8], index: IndexLocation) -> Result<(), Error> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
     let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
@@ -70,7 +72,7 @@ fn check_separators(contents: &[u8], index: IndexLocation) -> Result<(), Error> 
     while let Some(entry) = entries.next() {
         let (key, _) = entry.map_err(malformed)?;
         check_type(key, MAX_TYPE, Part::Index)?;
-        // A shorter key is refused when it is read.
+        // `SeparatedBlocks::parse` refuses shorter keys.
         let Some((user_key, suffix)) = key.split_last_chunk::<INTERNAL_SUFFIX_BYTES>() else { continue };
         check_sequence_number(*suffix)?;
         budget.spend(user_key.len()).map_err(malformed)?;
@@ -83,8 +85,8 @@ fn check_separators(contents: &[u8], index: IndexLocation) -> Result<(), Error> 
     Ok(())
 }
 
-/// Refuses what no database has written so far: integers in big-endian order, at the end of a program's own keys, give
-/// such numbers.
+/// Refuses sequence numbers that no database has reached. User-defined keys that end in big-endian integers look like
+/// them.
 fn check_sequence_number(suffix: [u8; INTERNAL_SUFFIX_BYTES]) -> Result<(), Error> {
     let number = u64::from_le_bytes(suffix) >> 8;
     if number < IMPLAUSIBLE_SEQUENCE_NUMBER || number == SHORTENED_SEQUENCE_NUMBER {
@@ -94,7 +96,7 @@ fn check_sequence_number(suffix: [u8; INTERNAL_SUFFIX_BYTES]) -> Result<(), Erro
     Err(Error::Unsupported { part: Part::Index, what })
 }
 
-/// The filter block and the index, which says in which data block a key would be.
+/// The filter block, and the index that maps keys to data blocks.
 #[derive(Debug)]
 pub(crate) struct DataBlockFilters {
     pub(crate) block: LevelDbFilterBlock<Vec<u8>>,
@@ -103,9 +105,9 @@ pub(crate) struct DataBlockFilters {
 }
 
 impl DataBlockFilters {
-    /// Two reads.
+    /// Reads the index and the filter block, in two reads.
     ///
-    /// A LevelDB table does not name its comparator. An index whose keys are not in bytewise order has another, and is
+    /// A LevelDB table does not name its comparator. An index that is not in bytewise order has another one and is
     /// refused.
     pub(crate) fn read<R: RandomAccess>(
         file: &TableFile<R>,
@@ -113,6 +115,7 @@ impl DataBlockFilters {
         index: IndexLocation,
     ) -> Result<Self, Error> {
         let contents = file.decompressed(index.handle, Part::Index)?;
+        // Before the index is parsed: its order errors would report damage where the comparator is the reason.
         check_separators(&contents, index)?;
         let separators =
             Separators { order: Order::BYTEWISE, suffix_bytes: INTERNAL_SUFFIX_BYTES, values: index.values };
@@ -126,7 +129,8 @@ impl DataBlockFilters {
         Ok(Self { block, data_blocks, filter_offset: handle.offset })
     }
 
-    /// False if the key is above the last data block's: LevelDB reads nothing then.
+    /// Probes the filter of the key's data block. Returns false for a key above the last data block, for which LevelDB
+    /// reads nothing.
     pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, Error> {
         let Some(&data_block) = self.data_blocks.block_of(key).and_then(|block| self.data_blocks.handles().get(block))
         else {
@@ -140,7 +144,7 @@ impl DataBlockFilters {
 
 #[cfg(test)]
 mod tests {
-    //! Keys of a program's own, cut as if they ended in a sequence number, lead to another data block and its filter.
+    //! User-defined keys, cut as if they ended in a sequence number, lead to another data block and its filter.
 
     use super::check_sequence_number;
 

@@ -35,19 +35,19 @@ use once::LoadOnce;
 use partitions::Partitions;
 use rules::KeyRules;
 
-/// What a table's filter says of a key.
+/// The answer of a table's filter for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The table has no entry of the key. [`Table::has_range_tombstones`] says whether it must be read all the same.
+    /// The table has no entry of the key. If [`Table::has_range_tombstones`], its range tombstones must still be read.
     Absent,
-    /// The table may have one.
+    /// The table may have an entry of the key.
     MaybePresent,
-    /// The filter cannot answer, and this is why. The table may have an entry.
+    /// The filter cannot answer, for this reason. The table may have an entry of the key.
     Unusable(Error),
 }
 
 impl Probe {
-    /// True for [`Probe::Absent`] alone.
+    /// Returns true only for [`Probe::Absent`].
     #[must_use]
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
@@ -60,9 +60,9 @@ impl Probe {
 
 /// A table of RocksDB, LevelDB or Pebble.
 ///
-/// Opening reads the footer, the metaindex and the properties. The first probe reads a full filter once and keeps it;
-/// of a partitioned filter it reads the index, and then each partition once that a key falls into. Checksums are
-/// compared before anything is believed. Threads share a table by reference.
+/// Opening reads the footer, the metaindex and the properties. The first probe reads a full filter and keeps it. Of a
+/// partitioned filter, the first probe reads the index, and each partition is read when a key first falls into it.
+/// Checksums are compared before bytes are interpreted. Threads share a table by reference.
 ///
 /// ```no_run
 /// use sstfilter_interop::{Probe, Table};
@@ -82,14 +82,14 @@ pub struct Table<R> {
     layout: Layout,
     filter: FilterState,
     trusts_unchecked: bool,
-    /// Its database's comparator has been given, known here or not.
+    /// Whether the caller has stated the database's comparator, known to this crate or not.
     is_comparator_stated: bool,
 }
 
-/// What has been read of a filter.
+/// The parts of a filter that have been read.
 #[derive(Debug)]
 enum FilterState {
-    /// There is none, or none that can be used.
+    /// No filter, or an unusable one.
     None,
     Full(LoadOnce<Filter<Vec<u8>>>),
     Partitioned(LoadOnce<Partitions>),
@@ -107,7 +107,7 @@ impl FilterState {
     }
 }
 
-/// A filter that has been read, as far as it must be to answer.
+/// A filter that has been read as far as a probe needs it.
 enum Loaded<'a> {
     Full(&'a Filter<Vec<u8>>),
     Partitioned(&'a Partitions),
@@ -115,14 +115,15 @@ enum Loaded<'a> {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// Opens a table, with one read of its footer, one of the metaindex and one of the properties, if it has any.
+    /// Opens a table with one read each of the footer, the metaindex and the properties, if it has any.
     ///
     /// # Errors
     ///
-    /// [`Error::NotATable`], and whatever is wrong with the footer or the metaindex. A table whose properties or filter
-    /// are damaged or not known is opened: its probes say why they cannot answer.
+    /// [`Error::NotATable`], and errors of the footer or the metaindex. A table with damaged or unknown properties or
+    /// filter does open; its probes return the reason.
     pub fn open(reader: R) -> Result<Self, Error> {
         let bytes = reader.len().map_err(|error| io_error(Part::Footer, &error))?;
+        // One read of the longest footer costs less than a second read after the engine is known.
         let tail_bytes = bytes.min(MAX_FOOTER_BYTES as u64);
         let mut tail = zeros(tail_bytes, Part::Footer)?;
         reader.read_exact_at(&mut tail, bytes - tail_bytes).map_err(|error| io_error(Part::Footer, &error))?;
@@ -143,7 +144,7 @@ impl<R: RandomAccess> Table<R> {
             }
             Engine::Pebble => pebble::layout(&file, &footer, metaindex),
             _ => {
-                // RocksDB before its version 2.6 has LevelDB's footer, and codecs of its own.
+                // RocksDB before version 2.6 has LevelDB's footer, but its own codec numbers.
                 file.numbering = Numbering::RocksDb { format_version: footer.format_version };
                 rocksdb::layout(&file, &footer, metaindex)
             }
@@ -152,14 +153,14 @@ impl<R: RandomAccess> Table<R> {
         Ok(Self { file, footer, layout, filter, trusts_unchecked: false, is_comparator_stated: false })
     }
 
-    /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's
-    /// tables do not name theirs, and Pebble's, from its version 2 on, do not say what the comparer called
-    /// `leveldb.BytewiseComparator` splits keys into. Without this, their probes are [`Probe::Unusable`].
+    /// States the comparator of the table's database. LevelDB's tables do not name theirs. Pebble's tables, from
+    /// version 2 on, do not store how the comparer named `leveldb.BytewiseComparator` splits keys. Until the comparator
+    /// is stated, their probes return [`Probe::Unusable`].
     ///
-    /// State `leveldb.BytewiseComparator` for a database that was opened with its engine's own comparator. Stated of a
-    /// Pebble database whose comparer has that name and another `Split`, or of a LevelDB database with another order,
-    /// it loses keys. [`Manifest::comparator`](crate::Manifest::comparator) reads the name that a database stores; what
-    /// a table says itself is not overruled.
+    /// State `leveldb.BytewiseComparator` for a database that uses its engine's default comparator. If it is stated for
+    /// a Pebble database whose comparer has that name but another `Split`, or for a LevelDB database with another
+    /// order, probes lose keys. [`Manifest::comparator`](crate::Manifest::comparator) reads the name that a database
+    /// stores. A name that the table stores itself takes precedence.
     ///
     /// ```
     /// use sstfilter_interop::{Probe, Table};
@@ -184,26 +185,27 @@ impl<R: RandomAccess> Table<R> {
         KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
     }
 
-    /// The same table, with a filter that is believed although nothing in the file would show damage to it: for
-    /// RocksDB's checksum type 0. Without this, the probes of such a table are [`Probe::Unusable`].
+    /// Trusts a filter without a checksum (RocksDB's checksum type 0), whose damage nothing in the file would show. By
+    /// default, probes of such a table return [`Probe::Unusable`].
     #[must_use]
     pub const fn with_unchecked_filter(mut self) -> Self {
         self.trusts_unchecked = true;
         self
     }
 
-    /// States `leveldb.BytewiseComparator` of a table without its database, if the filter may then contain each of its
-    /// stored keys. Reads the whole table, unless the table says enough itself or a comparator has been stated.
+    /// States `leveldb.BytewiseComparator` for a table without its database, if the filter is then positive for each of
+    /// the stored keys. Reads the whole table unless its rules are known already or a comparator has been stated.
     ///
     /// # Errors
     ///
-    /// What is wrong with a data block, or with the order of its keys; why the filter cannot be read;
-    /// [`Error::Unsupported`] where keys cannot be listed, for another comparator, and for a filter that is negative
-    /// for a stored key. Then nothing is stated.
+    /// Errors of data blocks, of the order of their keys, and of the filter. [`Error::Unsupported`] if keys cannot be
+    /// listed, for another comparator, and for a filter that is negative for a stored key. After an error, nothing is
+    /// stated.
     pub fn take_comparator_from_keys(&mut self) -> Result<(), Error> {
         if self.layout.rules.is_ok() || self.layout.filter.is_err() || self.is_comparator_stated {
             return Ok(());
         }
+        // Stated before the check, because `probe` needs rules; taken back if a key disagrees.
         let bytewise = self.rules_with(rules::BYTEWISE);
         let unstated = core::mem::replace(&mut self.layout.rules, bytewise);
         let agreed = self.agrees_with_its_keys();
@@ -222,56 +224,55 @@ impl<R: RandomAccess> Table<R> {
                     let what = "a comparator that is not the default one, or splits keys,".into();
                     return Err(Error::Unsupported { part: Part::Properties, what });
                 }
-                // This key has not been checked, although the filter may be readable later.
+                // An error even if it is a passing one: this key has not been checked.
                 Probe::Unusable(reason) => return Err(reason),
             }
         }
         Ok(())
     }
 
-    /// The engine whose format it has.
+    /// Returns the engine whose format the table has.
     pub const fn engine(&self) -> Engine {
         self.layout.engine
     }
 
-    /// The version of the format, as the footer has it. LevelDB has none, and RocksDB had none before its version 2.6:
-    /// 0.
+    /// Returns the format version in the footer, or 0 for LevelDB and for RocksDB before version 2.6, which store none.
     pub const fn format_version(&self) -> u32 {
         self.footer.format_version
     }
 
-    /// How its blocks are checked.
+    /// Returns the checksum type of the blocks.
     pub const fn checksum_type(&self) -> ChecksumType {
         self.footer.checksums.kind
     }
 
-    /// What it says of itself. LevelDB's tables say nothing.
+    /// Returns the properties, or their error. LevelDB's tables have no properties.
     ///
     /// # Errors
     ///
-    /// What is wrong with them: then nothing else is known either, and every key may be present.
+    /// The error of the properties block. The filter is then unusable.
     pub const fn checked_properties(&self) -> Result<&Properties, &Error> {
         self.layout.properties.as_ref()
     }
 
-    /// What it says of itself, as far as it can be read: damaged properties are empty ones.
+    /// Returns the properties; damaged ones are empty.
     pub fn properties(&self) -> &Properties {
         const NONE: &Properties = &Properties::EMPTY;
         self.layout.properties.as_ref().unwrap_or(NONE)
     }
 
-    /// The names of the blocks in its metaindex.
+    /// Returns the names and handles of the blocks in the metaindex.
     pub fn named_blocks(&self) -> impl Iterator<Item = (&[u8], crate::BlockHandle)> {
         self.layout.metaindex.iter().map(|block| (block.name.as_slice(), block.handle))
     }
 
-    /// Whether it has deletions of whole ranges of keys. [`Probe::Absent`] says that it has no entry of a key, and
-    /// nothing of these: a reader that skips the table for its filter must still apply them to older tables.
+    /// Returns whether the table deletes ranges of keys. [`Probe::Absent`] does not cover range tombstones: a reader
+    /// that skips the table must still apply them to older tables.
     pub const fn has_range_tombstones(&self) -> bool {
         self.layout.has_range_tombstones
     }
 
-    /// What the filter says of a user key, without sequence number and without timestamp.
+    /// Probes the filter for a user key, without sequence number and without timestamp.
     pub fn probe(&self, key: &[u8]) -> Probe {
         self.try_probe(key).unwrap_or_else(Probe::Unusable)
     }
@@ -292,17 +293,17 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// Whether the filter would have something of `key` if the table had the key. Of a key that its prefix extractor or
-    /// comparer makes nothing of, it has nothing: such a key may be present, and its filter has not been probed for it.
+    /// Returns whether the filter can answer for `key`. If the prefix extractor or comparer finds no prefix in a key,
+    /// the engine adds nothing for it, and [`Table::probe`] returns [`Probe::MaybePresent`] without a look at the
+    /// filter.
     #[must_use]
     pub fn filter_covers(&self, key: &[u8]) -> bool {
         self.layout.rules.as_ref().is_ok_and(|rules| rules.added_of(key) != Ok(None))
     }
 
-    /// Whether the table may have any key that begins with `prefix`, for a filter of prefixes.
+    /// Probes a filter of prefixes for any key that begins with `prefix`.
     ///
-    /// `prefix` should be what the table's extractor makes of a key, or longer. Of a shorter one the filter knows
-    /// nothing.
+    /// Pass the table's extractor's prefix of a key, or a longer one. A shorter one may always be present.
     pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
         self.try_probe_prefix(prefix).unwrap_or_else(Probe::Unusable)
     }
@@ -324,11 +325,11 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// Brings the whole filter into memory, checked. Probes then read nothing.
+    /// Reads and checks the whole filter. Later probes read nothing.
     ///
     /// # Errors
     ///
-    /// What is wrong with the filter, or with its first part that something is wrong with.
+    /// The error of the filter, or of its first unusable part.
     pub fn load_filter(&self) -> Result<(), Error> {
         self.rules()?;
         if let Loaded::Partitioned(partitions) = self.loaded()? {
@@ -340,7 +341,7 @@ impl<R: RandomAccess> Table<R> {
     }
 
     fn rules(&self) -> Result<&KeyRules, Error> {
-        // A table without filter is one whatever else is not known of it.
+        // First, because "no filter" is the clearest reason, even if other parts are unknown.
         if let Err(Error::NoFilter) = self.layout.filter {
             return Err(Error::NoFilter);
         }
@@ -352,7 +353,7 @@ impl<R: RandomAccess> Table<R> {
 
     fn loaded(&self) -> Result<Loaded<'_>, Error> {
         let place = self.layout.filter.as_ref().map_err(Clone::clone)?;
-        // An index in an order that is not known looks damaged. The comparator is the reason, and needs no read.
+        // An index in an unknown order looks damaged. The stated comparator is the true reason, and needs no read.
         if self.engine() == Engine::LevelDb && self.is_comparator_stated {
             self.layout.rules.as_ref().map_err(Clone::clone)?;
         }
@@ -371,7 +372,8 @@ impl<R: RandomAccess> Table<R> {
     }
 }
 
-/// A filter without bits says "absent" only in a table without entries: a filter that was cut looks the same.
+/// Probes a filter. A filter without bits is negative only in a table without entries, because a truncated filter looks
+/// identical.
 fn may_contain(filter: &Filter<Vec<u8>>, rules: &KeyRules, added: &[u8]) -> bool {
     if filter.kind() == crate::FilterKind::NoKeys {
         return !rules.no_entries;

@@ -1,12 +1,12 @@
-//! Things that are read from the file once and then kept.
+//! Values that are read from the file once and then kept.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// Something that is loaded when it is first needed, by one thread at a time.
+/// A value that is loaded on first use, by one thread at a time.
 ///
-/// What the bytes are is kept, also if it is an error: reading them again would not help. A failure to read is not
+/// The result is kept, also an error about the bytes, because the same bytes would fail again. A failed read is not
 /// kept.
 #[derive(Debug)]
 pub(crate) struct LoadOnce<T> {
@@ -25,12 +25,13 @@ impl<T> LoadOnce<T> {
         if let Some(kept) = self.loaded.get() {
             return kept.as_ref().map_err(Clone::clone);
         }
-        // Nothing is half done when a thread panics here, so the lock serves on.
+        // The lock guards no data, so a panic in another thread leaves nothing inconsistent.
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = self.loaded.get() {
             return kept.as_ref().map_err(Clone::clone);
         }
         match load() {
+            // A read error may pass, so the next probe tries again.
             Err(error @ Error::Io { .. }) => Err(error),
             result => self.loaded.get_or_init(|| result).as_ref().map_err(Clone::clone),
         }

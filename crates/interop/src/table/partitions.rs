@@ -13,20 +13,20 @@ use crate::table::file::TableFile;
 use crate::table::once::LoadOnce;
 use crate::table::rules::{Direction, Order};
 
-/// An internal key ends in eight bytes of sequence number and type, in LevelDB and RocksDB alike.
+/// The end of an internal key in LevelDB and RocksDB: sequence number and type.
 pub(crate) const INTERNAL_SUFFIX_BYTES: usize = 8;
 
-/// What follows the user key, without timestamp, in the separators of an index.
+/// The encoding of an index's separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Separators {
     pub(crate) order: Order,
-    /// Bytes to cut from each.
+    /// Bytes behind the user key, to cut from each separator.
     pub(crate) suffix_bytes: usize,
     pub(crate) values: Values,
 }
 
-/// An index in memory: for each of its blocks a user key that is not below any of the block's, and not above any of the
-/// next one's.
+/// An index in memory. Each block has a separator: a user key that is not below any key of the block, and not above any
+/// key of the next one.
 #[derive(Debug)]
 pub(crate) struct SeparatedBlocks {
     order: Order,
@@ -35,8 +35,8 @@ pub(crate) struct SeparatedBlocks {
 }
 
 impl SeparatedBlocks {
-    /// From an index block's contents. Keys must ascend, and blocks follow each other in the file: a forged index
-    /// cannot make a reader read a block twice.
+    /// Parses an index block's contents. Separators must ascend, and blocks must ascend in the file, so that a forged
+    /// index cannot make a block be read twice.
     pub(crate) fn parse(contents: &[u8], separators: Separators) -> Result<Self, String> {
         let mut blocks = Self { order: separators.order, user_keys: Vec::new(), handles: Vec::new() };
         let mut budget = KeyBudget::of_block(contents.len());
@@ -46,6 +46,7 @@ impl SeparatedBlocks {
             let user_key = key.len().checked_sub(separators.suffix_bytes).and_then(|end| key.get(..end));
             let user_key =
                 user_key.ok_or_else(|| format!("expected keys of {} bytes or more", separators.suffix_bytes))?;
+            // Separators are stored in full here, unlike in the block, where they share bytes.
             budget.spend(user_key.len())?;
             blocks.push(user_key, value.handle().ok_or("expected a block handle")?)?;
         }
@@ -66,33 +67,35 @@ impl SeparatedBlocks {
         &self.handles
     }
 
-    /// The block that `key` would be in; `None`: it is above all.
+    /// Returns the block that would contain `key`, or `None` if `key` is above all.
     pub(crate) fn block_of(&self, key: &[u8]) -> Option<usize> {
         let found = self.user_keys.partition_point(|separator| self.order.compare(separator, key).is_lt());
         (found < self.user_keys.len()).then_some(found)
     }
 
-    /// The next block whose keys are not below `key`, from `from` on: for keys that come in order.
+    /// Returns the block that would contain `key`, searching from `from` on, for keys that come in order.
     fn block_from(&self, from: usize, key: &[u8]) -> usize {
         let rest = self.user_keys.get(from..).unwrap_or_default();
         from + rest.iter().take_while(|separator| self.order.compare(separator, key).is_lt()).count()
     }
 
-    /// All blocks that may have keys which begin with `start`.
+    /// Returns all blocks that may contain keys beginning with `start`.
     fn blocks_of_prefix(&self, start: &[u8]) -> Range<usize> {
         let before = |separator: &[u8]| match self.order.direction {
             Direction::Bytewise => separator < start,
             Direction::ReverseBytewise => separator > start && !separator.starts_with(start),
         };
+        // Separators ascend, which `push` has checked, so a binary search finds the first block.
         let first = self.user_keys.partition_point(|separator| before(separator));
         let rest = self.user_keys.get(first..).unwrap_or_default();
-        // A separator that is such a key may have more of them behind it; the first that is none ends them.
+        // Behind a separator that begins with `start`, the next block may contain more such keys. The first other
+        // separator ends them, and its block still counts.
         let with_more = rest.iter().take_while(|separator| separator.starts_with(start)).count();
         first..(first + with_more + 1).min(self.user_keys.len())
     }
 }
 
-/// Blocks of one index follow each other, and do not overlap.
+/// Checks that `next` lies behind `last` without overlap.
 pub(crate) fn in_file_order(last: Option<BlockHandle>, next: BlockHandle) -> Result<(), String> {
     let end = last.map_or(Some(0), BlockHandle::end);
     if end.is_some_and(|end| end <= next.offset) {
@@ -101,7 +104,7 @@ pub(crate) fn in_file_order(last: Option<BlockHandle>, next: BlockHandle) -> Res
     Err(format!("expected blocks one behind the other, got offset {} after {last:?}", next.offset))
 }
 
-/// RocksDB's partitioned filter: its index, and those partitions that have been read.
+/// RocksDB's partitioned filter: its index, and the partitions that have been read.
 #[derive(Debug)]
 pub(crate) struct Partitions {
     blocks: SeparatedBlocks,
@@ -118,6 +121,7 @@ impl Partitions {
         let malformed = |problem| Error::Malformed { part: Part::PartitionIndex, offset: handle.offset, problem };
         let blocks = SeparatedBlocks::parse(&contents, separators).map_err(malformed)?;
         if blocks.handles.is_empty() {
+            // Every key must fall into some partition.
             return Err(malformed("expected a partition or more, got none".into()));
         }
         let filters = blocks.handles.iter().map(|_| LoadOnce::default()).collect();
@@ -128,12 +132,12 @@ impl Partitions {
         self.blocks.handles()
     }
 
-    /// The partition of `key`. RocksDB takes the last one for a key above all of them.
+    /// Returns the partition of `key`. For a key above all separators, RocksDB takes the last one.
     pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
         self.blocks.block_of(key).unwrap_or(self.last())
     }
 
-    /// The same for keys that come in order, from the partition of the key before on.
+    /// Returns the partition of `key`, searching from the partition `from` of the key before.
     pub(crate) fn partition_from(&self, from: usize, key: &[u8]) -> usize {
         self.blocks.block_from(from, key).min(self.last())
     }
@@ -142,13 +146,14 @@ impl Partitions {
         self.filters.len().saturating_sub(1)
     }
 
-    /// Partitions that may have keys which begin with `start`. RocksDB adds prefixes to the partitions beside, too.
+    /// Returns the partitions that may contain keys beginning with `start`. RocksDB also adds prefixes to adjacent
+    /// partitions.
     pub(crate) fn partitions_of_prefix(&self, start: &[u8]) -> Range<usize> {
         let range = self.blocks.blocks_of_prefix(start);
         if range.is_empty() { self.last()..self.filters.len() } else { range }
     }
 
-    /// One partition, with one read the first time.
+    /// Returns one partition, and reads it the first time.
     pub(crate) fn filter<R: RandomAccess>(
         &self,
         file: &TableFile<R>,
@@ -161,7 +166,7 @@ impl Partitions {
     }
 }
 
-/// A full filter or a partition of RocksDB.
+/// Reads a full filter or a partition of RocksDB.
 pub(crate) fn read_filter<R: RandomAccess>(
     file: &TableFile<R>,
     handle: BlockHandle,

@@ -1,4 +1,4 @@
-//! Tables in Pebble's own formats, as its `sstable/reader.go` opens them.
+//! Tables in Pebble's own formats, read like Pebble's `sstable/reader.go`.
 
 use crate::random_access::RandomAccess;
 
@@ -15,32 +15,32 @@ use crate::format::handle::{BlockHandle, TRAILER_BYTES};
 use crate::format::properties::Properties;
 use crate::format::row_block::Values;
 
-/// The first version whose data, index and range blocks are columns.
+/// The first version with columnar data, index and range blocks.
 const COLUMNS_VERSION: u32 = 5;
-/// The first version whose metaindex is columns.
+/// The first version with a columnar metaindex.
 const COLUMNAR_METAINDEX_VERSION: u32 = 6;
-/// The first version whose properties are columns, and may be compressed.
+/// The first version with columnar properties, which may be compressed.
 const COLUMNAR_PROPERTIES_VERSION: u32 = 7;
 
 const FULL: &[u8] = b"fullfilter.";
 const PARTITIONED: &[u8] = b"partitionedfilter.";
-/// Filter families: what follows [`FULL`].
+/// Filter families, the part of a filter's name behind [`FULL`].
 const BLOOM: &[u8] = b"rocksdb.BuiltinBloomFilter";
 const BINARY_FUSE: &[u8] = b"binaryfuse";
 
-/// The property that tables of columns have: how keys are cut into columns.
+/// The property that only columnar tables have: the schema of their key columns.
 const COLUMN_SCHEMA: &str = "pebble.colblk.schema";
 
-/// The one block whose handle has more behind it: the widths of handles in value blocks.
+/// The only block whose handle is followed by more: the widths of handles in value blocks.
 const VALUE_INDEX_BLOCK: &[u8] = b"pebble.value_index";
 
-/// The value of the property of index types for an index of indexes.
+/// The index type of an index in two levels.
 const TWO_LEVELS: u32 = 2;
 
-/// Names and values, of rows or of columns.
+/// Names and values of a row block or a columnar block.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The metaindex is never compressed.
+/// Reads the metaindex, which is never compressed.
 pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Footer) -> Result<Vec<NamedBlock>, Error> {
     let handle = footer.metaindex;
     let contents = file.plain(handle, Part::Metaindex)?;
@@ -61,7 +61,8 @@ fn column_pairs(contents: &[u8]) -> Result<Pairs, String> {
     Ok(pairs.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
 }
 
-/// Names ascend, as in columns, so that no block has two handles.
+/// Reads the names and values of a row block. Names must ascend, as in a columnar block, so that no block has two
+/// handles.
 fn row_pairs(contents: &[u8]) -> Result<Pairs, String> {
     let properties = Properties::parse(contents)?;
     Ok(properties.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
@@ -105,7 +106,7 @@ fn read_properties<R: RandomAccess>(
     read.map_err(|problem| Error::Malformed { part, offset: handle.offset, problem })
 }
 
-/// A table has one filter block at most, of one family.
+/// Finds the filter. A table has at most one filter block, of one family.
 fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
     let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
     let mut filters =
@@ -122,7 +123,7 @@ fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
     }
 }
 
-/// Rows are LevelDB's, and an index has properties of blocks behind the handles.
+/// Locates the data blocks. Row blocks have LevelDB's format; an index has block properties behind the handles.
 fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, Error> {
     let unsupported = |part, what| Err(Error::Unsupported { part, what });
     if footer.format_version >= COLUMNS_VERSION {
@@ -136,11 +137,12 @@ fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, 
     let handle =
         footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
     let index = IndexLocation { handle, two_levels, values: Values::Sized };
+    // LevelDB's limit on types does not apply to Pebble.
     Ok(DataLocation { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
 }
 
-/// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in
-/// data blocks alone.
+/// Returns a contradiction between the properties and the version in a footer without a checksum. Versions 1 to 4
+/// differ only in data blocks, so they cannot contradict each other.
 pub(crate) fn contradiction(footer: &Footer, properties: &Properties) -> Option<String> {
     let (version, has_columns) = (footer.format_version, properties.raw(COLUMN_SCHEMA).is_some());
     if has_columns == (version >= COLUMNS_VERSION) {
@@ -151,8 +153,8 @@ pub(crate) fn contradiction(footer: &Footer, properties: &Properties) -> Option<
     Some(format!("expected version {expected}, got {version}"))
 }
 
-/// Index and data blocks of a table whose index is columns, in the order of the file: each with what is wrong with it,
-/// as far as the index must be read to find the others. Data blocks are not looked at. Empty for tables of rows.
+/// Lists the index and data blocks of a table with a columnar index, in file order. Index blocks are read and carry
+/// their errors; data blocks are not read. Returns nothing for a table of row blocks.
 pub(crate) fn blocks_of_columns<R: RandomAccess>(
     file: &TableFile<R>,
     footer: &Footer,
@@ -175,11 +177,12 @@ pub(crate) fn blocks_of_columns<R: RandomAccess>(
     } else {
         blocks.extend(top.into_iter().map(IndexedBlock::data));
     }
+    // Index blocks were pushed before the data blocks that they lead to, which lie before them in the file.
     blocks.sort_by_key(|block| block.handle);
     blocks
 }
 
-/// A block that an index of columns is or leads to.
+/// A columnar index block, or a block that it leads to.
 #[derive(Debug)]
 pub(crate) struct IndexedBlock {
     pub(crate) part: Part,
@@ -193,8 +196,8 @@ impl IndexedBlock {
     }
 }
 
-/// The blocks it leads to. They must follow each other in the file behind `last`, so that there are no more than the
-/// file has room for, whatever several indexes say.
+/// Reads an index block and returns the handles in it. They must ascend in the file behind `last`, so that several
+/// forged indexes together cannot name more blocks than the file has room for.
 fn open_index<R: RandomAccess>(
     file: &TableFile<R>,
     handle: BlockHandle,
@@ -202,6 +205,7 @@ fn open_index<R: RandomAccess>(
     blocks: &mut Vec<IndexedBlock>,
 ) -> Vec<BlockHandle> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: handle.offset, problem };
+    // A block takes at least its trailer.
     let max_blocks = usize::try_from(file.blocks_end / TRAILER_BYTES).unwrap_or(usize::MAX);
     let read = file.decompressed(handle, Part::Index).and_then(|contents| {
         let handles = columnar::index_handles(&contents, max_blocks).map_err(malformed)?;
@@ -227,12 +231,11 @@ mod tests {
     use crate::compression::Numbering;
     use crate::format::checksum::{ChecksumType, Checksums};
 
-    /// An index of columns that leads to this many blocks of no contents, one right behind the other, in a file whose
-    /// blocks end there.
+    /// Opens a columnar index of `rows` adjacent empty blocks, in a file whose blocks end at `blocks_end`.
     fn opened(rows: u16, blocks_end: usize) -> (Vec<BlockHandle>, Result<(), Error>) {
         let [low, high] = rows.to_le_bytes();
-        // Four columns begin at 27: separators and properties of no bytes, and sizes of zero, each one byte that says
-        // so; offsets have two bytes each, aligned.
+        // Four columns begin at 27. Empty separators and properties and sizes of zero take one byte each; offsets have
+        // two bytes each, aligned.
         let sizes = 30 + 2 * usize::from(rows);
         let begins = [27, 28, sizes, sizes + 1];
         let mut file = vec![1, 4, 0, low, high, 0, 0];

@@ -1,4 +1,4 @@
-//! RocksDB's block-based tables, as its `table/block_based/block_based_table_reader.cc` opens them.
+//! RocksDB's block-based tables, read like RocksDB's `table/block_based/block_based_table_reader.cc`.
 
 use crate::random_access::RandomAccess;
 
@@ -15,20 +15,20 @@ use crate::table::rules::{KeyRules, Order};
 pub(crate) const PROPERTIES_BLOCK: &[u8] = b"rocksdb.properties";
 pub(crate) const INDEX_BLOCK: &[u8] = b"rocksdb.index";
 pub(crate) const DICTIONARY_BLOCK: &[u8] = b"rocksdb.compression_dict";
-/// Of RocksDB, and of Pebble in RocksDB's format.
+/// The names in RocksDB's tables, and in Pebble's tables in RocksDB's format.
 pub(crate) const RANGE_TOMBSTONE_BLOCKS: [&[u8]; 3] =
     [b"rocksdb.range_del", b"rocksdb.range_del2", b"pebble.range_key"];
 
-/// The policy that all built-in filters are stored under, Ribbon too.
+/// The policy name of all built-in filters, including Ribbon.
 const BUILTIN_POLICY: &[u8] = b"rocksdb.BuiltinBloomFilter";
 const FULL: &[u8] = b"fullfilter.";
 const PARTITIONED: &[u8] = b"partitionedfilter.";
-/// A filter per data block, removed in RocksDB 7. Its files are still read, without their filter.
+/// A filter per data block, removed in RocksDB 7, which still reads such tables without their filter.
 const PER_DATA_BLOCK: &[u8] = b"filter.";
 
-/// Bytes of a global sequence number, a fixed integer.
+/// Bytes of a global sequence number, a fixed-width integer.
 const SEQUENCE_NUMBER_BYTES: usize = 8;
-/// Sequence numbers have 56 bits: the eight below them are an entry's type.
+/// Sequence numbers have 56 bits; the lowest eight of the 64 are an entry's type.
 const MAX_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
 
 pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
@@ -44,9 +44,8 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
     Layout { engine: Engine::RocksDb, metaindex, properties, filter, rules, data, has_range_tombstones }
 }
 
-/// The properties, whose checksum may be that of the file before it was ingested: RocksDB used to write the sequence
-/// number that all its keys get over the eight zero bytes of a property, and to leave the checksum
-/// (`ReadTablePropertiesHelper`).
+/// Reads the properties. Their checksum may be from before the file was ingested: RocksDB used to overwrite the eight
+/// zero bytes of a property with the sequence number of all keys, and left the checksum (`ReadTablePropertiesHelper`).
 pub(crate) fn read_properties<R: RandomAccess>(
     file: &TableFile<R>,
     metaindex: &[NamedBlock],
@@ -65,23 +64,26 @@ pub(crate) fn read_properties<R: RandomAccess>(
     }
 }
 
-/// The contents of a properties block whose checksum holds once the global sequence number is zero again.
+/// Returns the contents of a properties block whose checksum holds once the global sequence number is zero again.
 fn before_ingestion<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle) -> Option<Vec<u8>> {
     let mut block = file.stored(handle, Part::Properties).ok()?;
     let contents = block.contents_mut();
     let number = global_sequence_number(contents)?;
+    // The caller gets the number as stored; only the checksum is compared with zeros.
     let ingested = contents.to_vec();
     contents.get_mut(number)?.fill(0);
     block.checked(file.checksums).ok()?.plain().ok()?;
     Some(ingested)
 }
 
-/// Where the global sequence number is, in bytes that may be damaged.
+/// Locates the global sequence number in bytes that may be damaged.
 fn global_sequence_number(contents: &[u8]) -> Option<core::ops::Range<usize>> {
     let properties = Properties::parse(contents).ok()?;
+    // A larger number has damage in its highest byte. Damage to the lower 56 bits cannot be found in such tables.
     properties.global_sequence_number().filter(|&number| number <= MAX_SEQUENCE_NUMBER)?;
     let value = properties.raw(name::GLOBAL_SEQUENCE_NUMBER)?;
-    // The name ends in bytes that the name before does not share, so name and value are found together, and once.
+    // A row block stores only the bytes that a name does not share with the one before. This suffix is always among
+    // them, followed by the value, and occurs once.
     let suffix = b"global_seqno";
     let needle = [suffix.as_slice(), value].concat();
     let start = contents.windows(needle.len()).position(|window| window == needle)? + suffix.len();
@@ -108,23 +110,25 @@ fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<Fil
     match places.as_slice() {
         [] => Err(Error::NoFilter),
         [place] => Ok(*place),
+        // RocksDB writes one. With two, it is unknown which of them contains all keys.
         _ => unsupported(format!("a table with {} filters", places.len())),
     }
 }
 
-/// Kind and policy of a filter, if that is what a metaindex entry names.
+/// Splits a metaindex name into a filter's kind and policy. Returns `None` for other blocks.
 fn filter_name(name: &[u8]) -> Option<(&'static [u8], &[u8])> {
     [FULL, PARTITIONED, PER_DATA_BLOCK].into_iter().find_map(|kind| Some((kind, name.strip_prefix(kind)?)))
 }
 
 fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterLocation, Error> {
+    // An unknown index type may also change the index of partitions.
     index_type(properties)?;
     let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
         part: Part::Properties,
         what: format!("comparator \"{}\"", properties.comparator().unwrap_or_default().escape_debug()),
     })?;
     let suffix_bytes = timestamp_bytes(properties, order)? + separator_suffix_bytes(properties)?;
-    // The index of partitions never has first keys, whatever the index of the data blocks has.
+    // The index of partitions never contains first keys, even if the data blocks' index does.
     let values = index_values(properties, false)?;
     Ok(FilterLocation::Partitioned(handle, Separators { order, suffix_bytes, values }))
 }
@@ -133,7 +137,7 @@ fn separator_suffix_bytes(properties: &Properties) -> Result<usize, Error> {
     Ok(if number_switch(properties, name::INDEX_KEY_IS_USER_KEY, false)? { 0 } else { INTERNAL_SUFFIX_BYTES })
 }
 
-/// Timestamps are stored unless the table says that they are not.
+/// Returns the length of stored timestamps. They are stored unless the table says otherwise.
 fn timestamp_bytes(properties: &Properties, order: Order) -> Result<usize, Error> {
     Ok(if number_switch(properties, name::TIMESTAMPS_PERSISTED, true)? { order.timestamp_bytes } else { 0 })
 }
@@ -146,7 +150,7 @@ fn index_values(properties: &Properties, with_first_key: bool) -> Result<Values,
 /// RocksDB's `BlockBasedTableOptions::IndexType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IndexType {
-    /// Also the one with a hash table beside it.
+    /// Also the type with an additional hash table.
     Plain,
     TwoLevels,
     WithFirstKeys,
@@ -158,7 +162,7 @@ fn index_type(properties: &Properties) -> Result<IndexType, Error> {
         Some(2) => Ok(IndexType::TwoLevels),
         Some(3) => Ok(IndexType::WithFirstKeys),
         Some(other) => Err(Error::Unsupported { part: Part::Index, what: format!("index type {other}") }),
-        // The property is as old as format version 2; there was one type before.
+        // Before format version 2 there was one type, and no property.
         None if properties.raw(name::INDEX_TYPE).is_none() => Ok(IndexType::Plain),
         None => Err(Error::Unsupported { part: Part::Index, what: "an index type that is not a number".into() }),
     }
@@ -182,7 +186,7 @@ fn data_place(
     metaindex: &[NamedBlock],
 ) -> Result<DataLocation, Error> {
     let comparator = properties.comparator().unwrap_or_default();
-    // Keys of an order that is not known are listed with whatever timestamp they have.
+    // For an unknown order, the length of timestamps is unknown; keys are listed with them.
     let timestamp_bytes = match Order::named(comparator) {
         Some(order) => timestamp_bytes(properties, order)?,
         None => 0,
@@ -194,7 +198,8 @@ fn data_place(
     Ok(DataLocation { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary })
 }
 
-/// From format version 7 on, codecs are numbered by a "compression manager", which the table names before a semicolon.
+/// Refuses unknown codec numbers. From format version 7 on, a "compression manager" numbers them; the table names it
+/// before a semicolon.
 fn built_in_codecs(properties: &Properties) -> Result<(), Error> {
     let manager = properties.compression().and_then(|list| list.split(';').next()).unwrap_or_default();
     if ["", "nullptr", "BuiltinV2"].contains(&manager) {

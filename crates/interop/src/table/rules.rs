@@ -1,4 +1,4 @@
-//! In which order a table's keys are, and what of a key its filter holds.
+//! The rules of a table's keys: their order, and the part of a key that the filter contains.
 
 use core::cmp::Ordering;
 
@@ -6,28 +6,29 @@ use crate::error::{Error, Part};
 use crate::format::footer::Engine;
 use crate::format::properties::{Properties, name, switch};
 
-/// The order of user keys, which the choice of a partition depends on.
+/// The order of user keys, which decides a key's partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Bytewise,
     ReverseBytewise,
 }
 
-/// The comparator of LevelDB, and of RocksDB unless another is set.
+/// The default comparator of LevelDB and RocksDB.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
-/// A comparator that is known.
+/// A known comparator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) direction: Direction,
-    /// The last bytes of a user key are a timestamp, newer ones first. Filters are built without it.
+    /// The length of the timestamp at the end of a user key. Newer timestamps come first; filters are built without
+    /// them.
     pub(crate) timestamp_bytes: usize,
 }
 
 impl Order {
     pub(crate) const BYTEWISE: Self = Self { direction: Direction::Bytewise, timestamp_bytes: 0 };
 
-    /// By the name that RocksDB stores (`util/comparator.cc`).
+    /// Finds a comparator by the name that RocksDB stores (`util/comparator.cc`).
     pub(crate) fn named(comparator: &str) -> Option<Self> {
         let (direction, timestamp_bytes) = match comparator {
             BYTEWISE => (Direction::Bytewise, 0),
@@ -47,7 +48,7 @@ impl Order {
         }
     }
 
-    /// Of keys without timestamps.
+    /// Compares keys without timestamps.
     pub(crate) fn compare(self, left: &[u8], right: &[u8]) -> Ordering {
         match self.direction {
             Direction::Bytewise => left.cmp(right),
@@ -56,7 +57,7 @@ impl Order {
     }
 }
 
-/// Makes a prefix of a key (`util/slice.cc`).
+/// A prefix extractor (`util/slice.cc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extractor {
     /// The first bytes; shorter keys have no prefix.
@@ -65,15 +66,16 @@ pub(crate) enum Extractor {
     Capped(usize),
     /// The whole key.
     Noop,
-    /// What stands before the last `@`, or the whole key: Pebble's test keys (`internal/testkeys`).
+    /// The part before the last `@`, or the whole key: Pebble's test keys (`internal/testkeys`).
     BeforeAt,
-    /// A key of `CockroachDB` without its version: the last byte is the length of the version with that byte, or 0, and
-    /// a byte 0 stands before the version (`cockroachkvs`).
+    /// A key of `CockroachDB` without its version. The last byte is the length of the version including that byte, or
+    /// 0; a byte 0 precedes the version (`cockroachkvs`).
     BeforeVersion,
 }
 
 impl Extractor {
-    /// What of a key Pebble adds to a filter: `Comparer.Split`, known by the comparer's name alone.
+    /// Finds Pebble's `Comparer.Split`, which yields the part of a key that is added to a filter. Only the comparer's
+    /// name identifies it.
     fn of_comparer(name: &str) -> Option<Self> {
         match name {
             "leveldb.BytewiseComparator" => Some(Self::Noop),
@@ -83,13 +85,14 @@ impl Extractor {
         }
     }
 
-    /// By the name that RocksDB stores: the id since it has ids, and the same text before that.
+    /// Finds an extractor by the name that RocksDB stores. It stores the extractor's id; versions without ids stored
+    /// the same text.
     pub(crate) fn named(name: &str) -> Option<Self> {
         if name == "rocksdb.Noop" {
             return Some(Self::Noop);
         }
         let (class, bytes) = name.rsplit_once('.')?;
-        // `parse` alone would take a plus sign.
+        // `parse` alone would accept a plus sign.
         let bytes = Some(bytes).filter(|bytes| bytes.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
         match class {
             "rocksdb.FixedPrefix" => Some(Self::Fixed(bytes)),
@@ -98,7 +101,7 @@ impl Extractor {
         }
     }
 
-    /// The prefix of `key`; `None`: it is not in the domain, and nothing of it was added.
+    /// Returns the prefix of `key`, or `None` if it is not in the extractor's domain, so that nothing was added.
     pub(crate) fn prefix(self, key: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Fixed(bytes) => key.get(..bytes),
@@ -109,31 +112,32 @@ impl Extractor {
         }
     }
 
-    /// The prefix that all keys have which begin with `start`; `None`: there are several (`SameResultWhenAppended`).
+    /// Returns the prefix of all keys that begin with `start`, or `None` if their prefixes differ
+    /// (`SameResultWhenAppended`).
     pub(crate) fn common_prefix(self, start: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Fixed(bytes) | Self::Capped(bytes) => start.get(..bytes),
-            // What follows decides where the prefix ends.
+            // The bytes behind `start` decide where the prefix ends.
             Self::Noop | Self::BeforeAt | Self::BeforeVersion => None,
         }
     }
 }
 
-/// What of a key is in the filter.
+/// The rules that determine a filter's answer for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRules {
     pub(crate) order: Order,
     pub(crate) whole_keys: bool,
-    /// `None`: no prefixes were added. An extractor that is not known is the error.
+    /// `None` if no prefixes were added; an error if the extractor is unknown.
     pub(crate) prefixes: Option<Result<Extractor, Error>>,
-    /// The table has no entries, says a part of it whose checksum holds. Only then is a filter without bits the filter
-    /// of no keys.
+    /// Whether checksummed properties say that the table has no entries. Only then is a filter without bits a filter of
+    /// no keys.
     pub(crate) no_entries: bool,
 }
 
 impl KeyRules {
-    /// By what the table says, and by the comparator that its database is stated to have: LevelDB's tables do not name
-    /// theirs, and Pebble's do not say what their default comparer splits keys into.
+    /// Determines the rules from the table, and from the comparator that the caller states: LevelDB's tables do not
+    /// name theirs, and Pebble's do not store how the default comparer splits keys.
     pub(crate) fn of_table(
         engine: Engine,
         properties: &Properties,
@@ -147,8 +151,8 @@ impl KeyRules {
         }
     }
 
-    /// In another order than bytewise, a key may be in another data block than the index, read in bytewise order, leads
-    /// to.
+    /// Accepts only the bytewise order. In another order, a bytewise search of the index can lead to the wrong data
+    /// block.
     fn of_leveldb(stated: Option<&str>) -> Result<Self, Error> {
         match stated {
             Some(BYTEWISE) => Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false }),
@@ -163,11 +167,12 @@ impl KeyRules {
             order: Order::of_table(properties)?,
             whole_keys: holds_whole_keys(properties, stated)?,
             prefixes,
+            // Without a checksum, a damaged count could make a truncated filter negative.
             no_entries: is_checked && properties.entries() == Some(0),
         })
     }
 
-    /// By the name of the table's comparer.
+    /// Determines the rules from the name of the table's comparer.
     fn of_pebble(properties: &Properties, stated: Option<&str>) -> Result<Self, Error> {
         let Some(comparer) = properties.comparator() else {
             return Err(unsupported("a table that does not name its comparer".into()));
@@ -182,8 +187,8 @@ impl KeyRules {
         Ok(Self { order: Order::BYTEWISE, whole_keys, prefixes, no_entries: false })
     }
 
-    /// Whether `next` may follow `last` in a table: with what is known of the order. Pebble's comparers order equal
-    /// prefixes by rules of their own.
+    /// Returns whether `next` may follow `last` in a table, as far as the order is known. Pebble's comparers order keys
+    /// of equal prefix by their own rules.
     pub(crate) fn may_follow(&self, last: &[u8], next: &[u8]) -> bool {
         match &self.prefixes {
             Some(Ok(split @ (Extractor::BeforeAt | Extractor::BeforeVersion))) => {
@@ -193,8 +198,9 @@ impl KeyRules {
         }
     }
 
-    /// What of `key` was added if the key was. `Ok(None)`: nothing.
+    /// Returns the part of `key` that the engine adds, or `Ok(None)` if it adds nothing.
     pub(crate) fn added_of<'a>(&self, key: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
+        // Whole keys first: a filter of both answers more precisely for the whole key than for its prefix.
         if self.whole_keys {
             return Ok(Some(key));
         }
@@ -204,24 +210,27 @@ impl KeyRules {
         }
     }
 
-    /// What was added of each key that begins with `start`. `Ok(None)`: that depends on the key.
+    /// Returns the part that the engine adds of every key that begins with `start`, or `Ok(None)` if the part depends
+    /// on the key.
     pub(crate) fn added_of_all<'a>(&self, start: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
         match &self.prefixes {
             Some(extractor) => extractor.as_ref().map(|extractor| extractor.common_prefix(start)).map_err(Clone::clone),
-            None => Err(unsupported("a prefix, in a filter of whole keys alone,".into())),
+            None => Err(unsupported("a prefix, in a filter of whole keys only,".into())),
         }
     }
 }
 
-/// `None`: not a key that `CockroachDB` makes, and so one whose split is not defined.
+/// Returns the part before the version, or `None` if `CockroachDB` makes no such key, whose split is then undefined.
 fn before_version(key: &[u8]) -> Option<&[u8]> {
     let version_bytes = usize::from(*key.last()?);
     let (prefix, _version) = key.split_at_checked(key.len().checked_sub(version_bytes)?)?;
+    // A length counts itself, and no version is empty: 1 is not a length that CockroachDB writes.
     (version_bytes != 1 && prefix.last() == Some(&0)).then_some(prefix)
 }
 
-/// Every RocksDB that writes such filters says whether whole keys are in them. Pebble said so until its version 2;
-/// since then a comparer that splits keys, and kept the default one's name, cannot be told from one that does not.
+/// Returns whether the filter contains whole keys. Every RocksDB that writes such filters stores that, and Pebble
+/// stored it until its version 2. Since then, a comparer that splits keys under the default comparer's name cannot be
+/// distinguished from the default one.
 fn holds_whole_keys(properties: &Properties, stated: Option<&str>) -> Result<bool, Error> {
     let is_stated = stated == Some(BYTEWISE) && properties.comparator() == stated;
     if properties.raw(name::WHOLE_KEY_FILTERING).is_some() || is_stated {

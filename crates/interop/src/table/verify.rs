@@ -1,4 +1,4 @@
-//! Everything that a table's checksums and keys can tell about damage.
+//! Verifies a table: compares its checksums, and probes the filter for its keys.
 
 use crate::random_access::RandomAccess;
 
@@ -16,65 +16,64 @@ use crate::format::handle::{BlockHandle, TRAILER_BYTES};
 use crate::format::pebble_footer;
 use crate::format::properties::name;
 
-/// What is known of a block's bytes.
+/// The state of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockState {
-    /// Its checksum holds, and it says nothing that cannot be.
+    /// Its checksum holds, and its contents are consistent.
     Sound,
-    /// Nothing is wrong with it, as far as can be told without a checksum.
+    /// It has no checksum, and no damage is visible.
     NoChecksum,
-    /// Its checksum holds, or it has none; its meaning is not known here.
+    /// Its checksum holds or is absent, but this crate does not know its meaning.
     Unsupported(Error),
-    /// It could not be read. This says nothing about its bytes.
+    /// It could not be read. Its bytes may be sound.
     Unread(Error),
     /// Its bytes are not those that were written.
     Damaged(Error),
 }
 
-/// One block, or the footer.
+/// The report on one block, or on the footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockReport {
-    /// What it is.
+    /// The part of the table.
     pub part: Part,
-    /// Where it begins.
+    /// The offset of its first byte.
     pub offset: u64,
-    /// Its bytes, trailer included.
+    /// Its length in bytes, including the trailer.
     pub bytes: u64,
-    /// What is known of it.
+    /// Its state.
     pub state: BlockState,
 }
 
-/// What [`Table::verify`] found.
+/// The result of [`Table::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Footer, metaindex, the blocks that it names, partitions of the filter, index blocks and data blocks.
+    /// The footer, the metaindex, the blocks that it names, partitions of the filter, index blocks and data blocks.
     pub blocks: Vec<BlockReport>,
     /// Distinct user keys that were probed.
     pub keys_checked: u64,
-    /// Those of them for which the filter says "absent": each is an entry that readers cannot find.
+    /// Probed keys for which the filter is negative: readers cannot find them.
     pub keys_lost: u64,
-    /// The first of these, at most [`VerifyReport::MAX_EXAMPLES`].
+    /// The first lost keys, at most [`VerifyReport::MAX_EXAMPLES`].
     pub lost_examples: Vec<Vec<u8>>,
-    /// Why some or all keys were not probed: the first reason. A table without filter has nothing to probe, and no
-    /// reason.
+    /// The first reason why keys were not probed. A table without a filter has nothing to probe, and no reason.
     pub keys_unchecked: Option<Error>,
 }
 
 impl VerifyReport {
-    /// How many lost keys are shown.
+    /// The maximum number of lost keys shown.
     pub const MAX_EXAMPLES: usize = 16;
 
-    /// No block is damaged or could not be read, and no key is lost.
+    /// Returns whether all blocks were read, none is damaged, and no key is lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let bad = |state: &BlockState| matches!(state, BlockState::Damaged(_) | BlockState::Unread(_));
         self.keys_lost == 0 && !self.blocks.iter().any(|block| bad(&block.state))
     }
 
-    /// The blocks that are damaged.
+    /// Returns the damaged blocks.
     pub fn damaged(&self) -> impl Iterator<Item = &BlockReport> {
         self.blocks.iter().filter(|block| matches!(block.state, BlockState::Damaged(_)))
     }
@@ -91,7 +90,7 @@ impl VerifyReport {
     }
 }
 
-/// What an error says of the block that it is about.
+/// Returns the state of a block with this error.
 fn state_of(error: Error) -> BlockState {
     match error {
         Error::Io { .. } => BlockState::Unread(error),
@@ -101,18 +100,17 @@ fn state_of(error: Error) -> BlockState {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// Compares every checksum, and probes the filter for every stored key. Reads the whole table; goes on behind
+    /// Compares every checksum, and probes the filter for every stored key. Reads the whole table, and continues behind
     /// damage.
     ///
-    /// In format versions up to 5 and in LevelDB's tables, the footer has no checksum. What is wrong with it shows in
-    /// the blocks it leads to, in bytes that should be zero, or in a version that contradicts the blocks. A version can
-    /// be damaged into another one that says the same of this table: FORMATS.md names the cases. No answer depends on
-    /// it.
+    /// In format versions up to 5 and in LevelDB's tables, the footer has no checksum. Its damage shows in the blocks
+    /// it leads to, in bytes that should be zero, or in a version that contradicts the blocks. A damaged version can
+    /// also be another valid one for the table; FORMATS.md names the cases. No answer depends on it.
     pub fn verify(&self) -> VerifyReport {
         let mut report = VerifyReport::default();
         self.verify_footer(&mut report);
         let metaindex = self.footer.metaindex;
-        // Opening has compared it.
+        // `open` has compared its checksum.
         report.blocks.push(self.block(Part::Metaindex, metaindex, Ok(())));
         self.verify_named_blocks(&mut report);
         self.verify_partitions(&mut report);
@@ -126,7 +124,7 @@ impl<R: RandomAccess> Table<R> {
         report
     }
 
-    /// Data blocks of columns, whose keys are not read: their checksums alone.
+    /// Compares the checksums of columnar data blocks, whose keys this crate does not read.
     fn verify_columns(&self, report: &mut VerifyReport) {
         let mut last = None;
         for IndexedBlock { part, handle, result } in
@@ -173,8 +171,8 @@ impl<R: RandomAccess> Table<R> {
         report.blocks.push(BlockReport { part: Part::Footer, offset, bytes, state });
     }
 
-    /// What the blocks say that the footer's format version does not allow. The version decides what a writer does; a
-    /// reader goes by what the blocks say.
+    /// Returns a contradiction between the blocks and the footer's format version. The version decides how a writer
+    /// encodes; a reader follows the blocks.
     fn contradiction(&self) -> Option<String> {
         match self.engine() {
             Engine::RocksDb => self.contradiction_of_rocksdb(),
@@ -186,6 +184,7 @@ impl<R: RandomAccess> Table<R> {
     fn contradiction_of_rocksdb(&self) -> Option<String> {
         let version = self.format_version();
         let needs = |least: u32, what: &str| {
+            // A writer uses a feature only from the version on that introduced it.
             (version < least).then(|| format!("expected format version {least} or more for {what}, got {version}"))
         };
         let is_on = |name: &str| self.properties().number(name) == Some(1);
@@ -204,7 +203,7 @@ impl<R: RandomAccess> Table<R> {
             FilterKind::LegacyBloom if version >= 5 => {
                 Some(format!("expected format version 4 or less for its filter, got {version}"))
             }
-            // With a Ribbon policy, a table of any version may have either.
+            // A Ribbon policy may write either kind in any version.
             FilterKind::FastLocalBloom if self.properties().filter_policy() == Some("bloomfilter") => {
                 needs(5, "its filter")
             }
@@ -212,8 +211,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// RocksDB settles whether a partitioned index has user keys when it adds the first: of a table of range tombstones
-    /// alone, the property says so in all versions.
+    /// Returns whether a partitioned index has no keys. RocksDB decides about user keys when it adds the first; in a
+    /// table of range tombstones only, the property is 1 in every version.
     fn has_index_without_keys(&self) -> bool {
         let has_two_levels = self.layout.data.as_ref().is_ok_and(|place| place.index.two_levels);
         has_two_levels && self.properties().data_blocks() == Some(0)
@@ -227,16 +226,17 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// In the order of the file. A block that overlaps the one before is not read: else many names for one long block
-    /// would make this take its length many times.
+    /// Checks the named blocks in file order. An overlapping block is not read: otherwise many names for one long block
+    /// would make this read it many times.
     fn verify_named_blocks(&self, report: &mut VerifyReport) {
         let mut blocks: Vec<_> =
             self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
+        // The metaindex is in the order of names; overlaps show only in file order.
         blocks.sort_unstable();
         let mut last = None;
         for (handle, name) in blocks {
             let part = part_of(name);
-            // The walk through the index comes to it.
+            // `verify_data` reports the index.
             if part == Part::Index {
                 continue;
             }
@@ -252,7 +252,8 @@ impl<R: RandomAccess> Table<R> {
 
     fn verify_named(&self, part: Part, handle: BlockHandle) -> Result<(), Error> {
         match (part, &self.layout.filter, &self.layout.properties) {
-            // Its checksum may be that of the table before it was ingested.
+            // Not compared again: the checksum may be from before the table was ingested, which `open` took into
+            // account.
             (Part::Properties, _, Err(error)) => Err(error.clone()),
             (Part::Properties, ..) => Ok(()),
             (
@@ -282,7 +283,7 @@ impl<R: RandomAccess> Table<R> {
     fn verify_partitions(&self, report: &mut VerifyReport) {
         let Ok(Loaded::Partitioned(partitions)) = self.loaded() else { return };
         for (partition, &handle) in partitions.handles().iter().enumerate() {
-            // What has been read before is read again: memory is not what is verified.
+            // Read again even if it is in memory: the file is what is verified.
             let result =
                 self.checked(Part::Partition, handle).and_then(|()| partitions.filter(&self.file, partition).map(drop));
             report.blocks.push(self.block(Part::Partition, handle, result));
@@ -304,13 +305,13 @@ impl<R: RandomAccess> Table<R> {
             keys.is_complete &= result.is_ok();
             report.blocks.push(self.block(part, handle, result));
         }
+        // A count of some blocks would blame the properties for other damage.
         if keys.is_complete {
             self.verify_entry_count(keys.entries, report);
         }
     }
 
-    /// An index that leads to other blocks than it was written for shows in the number of entries, even where nothing
-    /// has a checksum.
+    /// Compares the number of entries. It exposes an index that leads to the wrong blocks, even without checksums.
     fn verify_entry_count(&self, found: u64, report: &mut VerifyReport) {
         let Some(expected) = self.entries_of_data_blocks().filter(|&expected| expected != found) else { return };
         let Some(block) = report.blocks.iter_mut().find(|block| block.part == Part::Properties) else { return };
@@ -321,8 +322,9 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// As the properties have it. Range tombstones count as entries, and are in a block of their own. Before RocksDB
-    /// counted them apart, a table with some did not say how many entries its data blocks have.
+    /// Returns the number of data blocks' entries, from the properties. They count range tombstones, which are in a
+    /// separate block, as entries. Older versions of RocksDB stored no count of range tombstones, so for a table with
+    /// some the number is unknown.
     fn entries_of_data_blocks(&self) -> Option<u64> {
         let properties = self.properties();
         let range_deletions = match properties.range_deletions() {
@@ -339,6 +341,7 @@ impl<R: RandomAccess> Table<R> {
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
+        // Without a usable filter, or with a dictionary, only the checksum can be verified.
         if !keys.is_consistent {
             return Ok(());
         }
@@ -350,7 +353,7 @@ impl<R: RandomAccess> Table<R> {
             Ok(())
         });
         match read {
-            // The block is what was written, in a codec that is not known or with keys that are too long.
+            // The checksum held, so the block is as written, in an unknown codec or with too long keys.
             Err(error @ Error::Unsupported { .. }) => {
                 keys.is_complete = false;
                 report.leave_unchecked(error);
@@ -365,7 +368,7 @@ impl<R: RandomAccess> Table<R> {
     }
 }
 
-/// An error of another part that a filter needs says nothing of the filter block.
+/// Drops an error of another part, which is not the filter block's.
 fn blame(error: Error, part: Part) -> Result<(), Error> {
     match &error {
         Error::Checksum { part: other, .. }
@@ -379,7 +382,7 @@ fn blame(error: Error, part: Part) -> Result<(), Error> {
     }
 }
 
-/// What a block is, by its name in the metaindex.
+/// Returns the part of a block, by its name in the metaindex.
 fn part_of(name: &[u8]) -> Part {
     if name.starts_with(b"partitionedfilter.") {
         return Part::PartitionIndex;
@@ -402,7 +405,7 @@ struct KeyCheck<'a, R> {
     place: &'a DataLocation,
     rules: Option<&'a KeyRules>,
     is_consistent: bool,
-    /// All entries have been met so far.
+    /// Whether all entries so far have been counted.
     is_complete: bool,
     entries: u64,
     last_key: Option<Vec<u8>>,
@@ -427,7 +430,7 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
 
     fn check(&mut self, key: &[u8], report: &mut VerifyReport) {
         self.entries += 1;
-        // Versions of a key follow each other.
+        // Versions of a key are adjacent; one probe is enough.
         if self.last_key.as_deref() == Some(key) {
             return;
         }
@@ -441,7 +444,7 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
         report.keys_checked += 1;
     }
 
-    /// Whether a search by the key's prefix would miss it.
+    /// Returns whether a search by the key's prefix would miss it.
     fn prefix_is_lost(&mut self, key: &[u8]) -> bool {
         let Some(Ok(extractor)) = self.rules.and_then(|rules| rules.prefixes.as_ref()) else { return false };
         let Some(prefix) = extractor.prefix(key).filter(|prefix| *prefix != self.last_prefix) else { return false };

@@ -1,4 +1,4 @@
-//! What must be the same for a table of any engine.
+//! Checks that hold for a table of any engine.
 
 use std::iter::zip;
 
@@ -8,7 +8,7 @@ use sstfilter_interop::{BatchAnswer, Error, FilterInfo, FilterKind, FilterUnit, 
 use crate::effort;
 use crate::fixture::{self, ABSENT_KEYS, Fixture};
 
-/// No key that the engine stored is called absent, one by one or in a batch.
+/// Checks that no stored key is absent, one by one or in a batch.
 pub(crate) fn no_stored_key_is_absent(engine: &str) {
     for fixture in fixture::of_engine(engine) {
         let table = fixture.open();
@@ -26,8 +26,8 @@ pub(crate) fn no_stored_key_is_absent(engine: &str) {
     }
 }
 
-/// Each absent key gets the engine's answer, one by one and in a batch: all of them in the long form, otherwise one in
-/// seven, so that keys of every last digit are among them.
+/// Checks that each absent key gets the engine's answer, one by one and in a batch: all keys in the long form,
+/// otherwise one in seven, so that keys of every last digit are among them.
 pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable()) {
@@ -53,7 +53,7 @@ pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
     assert!(tables > 0, "no table of {engine} was probed");
 }
 
-/// Each stored prefix may be present, and each absent prefix gets the engine's answer.
+/// Checks that each stored prefix may be present, and that each absent prefix gets the engine's answer.
 pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable() && fixture.prefixes > 0) {
@@ -64,8 +64,8 @@ pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
         let prefixes = fixture.absent_prefixes();
         assert_eq!(prefixes.len(), fixture.prefixes, "{}", fixture.file);
         for (prefix, may_be_present) in zip(prefixes, fixture.prefix_answers()) {
-            // The engine looked for keys of exactly this prefix. Where longer keys have longer prefixes, those may be
-            // there too.
+            // The engine probed for exactly this prefix. Longer keys may have longer prefixes, which may also be
+            // present.
             let is_shared = fixture.is_prefix_of_all(&prefix);
             let expected = expected(may_be_present || !is_shared).0;
             assert_eq!(table.probe_prefix(&prefix), expected, "{}: {}", fixture.file, prefix.escape_ascii());
@@ -75,7 +75,7 @@ pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
     assert!(tables > 0, "no table of {engine} was probed by prefix");
 }
 
-/// A table whose order of keys nobody can know, or without a filter, answers nothing but "unusable", with that reason.
+/// Checks that a table without a filter, or with an unknown order of keys, always answers "unusable", with that reason.
 pub(crate) fn unknown_rules_are_unusable(engine: &str) {
     let fixtures = fixture::of_engine(engine);
     let mut tables = 0;
@@ -86,7 +86,8 @@ pub(crate) fn unknown_rules_are_unusable(engine: &str) {
             let is_right = match &answer {
                 Probe::Unusable(Error::NoFilter) => !fixture.has_filter(),
                 Probe::Unusable(Error::Unsupported { .. }) => !fixture.has_known_order(),
-                // LevelDB's filter block is there in a table without keys, and the index leads every key past its end.
+                // LevelDB also writes a filter block for a table without keys; its empty index leads every key past the
+                // end.
                 Probe::Absent => fixture.layout == "per_data_block" && fixture.count == 0,
                 _ => false,
             };
@@ -97,7 +98,7 @@ pub(crate) fn unknown_rules_are_unusable(engine: &str) {
     assert!(tables > 0, "no such table of {engine}");
 }
 
-/// What a table says of itself is what the engine was told to write.
+/// Checks that a table's description matches the options that the engine wrote it with.
 pub(crate) fn tables_are_what_was_asked_for(engine: &str) {
     for fixture in fixture::of_engine(engine) {
         let table = fixture.open();
@@ -137,7 +138,7 @@ fn kind_name(kind: FilterKind) -> &'static str {
     }
 }
 
-/// The user keys listed are the stored ones, each once, in the table's order.
+/// Checks that the listed user keys are the stored ones, each once, in the table's order.
 pub(crate) fn user_keys_are_the_stored_ones(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.has_known_codec()) {

@@ -1,5 +1,5 @@
-//! A fixture that is lost takes its questions with it, and every other test still passes. So the manifest must name
-//! every table there is, and the tables must cover what is promised.
+//! If a fixture is lost, its probes are lost with it, and every other test still passes. So the manifest must name
+//! every table, and the tables must cover the promises.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

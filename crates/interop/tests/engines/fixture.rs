@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use sstfilter_interop::Table;
 
-/// How many absent keys each engine was asked about.
+/// The number of absent keys that each engine probed.
 pub(crate) const ABSENT_KEYS: u32 = 100_000;
 
 /// One line of `manifest.json`.
@@ -67,12 +67,12 @@ impl Fixture {
         self.filter != "none"
     }
 
-    /// Whether its order is one that readers know.
+    /// Returns whether readers know the order of its keys.
     pub(crate) fn has_known_order(&self) -> bool {
         !self.comparator.starts_with("fixtures.")
     }
 
-    /// Whether its codec is one that this package reads, where the features of this build have it.
+    /// Returns whether this package, with the features of this build, reads its codec.
     pub(crate) fn has_known_codec(&self) -> bool {
         let codecs = [
             ("none", true),
@@ -85,9 +85,9 @@ impl Fixture {
         codecs.contains(&(self.compression.as_str(), true))
     }
 
-    /// Whether its probes must answer: it has a filter, and nothing about it is unknown.
+    /// Returns whether its probes must answer: it has a filter, and all of its options are known.
     pub(crate) fn is_usable(&self) -> bool {
-        // LevelDB compresses the index, which says what data block, and so what filter, a key falls into.
+        // LevelDB compresses the index, which determines a key's data block and so its filter.
         let index_is_read = self.engine != "leveldb" || self.has_known_codec();
         self.has_filter() && self.has_known_order() && index_is_read
     }
@@ -108,12 +108,13 @@ impl Fixture {
         (0..self.count).map(|i| self.key(i * self.stride))
     }
 
-    /// One in `step` of the keys that the engine was asked about and that are not in the table.
+    /// Returns one in `step` of the absent keys that the engine probed.
     pub(crate) fn absent(&self, step: usize) -> impl Iterator<Item = Vec<u8>> + use<'_> {
         (0..ABSENT_KEYS).step_by(step).map(|i| self.key(i + i / (self.stride - 1) + 1))
     }
 
-    /// The absent keys' prefixes that the engine was asked about: without repetition, and without those of stored keys.
+    /// Returns the prefixes of absent keys that the engine probed, without repetition and without prefixes of stored
+    /// keys.
     pub(crate) fn absent_prefixes(&self) -> Vec<Vec<u8>> {
         let stored: HashSet<_> = self.stored().filter_map(|key| self.prefix(key)).collect();
         let mut prefixes: Vec<_> = self.absent(1).filter_map(|key| self.prefix(key)).collect();
@@ -129,12 +130,12 @@ impl Fixture {
         prefixes
     }
 
-    /// The engine's answer to each absent key: whether it may be present.
+    /// Returns the engine's answer for each absent key: whether it may be present.
     pub(crate) fn answers(&self) -> Vec<bool> {
         self.positions("positives", self.positives, ABSENT_KEYS as usize)
     }
 
-    /// The engine's answer to each absent prefix.
+    /// Returns the engine's answer for each absent prefix.
     pub(crate) fn prefix_answers(&self) -> Vec<bool> {
         self.positions("prefix_positives", self.prefix_positives, self.prefixes)
     }
@@ -167,7 +168,7 @@ impl Fixture {
         }
     }
 
-    /// One answer a question. No file is written where no answer was negative.
+    /// Returns one answer per probe. There is no file if no answer was negative.
     fn positions(&self, extension: &str, positives: usize, questions: usize) -> Vec<bool> {
         if positives == questions {
             return vec![true; questions];

@@ -1,9 +1,8 @@
 //! Tables that Pebble wrote.
 //!
-//! The failure this guards against: a filter that is read in another way than Pebble reads it says "absent" for a key
-//! that is in the table, and whoever skips the table loses the key. Pebble's filters hold what its comparer makes of a
-//! key, its blocks are rows or columns, and its newest footers have a checksum of their own: each of these is a way to
-//! read the wrong bytes.
+//! These tests guard against a filter that is read differently from Pebble: it is negative for a key in the table, and
+//! a reader that skips the table loses the key. Pebble's filters contain the comparer's part of a key, its blocks are
+//! row blocks or columnar, and its newest footers have a checksum: each of these is a way to read the wrong bytes.
 
 use bytes::Bytes;
 use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, Part, Probe, Table};
@@ -18,7 +17,7 @@ fn named(name: &str) -> Fixture {
     fixture::of_engine("pebble").into_iter().find(|fixture| fixture.file == file).unwrap()
 }
 
-/// Pebble also writes the formats of LevelDB and of RocksDB, and such a table is called by their name.
+/// Pebble also writes the formats of LevelDB and RocksDB; such a table counts as theirs.
 fn is_pebbles_own(fixture: &Fixture) -> bool {
     fixture.file.starts_with("pebble/v")
 }
@@ -87,7 +86,7 @@ fn a_comparer_that_is_not_known_is_named_and_nothing_is_absent() {
 #[test]
 fn a_key_that_its_comparer_cannot_split_may_be_present() {
     let table = named("v8-cockroach").open();
-    // No length of a version; a length of one, which nothing has; no sentinel before the version; a version longer than
+    // No length of a version; a length of one, which no key has; no sentinel before the version; a version longer than
     // the key.
     for key in [&b""[..], b"99999999\x00\x01", b"99999999x12345678\x09", b"9\x09"] {
         assert_eq!(table.probe(key), Probe::MaybePresent, "{}", key.escape_ascii());
@@ -137,7 +136,7 @@ fn every_table_is_sound_and_loses_no_key() {
     }
 }
 
-/// Flips each bit of the file, and gives what became of the table.
+/// Flips each bit of the file, and passes the resulting table to `check`.
 fn for_each_flip(fixture: &Fixture, mut check: impl FnMut(usize, Result<PebbleTable, Error>)) {
     let sound = fixture.bytes();
     for bit in 0..8 * sound.len() {
@@ -182,7 +181,7 @@ fn every_flipped_bit_is_found() {
         let version_bits = 8 * (fixture.bytes().len() - 12)..8 * (fixture.bytes().len() - 8);
         for_each_flip(&fixture, |bit, table| {
             let is_found = table.map_or(true, |table| !table.verify().is_sound());
-            // Versions 1 to 4 differ in nothing that is read here, and their footers have no checksum.
+            // Versions 1 to 4 do not differ in anything that this test reads, and their footers have no checksum.
             let is_another_version = footer_bytes == 53 && version_bits.contains(&bit);
             assert!(is_found || is_another_version, "{}: bit {bit} of {}", fixture.file, 8 * fixture.bytes().len());
         });
@@ -205,7 +204,7 @@ fn a_cut_table_is_an_error_or_answers_nothing() {
     let (bytes, footer) = (Bytes::from(fixture.bytes()), 61);
     for length in 0..bytes.len() {
         assert!(Table::open(bytes.slice(..length)).is_err(), "{length} bytes");
-        // Its end, behind a part of it.
+        // The end of the table, behind a part of it.
         let end = bytes.slice(bytes.len() - footer..);
         let cut = [&bytes[..length.min(bytes.len() - footer)], &end[..]].concat();
         if let Ok(table) = Table::open(Bytes::from(cut)) {
@@ -214,7 +213,7 @@ fn a_cut_table_is_an_error_or_answers_nothing() {
     }
 }
 
-/// The metaindex and the properties, damaged, with checksums that hold: what somebody writes who wants this to fail.
+/// Damages the metaindex and the properties under valid checksums, like an attacker.
 #[test]
 fn blocks_that_lie_with_sound_checksums_do_no_harm() {
     let (mut tried, mut opened) = (0, 0);

@@ -1,5 +1,5 @@
-//! Builders of the filters that this package only reads: short and slow, from the same descriptions of the formats as
-//! the readers. Filters that the engines wrote are in `crates/interop/fixtures`.
+//! Builders of the filters that this package only reads: short and slow, from the descriptions that the readers follow.
+//! `crates/interop/fixtures` contains filters that the engines wrote.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -44,8 +44,8 @@ pub(crate) fn legacy_bloom(hashes: &[u64], bits_per_key: f64, probes: u8, line_b
     filter
 }
 
-/// Bytes of a RocksDB Ribbon filter with a twentieth more slots than keys and these columns of result, of which
-/// `lower_blocks` blocks have one less.
+/// Bytes of a RocksDB Ribbon filter with a twentieth more slots than keys and `columns` columns of result;
+/// `lower_blocks` blocks have one column fewer.
 pub(crate) fn ribbon128(hashes: &[u64], columns: u32, lower_blocks: u32) -> Vec<u8> {
     let blocks = ((hashes.len() as f64 * 1.05 / 128.0).ceil() as u32).max(2);
     let solved = (0..=255).find_map(|seed| solve(hashes, blocks, seed).map(|solution| (seed, solution)));

@@ -1,5 +1,5 @@
-//! Filters that other engines' descriptions give, read back: a reader that loses a key hides data, and an expected
-//! false positive rate that is not the observed one misleads whoever sizes filters by it.
+//! Filters built from other engines' descriptions, and read back: a reader that loses a key hides data, and a wrong
+//! expected false positive rate leads to filters of the wrong size.
 
 #![expect(clippy::expect_used, reason = "what fails here is a failed test")]
 

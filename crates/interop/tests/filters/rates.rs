@@ -1,4 +1,4 @@
-//! Expected rates, and no lost key, on filters built here.
+//! Checks expected rates, and that no key is lost, on filters built by these tests.
 
 use sstfilter_interop::{Filter, HashFunction, build_leveldb_bloom};
 
@@ -6,12 +6,12 @@ use crate::{build, key};
 
 /// Absent keys per rate, over all filters of a recipe.
 const ABSENT: u64 = 400_000;
-/// Standard deviations of the number of false positives. One run in a million is further off by chance, and keys are
-/// fixed.
+/// The tolerance, in standard deviations of the number of false positives. One run in a million exceeds it by chance,
+/// and keys are fixed.
 const DEVIATIONS: f64 = 5.0;
 
-/// Builds `filters` filters of `keys` keys each, and probes them with [`ABSENT`] absent keys together. `model` is how
-/// far the formula itself may be off, as a part of the rate.
+/// Builds `filters` filters of `keys` keys each, and probes them with [`ABSENT`] absent keys together. `model` is the
+/// maximum error of the formula itself, as a fraction of the rate.
 fn check(name: &str, filters: u64, keys: u64, model: f64, build: impl Fn(&[[u8; 16]]) -> Filter<Vec<u8>>) {
     let (mut rate, mut observed) = (0.0, 0_u32);
     for number in 0..filters {

@@ -1,5 +1,5 @@
-//! Whoever leaves a table out by its bounds loses all of its keys if they are wrong: bounds of another file, or bounds
-//! that are read in another order than that of the table.
+//! A reader that skips a table by its bounds loses all of its keys if the bounds are wrong: those of another file, or
+//! interpreted in another order than the table's.
 
 use sstfilter_interop::Manifest;
 

@@ -1,4 +1,4 @@
-//! One flipped bit in what an answer depends on.
+//! One flipped bit in the bytes that an answer depends on.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use sstfilter_interop::{ChecksumType, Part, Probe, Table, VerifyReport};
 use crate::effort;
 use crate::fixtures::{self, Fixture};
 
-/// Bits that the test goes through: each bit up to this many of a part, and beyond that as many, evenly spread. Five
+/// The maximum number of bits tested in a part: all bits of a short part, otherwise this many, evenly spread. Five
 /// without `SSTFILTER_LONG=1`.
 const SAMPLED_BITS: u64 = 64;
 
-/// What became of a table with one flipped bit.
+/// The outcome of one flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     NotOpened,
@@ -20,7 +20,7 @@ enum Outcome {
     NotFound,
 }
 
-/// A sound table, to be damaged.
+/// A sound table that the tests damage.
 struct Subject {
     fixture: Fixture,
     bytes: Bytes,
@@ -40,7 +40,7 @@ impl Subject {
         self.fixture.open().checksum_type() != ChecksumType::None
     }
 
-    /// Places and lengths of everything but data blocks and their index.
+    /// Returns offsets and lengths of everything except data blocks and their index.
     fn parts(&self) -> Vec<(Part, u64, u64)> {
         let parts = self.report.blocks.iter().map(|block| (block.part, block.offset, block.bytes));
         parts.filter(|(part, ..)| !matches!(part, Part::Data | Part::Index)).collect()
@@ -95,7 +95,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
     fixtures::all().into_iter().map(Subject::new).filter(Subject::has_checksum)
 }
 
-/// All bits in the long form. Otherwise those of the version, and of the others one in seven, which ones depends on the
+/// Tests all bits in the long form; otherwise the bits of the version, and one in seven of the others, depending on the
 /// table.
 // promise: other-engines
 #[test]
@@ -112,8 +112,7 @@ fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
             same.insert((version, other));
         }
     }
-    // No reader can tell these: the blocks are the same in both versions, as long as the filter is Ribbon or there is
-    // none.
+    // No reader can distinguish these versions: their blocks are identical if the filter is Ribbon or missing.
     assert_eq!(same, BTreeSet::from([(2, 3), (4, 5), (5, 4)]));
 }
 
@@ -140,7 +139,7 @@ fn flip_bits_of_parts(subject: &Subject, at_most: u64) {
     }
 }
 
-/// All bits in the long form. Otherwise one in three.
+/// Tests all bits in the long form; otherwise one in three.
 #[test]
 fn every_flipped_bit_of_small_tables_is_found() {
     for subject in subjects().filter(|subject| subject.fixture.count <= 7) {

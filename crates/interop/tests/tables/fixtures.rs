@@ -1,4 +1,4 @@
-//! The tables of `crates/interop/fixtures`, by what their manifest says of them.
+//! The tables of `crates/interop/fixtures`, with their entries in the manifest.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sstfilter_interop::RandomAccess;
 use sstfilter_interop::Table;
 
-/// A line of the manifest: what these tests need of it.
+/// A line of the manifest, with the fields that these tests need.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Fixture {
     pub(crate) file: String,
@@ -43,22 +43,22 @@ impl Fixture {
         self.stated(table)
     }
 
-    /// The table, with what it does not say of itself.
+    /// Returns the table with its comparator stated, if the table does not name it.
     pub(crate) fn stated<R: RandomAccess>(&self, table: Table<R>) -> Table<R> {
         table.with_comparator(&self.comparator).with_unchecked_filter()
     }
 
-    /// Its keys' order is one that is known.
+    /// Returns whether the order of its keys is known.
     pub(crate) fn has_known_order(&self) -> bool {
         !self.comparator.starts_with("fixtures.")
     }
 
-    /// It has a filter, in an order that is known, and keys that can be listed.
+    /// Returns whether it has a filter, a known order, and keys that can be listed.
     pub(crate) fn has_usable_filter(&self) -> bool {
         self.filter != "none" && self.has_known_order() && self.has_known_codec()
     }
 
-    /// Its data blocks can be decompressed: by zlib and bzip2 they cannot, nor with a dictionary.
+    /// Returns whether its data blocks can be decompressed: not with zlib, bzip2 or a dictionary.
     pub(crate) fn has_known_codec(&self) -> bool {
         !["zlib", "bzip2", "zstd_dictionary"].contains(&self.compression.as_str())
     }

@@ -1,4 +1,4 @@
-//! Tables that no engine writes: sound in every checksum, and wrong in one thing.
+//! Tables that no engine writes: every checksum holds, and one thing is wrong.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sstfilter_interop::{BlockHandle, Table};
 
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 
-/// A filter of RocksDB that says "absent" of every key: a line of zeros, and its trailer.
+/// A filter of RocksDB that is negative for every key: a line of zeros, and its trailer.
 pub(crate) fn empty_filter() -> Vec<u8> {
     [&[0; 64][..], &[0xff, 0, 6, 0, 0]].concat()
 }
@@ -23,7 +23,7 @@ pub(crate) struct Forged {
 }
 
 impl Forged {
-    /// With a full filter, for which everything is as it should be.
+    /// Returns a correct table with a full filter.
     pub(crate) fn with_filter(filter: Vec<u8>) -> Self {
         Self::with_block("fullfilter.rocksdb.BuiltinBloomFilter", filter)
     }
@@ -59,14 +59,14 @@ impl Forged {
         self.written(Vec::new(), BlockHandle { offset: 0, size: 0 })
     }
 
-    /// With an index that names no block, as the engine writes it.
+    /// Opens it with an index that names no block, as the engine writes it.
     pub(crate) fn open_with_empty_index(&self) -> Table<Bytes> {
         let mut file = Vec::new();
         let index = append(&mut file, b"\0\0\0\0\x01\0\0\0", 0);
         Table::open(self.written(file, index)).expect("a table that opens")
     }
 
-    /// With one data block.
+    /// Opens it with one data block.
     pub(crate) fn open_with_data(&self, data: &[u8]) -> Table<Bytes> {
         let mut file = Vec::new();
         let data = append(&mut file, data, 0);

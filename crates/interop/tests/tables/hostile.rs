@@ -1,4 +1,4 @@
-//! Bytes that are not what they say, and options that are not known.
+//! Forged bytes, and unknown options.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use sstfilter_interop::{
 use crate::fixtures;
 use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
 
-/// What is not known makes a probe say why, one key at a time and in batches.
+/// Checks that probes of a table with an unknown option return the reason, one key at a time and in batches.
 fn assert_unusable(forged: &Forged, why: &str) {
     let table = forged.open();
     let Probe::Unusable(error) = table.probe(b"key") else { panic!("{why}: {:?}", table.probe(b"key")) };
@@ -127,7 +127,7 @@ fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
     assert!(partitions.map(|block| &block.state).eq([&BlockState::Sound, &BlockState::Sound]), "{report:?}");
 }
 
-/// Of a key without prefix nothing is in any filter, not even in a table without entries.
+/// A key without a prefix is in no filter, not even in a table without entries.
 #[test]
 fn a_batch_answers_as_single_probes_do_where_a_partition_has_no_bytes() {
     let forged = with_partition_without_bytes().property("rocksdb.block.based.table.whole.key.filtering", b"0");
@@ -176,7 +176,7 @@ fn a_partition_index_that_lies_is_unusable() {
     // The index itself, and bytes that are no block.
     assert_unusable(&behind_the_file(148, 20), "partition");
     assert_unusable(&behind_the_file(3, 10), "checksum");
-    // No block has no bytes. RocksDB says "absent" of such a partition.
+    // A block always has bytes. RocksDB answers "absent" for such a partition.
     assert_unusable(&behind_the_file(0, 0), "checksum");
 }
 
@@ -246,7 +246,7 @@ fn only_data_blocks_may_have_separate_values() {
     assert!(error.to_string().contains("separate"), "{error}");
 }
 
-/// What a table shows of itself to people.
+/// Returns the text that a table displays.
 fn shown(table: &Table<Bytes>) -> Vec<String> {
     let mut shown: Vec<_> = table.properties().readable().map(|(name, value)| format!("{name} = {value}")).collect();
     if let Probe::Unusable(error) = table.probe(b"key") {
@@ -284,7 +284,7 @@ fn one_restart(mut entries: Vec<u8>) -> Vec<u8> {
     entries
 }
 
-/// A filter of RocksDB that says "may be present" of every key.
+/// A filter of RocksDB that is positive for every key.
 fn full_filter() -> Vec<u8> {
     [&[0xff; 64][..], &[0xff, 0, 6, 0, 0]].concat()
 }
@@ -322,7 +322,7 @@ fn a_number_of_entries_that_the_data_blocks_do_not_have_is_found() {
     assert!(problem_of(&seven, 8));
     assert!(!problem_of(&seven.clone().property("rocksdb.num.range-deletions", &[2]), 5));
     assert!(!problem_of(&seven.clone().without_property("rocksdb.num.entries"), 5));
-    // Which of the entries are range tombstones is not known.
+    // It is unknown which of the entries are range tombstones.
     assert!(!problem_of(&seven.block("rocksdb.range_del", row_block([])), 5));
 }
 
@@ -381,7 +381,7 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     assert_eq!(table.verify().damaged().count(), 0);
 }
 
-/// A file of which one read fails, and could be tried again.
+/// A file of which one read fails with a passing error.
 struct FailsOnce {
     bytes: Bytes,
     reads: AtomicUsize,
@@ -401,10 +401,10 @@ impl RandomAccess for FailsOnce {
     }
 }
 
-/// A filter that could not be read while it was compared with the keys has not agreed with them.
+/// A filter that could not be read during the comparison with the keys has not passed it.
 #[test]
 fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
-    // The filter holds the key with its sequence number: as the filter of another comparator, it is negative for the
+    // The filter contains the key with its sequence number: like a filter of another comparator, it is negative for the
     // user key.
     let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
     let agreed_with_failing = |failing_read| {
@@ -463,7 +463,8 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
     }
 }
 
-/// LevelDB's tables say nothing of their order. In another one, a key may be in another data block than its bytes say.
+/// LevelDB's tables do not store their order. In another order, a key may be in another data block than a bytewise
+/// search finds.
 // promise: other-engines
 // misuse: stated-comparator
 #[test]
@@ -479,8 +480,8 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
     assert_eq!(table.probe(absent), Probe::Absent);
 }
 
-/// Pebble stores the name of its comparer and not what it splits keys into: whoever gives the default one another
-/// `Split`, for filters of prefixes, has tables that look the same.
+/// Pebble stores the name of its comparer, but not how it splits keys: a comparer with the default one's name and
+/// another `Split`, for filters of prefixes, makes tables that look identical.
 #[test]
 fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
     for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {

@@ -1,6 +1,5 @@
-//! A table that is read in another way than its engine wrote it, damaged, or made to deceive. What must not happen: a
-//! key is stored, and its filter is read so that it says "absent". What must happen instead is that the probe says why
-//! it cannot answer.
+//! Tables that are damaged, forged, or of unknown options. The filter must never be negative for a stored key; instead,
+//! the probe must return the reason why it cannot answer.
 //!
 //! Answers are compared with the engines' own in `tests/engines`.
 

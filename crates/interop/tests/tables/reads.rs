@@ -1,4 +1,4 @@
-//! An object store charges for each read, and waits for it.
+//! An object store charges for each read, and a reader waits for it.
 
 use std::io;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use sstfilter_interop::{BlockHandle, Error, FilterUnit, KeyBatch, Part, Probe, T
 
 use crate::fixtures::{self, Fixture};
 
-/// Notes each read, and fails when it is told to.
+/// A source that records each read, and fails on demand.
 struct Watched {
     bytes: Bytes,
     reads: Mutex<Vec<BlockHandle>>,
@@ -144,7 +144,7 @@ fn a_read_that_failed_is_tried_again() {
         let table = fixture.stated(Table::open(&watched).expect("a sound table"));
         let Some(Ok(key)) = table.user_keys().next() else { continue };
         watched.fails.store(true, Ordering::Relaxed);
-        // A key without prefix may be present whatever a filter of prefixes says.
+        // A key without a prefix may be present, whatever the answer of a filter of prefixes.
         let Probe::Unusable(error) = table.probe(&key) else { continue };
         let Error::Io { part, kind, .. } = error else { panic!("{}: {error}", fixture.file) };
         assert!(matches!(part, Part::Filter | Part::PartitionIndex | Part::Index), "{part}");

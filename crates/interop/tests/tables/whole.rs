@@ -76,7 +76,7 @@ fn tables_of_format_versions_0_and_1_are_read_by_the_same_rules() {
     }
 }
 
-/// RocksDB settles the form of a partitioned index's keys with the first key. Without one, the property has its initial
+/// RocksDB decides the form of a partitioned index's keys with the first key. Without one, the property has its initial
 /// value.
 #[test]
 fn range_tombstones_alone_under_a_partitioned_index_are_sound_in_every_format_version() {
@@ -93,6 +93,6 @@ fn range_tombstones_alone_under_a_partitioned_index_are_sound_in_every_format_ve
     for version in 2..=5 {
         assert!(table(version, 2, 0).is_sound(), "version {version}: {:?}", table(version, 2, 0));
     }
-    // With keys, or with an index of another type, it is the version that is wrong.
+    // With keys, or with an index of another type, the version is wrong.
     assert!(!table(2, 0, 0).is_sound() && !table(2, 2, 1).is_sound());
 }
