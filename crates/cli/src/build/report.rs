@@ -1,4 +1,4 @@
-//! What a build wrote.
+//! The report of a build.
 
 use core::fmt;
 use core::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct BuildSummary {
     table_list: Vec<TableLine>,
 }
 
-/// All tables whose filters were chosen in the same way.
+/// The tables whose filters have the same kind, requested kind and reason.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FilterGroup {
     #[serde(flatten)]
@@ -128,7 +128,7 @@ impl TableLine {
     }
 }
 
-/// The filters of tables, together where they were chosen in the same way.
+/// Groups the filters of tables by kind, requested kind and reason.
 pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
@@ -142,7 +142,7 @@ pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     groups
 }
 
-/// The range filters of those that were to have one.
+/// Groups the range filters of the tables that should have one.
 fn group_ranges(written: &[TableSummary]) -> Vec<FilterGroup> {
     let line = |summary: &TableSummary| Some(TableLine::of_filter(summary, Some(summary.range_filter.as_ref()?)));
     group(&written.iter().filter_map(line).collect::<Vec<_>>())
@@ -182,7 +182,7 @@ impl fmt::Display for BuildSummary {
 }
 
 impl Choice {
-    /// That of a filter, or of none.
+    /// Returns the choice of a filter, or of no filter.
     pub(crate) fn of(filter: Option<&BuildReport>) -> Self {
         Self {
             kind: filter.and_then(|report| report.used).map_or("none", |kind| kind.name()),
@@ -193,7 +193,7 @@ impl Choice {
 }
 
 impl fmt::Display for Choice {
-    /// `bloom`, or `bloom (ribbon: too few keys)` when another kind was requested.
+    /// Writes `bloom`, or `bloom (ribbon: too few keys)` if another kind was requested.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, requested, reason } = self;
         if kind == requested { write!(f, "{kind}") } else { write!(f, "{kind} ({requested}: {reason})") }
