@@ -120,7 +120,7 @@ fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
     build.signal(Signal::SIGINT);
     let (ended, stderr) = build.end();
     assert_eq!(ended, Some(130), "{stderr}");
-    assert_eq!(stderr, format!("interrupted; the tables in {out} are those of before\n"));
+    assert_eq!(stderr, format!("interrupted; the old tables in {out} are unchanged\n"));
     assert!(contents() == before && names(&out) == names_before, "{:?}", names(&out));
 }
 

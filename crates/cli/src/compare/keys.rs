@@ -222,7 +222,7 @@ impl Source {
         ensure!(!tables.is_empty(), "{directory} contains no table: expected tables, or a file of keys{first}");
         if let Some(first) = others.first().and_then(|file| file.file_name()) {
             let (others, first) = (counted(others.len() as u64, "file"), input::name(Path::new(first)));
-            intake.notes.push(format!("{directory}: {others} skipped that are not tables (the first: {first})"));
+            intake.notes.push(format!("{directory}: {others} skipped, not a table (the first: {first})"));
         }
         Ok(tables.into_iter().map(Self::Table).collect())
     }

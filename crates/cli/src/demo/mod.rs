@@ -91,7 +91,7 @@ fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys:
     let ([without, with, _], [bloom, ribbon]) = (scenario, compacted);
     format!(
         "With {:.2} bits of Bloom filter per key, a lookup of an absent key in {FILES} files reads {:.2} data \
-         blocks instead of {:.1}, and {} of {} keys are lost; in one compacted file, Ribbon has the same rate with \
+         blocks instead of {:.1}, and {} of {} keys are lost; in one compacted file, Ribbon has the same rate at \
          {:.2} bits per key instead of {:.2} ({:.0} % less memory) for {:.1} times the build time.",
         with.filter_bits_per_key,
         with.data_block_reads_per_absent_lookup,

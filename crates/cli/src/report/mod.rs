@@ -171,7 +171,7 @@ impl Report {
         let (count, tables) = (grouped(bad.len() as u64), counted(self.tables as u64, "table"));
         let states = State::counts(bad.iter().map(|remark| remark.state));
         let mut findings = vec![match bad.len() {
-            0 => format!("Each of {tables} has a usable filter."),
+            0 => format!("No table needs a look (of {tables})."),
             _ => format!("Of {tables}, {count} need a look: {states}."),
         }];
         if let Some(first) = fallbacks.first() {

@@ -143,7 +143,7 @@ fn inspect_gives_several_files_a_line_each_and_says_which_need_a_look() {
     let state = |name: &str| row(name).pop().unwrap();
     let names = ["000001.sst", "000002.sst", "000003.sst", "000004.sst", "000005.sst"];
     assert_eq!(names.map(state), ["ok", "damaged", "fallback", "missing", "unusable"], "{page}");
-    for words in ["000002.sst: damaged: ", "000003.sst: fallback: Bloom although the policy is Ribbon", "state it with"]
+    for words in ["000002.sst: damaged: ", "000003.sst: fallback: Bloom although the policy is Ribbon", "pass it with"]
     {
         assert!(page.contains(words), "{words} in {page}");
     }

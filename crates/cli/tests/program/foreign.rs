@@ -257,7 +257,7 @@ fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     assert!(bytes("ribbon", "same bytes").1 * 4.0 < rate, "{alone}");
     let page = run(&["advise", "--tables", &own]).expect_code(0).stdout;
     assert!(page.contains("auto, same rate") && page.contains("% less"), "{page}");
-    run(&["advise", "--tables", &none]).expect_error("no filter whose cost can be told");
+    run(&["advise", "--tables", &none]).expect_error("no filter with a known cost");
     run(&["advise"]).expect_code(2);
 }
 
@@ -314,7 +314,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     let level = &advice["levels"][0];
     assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
     fs::remove_file(place.path("CURRENT")).unwrap();
-    run(&["advise", "--levels", "--tables", &table]).expect_error("no MANIFEST beside it does");
+    run(&["advise", "--levels", "--tables", &table]).expect_error("nor a MANIFEST next to it records it");
 }
 
 /// Its comparator cannot be taken from its keys then: that is not what the user must hear of.
@@ -367,7 +367,7 @@ fn damage_partition(table: &str) {
 #[test]
 fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
     let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
-    let (place, remark) = (Place::new(), "has range tombstones: read it all the same");
+    let (place, remark) = (Place::new(), "has range tombstones: read it whatever its filter answers");
     let keys = place.write("keys", "no such key\n");
     let report = run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout;
     assert!(report.contains(remark) && report.contains("keys certainly in none of the 1 table read"), "{report}");
@@ -388,7 +388,7 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     let place = Place::new();
     let [stored, absent] = decimal_keys(&fixtures()[&table]);
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
-    let advice = "state it with --comparator";
+    let advice = "pass it with --comparator";
     let silent = run(&["probe", &table, "--keys", &absent]).expect_code(0).stdout;
     assert!(silent.contains("positive for every key") && silent.contains(advice), "{silent}");
     assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
@@ -462,9 +462,9 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
         (&0.into(), &1.0.into(), &2.into())
     );
     let page = run(&["probe", &table, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("may hold 2 keys more, of which its filter holds nothing"), "{page}");
+    assert!(page.contains("may contain 2 keys more: its filter holds no part of such keys"), "{page}");
     let page = run(&["inspect", &table, "--absent", &keys]).expect_code(0).stdout;
-    assert!(page.contains("not probed        2 keys: the filter holds nothing of such keys"), "{page}");
+    assert!(page.contains("not probed        2 keys: the filter holds no part of such keys"), "{page}");
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let [stored, absent] = decimal_keys(fixture);
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
     let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
-    assert!(refused.stdout.contains("--unchecked-filters uses it all the same"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("--unchecked-filters uses it anyway"), "{}", refused.stdout);
     assert!(!refused.stderr.contains("million probes"), "no filter was probed: {}", refused.stderr);
     let used = ["--json", "--unchecked-filters", "--filters-only"];
     let positives = |keys: &str| {

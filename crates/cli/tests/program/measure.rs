@@ -131,7 +131,7 @@ fn a_measurement_that_is_made_again_replaces_its_files_and_no_others() {
 fn a_directory_that_cannot_be_made_is_refused_before_anything_is_measured() {
     let place = Place::new();
     let file = place.write("file", "not a directory");
-    run(&["measure", "--out", &format!("{file}/below")]).expect_error("cannot make the directory");
-    run(&["measure", "--out", &file]).expect_error("cannot make the directory");
+    run(&["measure", "--out", &format!("{file}/below")]).expect_error("cannot create the directory");
+    run(&["measure", "--out", &file]).expect_error("cannot create the directory");
     assert_eq!(run(&["measure"]).code, Some(2));
 }

@@ -64,7 +64,7 @@ fn inspect_shows_all_there_is_to_tell_of_a_filter_in_partitions() {
     assert_eq!(kinds[0]["partitions"], filter["partitions"]);
     let text = run(&["inspect", &table]).expect_code(0).stdout;
     for words in
-        ["filter in partitions", "cut by key range", "% of the filter", "kind              bloom: ", "20,000 keys"]
+        ["partitioned filter", "cut by key range", "% of the filter", "kind              bloom: ", "20,000 keys"]
     {
         assert!(text.contains(words), "'{words}' in {text}");
     }
@@ -179,7 +179,7 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
         let shown = run(&["inspect", "--json", &bare]).expect_code(0).json();
         let filter = &shown["files"][0]["partitioned_filter"];
         assert_eq!((&filter["cut"], &filter["keys"]), (&name.into(), &KEYS.into()), "{shown}");
-        assert!(run(&["inspect", &bare]).expect_code(0).stdout.contains("bare.filter: filter in partitions"));
+        assert!(run(&["inspect", &bare]).expect_code(0).stdout.contains("bare.filter: partitioned filter"));
         let verified = run(&["verify", "--json", &bare]).expect_code(0).json();
         assert_eq!(
             (&verified["partitions"], &verified["entries"]),
@@ -229,7 +229,7 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["partitions"]) > 9.0);
     let refused = ["filter", "extract", &table, "--out", &place.text("out")];
-    run(&refused).expect_error("filter in partitions");
+    run(&refused).expect_error("partitioned filter");
 }
 
 #[test]

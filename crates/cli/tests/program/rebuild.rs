@@ -124,7 +124,7 @@ fn a_build_that_replaces_tables_removes_their_sidecars() {
     let place = Place::new();
     let out = two_tables(&place);
     run(&["rebuild", &out]).expect_code(0);
-    run(&["build", "--generate", "100", "--out", &out]).expect_error("holds 2 tables already");
+    run(&["build", "--generate", "100", "--out", &out]).expect_error("already contains 2 tables");
     assert_eq!(names(&out).len(), 4);
     run(&["build", "--generate", "100", "--overwrite", "--out", &out]).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"]);
@@ -158,9 +158,9 @@ fn what_is_no_table_of_ours_gets_no_sidecar() {
     assert!(refused.contains("expected a table"), "{refused}");
     fs::create_dir(place.path("void")).unwrap();
     let void = run(&["rebuild", &place.text("void"), &place.text("missing")]).expect_code(2).stdout;
-    assert!(void.contains("holds no table") && void.contains("cannot read"), "{void}");
+    assert!(void.contains("contains no table") && void.contains("cannot read"), "{void}");
     let standard = run(&["rebuild", "-"]).expect_code(2).stdout;
-    assert!(standard.contains("standard input has no place beside it"), "{standard}");
+    assert!(standard.contains("standard input: expected a table's file"), "{standard}");
     run(&["rebuild"]).expect_error("<TABLE>");
 }
 
@@ -170,7 +170,7 @@ fn tables_of_a_secret_seed_are_rebuilt_with_it_alone() {
     let seed = place.write("seed", "00112233445566ff\n");
     let out = place.build(2_000, &["--secret-seed-file", &seed]);
     let refused = run(&["rebuild", &out]).expect_code(2).stdout;
-    assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
+    assert!(refused.contains("pass the seed with --secret-seed-file"), "{refused}");
     assert_eq!(names(&out), ["000001.sst"]);
     run(&["rebuild", &out, "--secret-seed-file", &seed, "--policy", "ribbon"]).expect_code(0);
     let table = format!("{out}/000001.sst");
@@ -199,7 +199,7 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
     let secret = place.text("secret");
     run(&["build", "--generate", "100", "--out", &secret, "--secret-seed-file", &seed]).expect_code(0);
     let refused = run(&["rebuild", &secret, "--hash-seed", "8"]).expect_code(2).stdout;
-    assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
+    assert!(refused.contains("pass the seed with --secret-seed-file"), "{refused}");
 }
 
 /// The range filter comes along, but says nothing to a reader who does not name its prefix.

@@ -58,10 +58,10 @@ fn nothing_is_built_in_the_directory_of_a_database() {
         let out = place.build(10, &[]);
         place.write(&format!("tables/{sign}"), "MANIFEST-000005\n");
         let before = contents(&out);
-        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        build_is_refused(&out, &format!("is the directory of a database (it contains {sign}"));
         assert_eq!(contents(&out), before);
         fs::remove_file(place.path("tables/000001.sst")).unwrap();
-        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        build_is_refused(&out, &format!("is the directory of a database (it contains {sign}"));
         assert_eq!(names(&out), [sign]);
     }
 }
@@ -110,7 +110,7 @@ fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
     fs::create_dir(place.path("tables/.sstfilter-000new.tmp")).unwrap();
     fs::rename(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000new.tmp/000001.sst")).unwrap();
     let told = run(&["build", "--generate", "10", "--out", &out]).expect_code(2).stderr;
-    assert!(told.contains(".sstfilter-000new.tmp holds tables of a build that was killed"), "{told}");
+    assert!(told.contains(".sstfilter-000new.tmp contains tables of a build that was killed"), "{told}");
     assert!(place.path("tables/.sstfilter-000new.tmp/000001.sst").exists());
     place.write("tables/.sstfilter-000new.tmp/notes.txt", "mine");
     run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_error("notes.txt was not written by");
@@ -125,7 +125,7 @@ fn what_only_looks_like_a_temporary_file_is_not_removed() {
     place.write("tables/.sstfilter-notes.tmp", "mine");
     symlink(place.path("keys.tsv"), place.path("tables/.sstfilter-0alink.tmp")).unwrap();
     let build = ["build", "--generate", "10", "--out", &out, "--overwrite"];
-    run(&build).expect_error("is no temporary file of this command");
+    run(&build).expect_error("is not a temporary file of this command");
     assert!(place.path("tables/.sstfilter-0alink.tmp").is_symlink());
     fs::remove_file(place.path("tables/.sstfilter-0alink.tmp")).unwrap();
     run(&build).expect_code(0);
@@ -234,6 +234,6 @@ fn a_build_that_cannot_be_completed_leaves_the_old_tables_as_they_were() {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(program().get_program()).args(large);
     let told = String::from_utf8(command.output().unwrap().stderr).unwrap();
-    assert!(told.contains("cannot write table 1; the tables in ") && told.contains("are those of before"), "{told}");
+    assert!(told.contains("cannot write table 1; the old tables in ") && told.contains("are unchanged"), "{told}");
     assert!(contents(&out) == before, "{:?}", names(&out));
 }

@@ -228,10 +228,10 @@ fn tables_whose_keys_cannot_be_read_are_reported_without_rates() {
     take(&place, 1, "rocksdb/7.8-codec-zlib.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("give some with --absent") && text.contains("zlib"), "{text}");
+    assert!(text.contains("pass some with --absent") && text.contains("zlib"), "{text}");
     let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
     assert_eq!((&json["absent_keys"], &json["rates"], &json["tables"]), (&0.into(), &Value::Array(vec![]), &1.into()));
-    assert!(page(&place).contains("give some with --absent"));
+    assert!(page(&place).contains("pass some with --absent"));
     // Nothing else depends on the keys.
     assert!(json["settings"]["now"]["bytes"].as_u64().unwrap() > 0, "{json}");
 }
@@ -242,14 +242,14 @@ fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("1 need a look: 1 missing") && !text.contains("saves nothing"), "{text}");
+    assert!(text.contains("1 need a look: 1 missing") && !text.contains("no fewer than"), "{text}");
     with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
-    run(&["report", &place.text("void")]).expect_error("holds no table and no filter block");
+    run(&["report", &place.text("void")]).expect_error("contains no table and no filter block");
     run(&["report", &place.text("missing")]).expect_error("cannot read");
     run(&["report"]).expect_error("<PATH>");
-    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("holds no key");
+    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("contains no key");
 }
 
 /// Ours can be written anew, which engines must do for theirs.
@@ -307,9 +307,9 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     }
     let database = database(&place);
     let before = names(&database);
-    run(&["report", &database, "--out", &database]).expect_error("is a database, by its ");
+    run(&["report", &database, "--out", &database]).expect_error("is the directory of a database (it contains ");
     assert_eq!(names(&database), before);
     run(&["measure", "--out", &database]).expect_error("nothing is written there");
     let file = place.write("file", "not a directory");
-    run(&["report", &store, "--out", &file]).expect_error("cannot make the directory");
+    run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
 }
