@@ -1,10 +1,10 @@
-//! Pages that are written by hand stay short. The failure guarded against: a page that grows by a sentence with every
-//! change, until nobody reads it.
+//! Keeps hand-written pages short. The failure guarded against: a page that grows by a sentence with every change until
+//! nobody reads it.
 
 use std::fs;
 use std::path::Path;
 
-/// The most bytes of each page.
+/// Maximum bytes of each page.
 const MAX_BYTES: [(&str, usize); 5] = [
     ("ARCHITECTURE.md", 8_000),
     ("CONTRIBUTING.md", 4_000),
@@ -13,7 +13,7 @@ const MAX_BYTES: [(&str, usize); 5] = [
     ("benches/RESULTS.md", 15_000),
 ];
 
-/// Of text. Rows of tables cannot be wrapped.
+/// Maximum width of text. Rows of tables cannot be wrapped.
 const MAX_COLUMNS: usize = 120;
 
 fn page(name: &str) -> String {

@@ -107,7 +107,7 @@ fn optimized_for_hits_the_last_level_with_keys_has_no_filters() {
     assert_eq!(advice["levels"][1]["bytes"], 0);
 }
 
-/// Writes a table of `keys` keys, for a level if one is given.
+/// Writes a table of `keys` keys, for a level if one is passed.
 fn write_table(directory: &str, number: u32, level: Option<u32>, keys: u32, has_filter: bool) {
     let context = BuildContext::new(&KeyHasher::default());
     let context = level.map_or(context.clone(), |level| context.with_level(level));
@@ -144,7 +144,7 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let now: u64 = inspected["files"].as_array().unwrap().iter().take(5).map(filter_bytes).sum();
     assert_eq!((&advice["now"]["bytes"], &advice["memory_bytes"]), (&now.into(), &now.into()), "{advice}");
     assert_eq!(inspected["files"][4]["table"]["properties"]["level"], 2);
-    // Two filters at level 0, six of every fifteen lookups without one at level 1, one filter at level 2.
+    // Two filters on level 0, no filter for six of fifteen lookups on level 1, one filter on level 2.
     let rates = number(&advice["now"]["useless_reads"]) - 0.4;
     assert!((0.02..0.05).contains(&rates), "{advice}");
     assert!(number(&advice["plan"]["useless_reads"]) < 0.1, "{advice}");
@@ -157,13 +157,13 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")]).expect_error("whose level is known");
 }
 
-/// Advice on range filters for the keys of `lines`.
+/// Returns advice on range filters for the keys of `lines`.
 fn ranges_advice(place: &Place, lines: String, options: &[&str]) -> Value {
     let keys = place.write("keys", lines);
     run(&[&["advise", "--json", "--keys-format", "hex", "--ranges", &keys], options].concat()).expect_code(0).json()
 }
 
-/// A number that looks random, the same in each run.
+/// Returns a number that looks random, the same in each run.
 fn scattered(number: usize) -> u64 {
     sstfilter::KeyHash::mix(number as u64).get()
 }
@@ -237,7 +237,7 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     run(&["advise", "--ranges", &one]).expect_code(0);
 }
 
-/// The useless reads of a level without filters hide what the others take.
+/// The useless reads of a level without filters hide the effect of memory on the others.
 #[test]
 fn memory_that_saves_no_reads_is_told() {
     let levels = ["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--optimize-for-hits"];

@@ -1,5 +1,5 @@
-//! `build` takes whatever file it is given, into whatever directory: it must say what it wrote, replace
-//! nothing unasked, and leave nothing half done.
+//! `build` with any input file and any directory: it must report what it wrote, replace nothing without being told to,
+//! and leave nothing half written.
 
 use std::fs;
 use std::process::Stdio;

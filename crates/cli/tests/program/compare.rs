@@ -1,6 +1,6 @@
-//! A comparison on one's own keys decides which filter a store gets. It must not flatter a kind: by figures that are
-//! not those of the filters that are then built, by keys counted as absent that are stored, by a rate that few probes
-//! cannot show, or by a kind that is left out without a word.
+//! Users choose a filter by a comparison on their own keys. The failures guarded against: figures that differ from
+//! those of the filters that are then built, stored keys that count as absent, a rate that is too precise for few
+//! probes, and a kind that is left out silently.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use sstfilter::kind;
 
 use crate::common::{Place, lines, run, run_with_input};
 
-/// The names of Debian 12, and those of a later release that it does not have.
+/// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
 fn debian(place: &Place) -> (String, String) {
     let unpack = |name: &str| {
         let packed = fs::read(format!("{}/keys/{name}.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
@@ -174,7 +174,7 @@ fn a_key_outside_the_range_of_a_file_reads_no_block_of_it() {
     }
 }
 
-/// What does not depend on the time that it took.
+/// Returns the part of a report that does not depend on times.
 fn figures(compared: &Value) -> Vec<String> {
     let rows = compared["rows"].as_array().unwrap().iter();
     rows.map(|row| format!("{} {} {}", row["filter"], row["bytes"], row["observed_fpr"])).collect()
@@ -189,7 +189,7 @@ fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
     assert_eq!(expected["keys"].as_u64().unwrap() + expected["absent_keys"].as_u64().unwrap(), 4_000);
     assert_eq!(figures(&compare(&["--input", &tables])), figures(&expected));
 
-    // By their bytes: a table of another name is one, and a directory's other files are passed over.
+    // Tables are recognized by their bytes, whatever their name; other files of a directory are skipped.
     let [first, second, third] = [1, 2, 3].map(|number| format!("{tables}/00000{number}.sst"));
     fs::rename(&first, format!("{tables}/table")).unwrap();
     fs::write(format!("{tables}/notes.txt"), "not a key\n").unwrap();
@@ -226,7 +226,7 @@ fn keys_come_from_tables_of_other_engines_alike() {
         fs::copy(format!("{fixtures}/{table}"), &unnamed).unwrap();
         assert_eq!(figures(&compare(&["--input", &unnamed])), expected, "{table}");
     }
-    // All of LevelDB's directory together, tables without keys and of other rules included.
+    // All tables of LevelDB's directory, including those without keys and those whose keys follow other rules.
     let all = compare(&["--input", &format!("{fixtures}/leveldb")]);
     assert!(number(&all, "keys") + number(&all, "absent_keys") > 6_000.0, "{all}");
     assert_eq!(row(&all, "ribbon")["lost_keys"], 0);
@@ -271,7 +271,7 @@ fn a_damaged_table_is_an_error_and_not_a_set_of_fewer_keys() {
     run(&["compare", "--input", &tables]).expect_error("checksum");
 }
 
-/// The keys of one table that cannot be read are no reason to say nothing of all others, and no reason to be silent.
+/// If the keys of one table cannot be read, the comparison uses the others, and reports that.
 #[test]
 fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
     let place = Place::new();

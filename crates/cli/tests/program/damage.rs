@@ -1,6 +1,6 @@
-//! After a crash, one wants to know how much is lost, and to save the rest. The failures guarded against: one bad block
-//! that stands for all, a table that was read and is said to have no entries, a sidecar that nobody uses and that is
-//! called sound, and entries that are lost although their bytes are there.
+//! After a crash, users want to know how much is lost, and to save the rest. The failures guarded against: a report
+//! that ends at the first bad block, a readable table that is reported without entries, an unused sidecar that is
+//! reported as sound, and entries that are lost although their bytes are intact.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn data_bytes(table: &str) -> usize {
     usize::try_from(shown["files"][0]["table"]["properties"]["data_bytes"].as_u64().unwrap()).unwrap()
 }
 
-/// Offset and bytes of a part of the table.
+/// Returns offset and bytes of a part of the table.
 fn part(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
@@ -116,7 +116,7 @@ fn what_cannot_be_salvaged_is_said() {
     run(&["dump", foreign, "--salvage"]).expect_error("--salvage is for tables of sstfilter");
 }
 
-/// A hundred tables have thousands of lines: those that need a look must be found without reading all of them.
+/// A hundred tables have thousands of lines. A user must find those that need a look without reading all of them.
 #[test]
 fn inspect_gives_several_files_a_line_each_and_says_which_need_a_look() {
     let place = Place::new();
@@ -179,7 +179,7 @@ fn inspect_says_once_what_is_true_of_many_files() {
     assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
     assert_eq!(page.matches("too few keys").count(), 1, "{page}");
 
-    // Two files of one name are told apart.
+    // Two files with one name are shown with their paths.
     let other = place.text("other");
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;

@@ -1,5 +1,5 @@
-//! What leaves the program for others: dumped keys, bare blocks, completions, manual pages. A dump that cannot be read
-//! back, or a block that is not the table's, would lose keys elsewhere, where nobody compares.
+//! Output for other programs: dumped keys, bare blocks, completions, manual pages. A dump that cannot be read back, or
+//! a block that differs from the table's, would lose keys elsewhere without notice.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, lines, names, program, run, say_skipped};
 
-/// A table of such keys as a line of text cannot hold, and of those that it can.
+/// Builds a table of keys that a line of text can hold, and keys that it cannot.
 fn any_bytes(place: &Place) -> String {
     let keys = "\t6e6f206b6579\n00\t\n0061\t00\n0a\t0d\n61\t\n6162\t610963\n620d\tff\nefbbbf\t31\nff\t0a\n";
     let (input, out) = (place.write("any.hex", keys), place.text("any"));
@@ -51,7 +51,7 @@ fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_for_people() {
     assert!(dumped.stderr.contains("note: 10 of the keys and values are not plain text"), "{}", dumped.stderr);
 }
 
-/// Escapes in a pipe were read as other keys, which no filter knew.
+/// Once, escapes in a pipe were read as other keys, which no filter contains.
 #[test]
 fn what_another_program_reads_of_a_dump_are_the_keys_themselves() {
     let place = Place::new();

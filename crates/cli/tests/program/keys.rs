@@ -1,5 +1,5 @@
-//! Keys of a storage engine are any bytes. A command line that knows lines alone cuts a key at its tab or carriage
-//! return, and then says of a key that is stored that it is absent.
+//! Keys of a storage engine may be any bytes. A program that supports only lines cuts a key at a tab or carriage
+//! return, and then reports a stored key as absent.
 
 use crate::common::{Place, run, run_with_input};
 

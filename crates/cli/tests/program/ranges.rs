@@ -1,5 +1,5 @@
-//! Range filters from outside. The failures guarded against: a range filter that is taken for a point filter or passes
-//! for sound with a flipped bit, and a filter of other prefixes that says "absent" to keys that it has not seen.
+//! Range filters from outside. The failures guarded against: a range filter that is treated as a point filter, or as
+//! sound with a flipped bit, and a filter of other prefixes that reports keys as absent that it does not cover.
 
 use std::fs;
 
@@ -54,7 +54,7 @@ fn a_flipped_bit_anywhere_in_a_block_is_found_by_inspect_and_verify() {
         let sound = run(&["verify", &block]).expect_code(0).stdout;
         assert!(sound.contains("1 file checked, 1,000 entries: 0 damaged"), "{sound}");
         let length = usize::try_from(fs::metadata(&block).unwrap().len()).unwrap();
-        // The kind, too: a range filter must not become a filter of keys.
+        // Also flips the kind: a range filter must not become a filter of keys.
         for at in [0, length / 2, length - 40, length - 32 + 16, length - 32 + 21, length - 1] {
             flip(&block, at);
             run(&["verify", &block]).expect_code(1);
@@ -236,7 +236,7 @@ fn cells(listed: &str) -> Vec<Vec<String>> {
     listed.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// A file of ranges once needed a run for each of them.
+/// Once, a file of ranges needed a run for each range.
 #[test]
 fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
     let place = Place::new();
@@ -311,7 +311,7 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
         let answer =
             |at: usize| (probed["answers"][at]["lower"].as_str().unwrap(), probed["answers"][at]["tables"].as_u64());
         assert_eq!([0, 1, 2].map(answer), [("user07:0000", Some(1)), ("", Some(0)), ("user60:", Some(0))], "{probed}");
-        // They come out as they came in.
+        // The output has the format of the input.
         let listed = run_with_input(&[&probe[..], &["--only-absent"]].concat(), input).expect_code(0).stdout;
         assert!(
             input.ends_with(listed.as_bytes()) || format == "lines" && listed == "\tuser\nuser60:\tuser70:\n",
@@ -333,7 +333,7 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
     run(&["probe", &ordered, "--ranges", "x", "--keys", "x"]).expect_error("--keys");
 }
 
-/// A damaged filter may hold a key of every range, whatever the number of ranges.
+/// A damaged filter may contain a key of every range, for any number of ranges.
 #[test]
 fn ranges_over_a_damaged_file_are_no_success() {
     let place = Place::new();

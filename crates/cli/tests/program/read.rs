@@ -1,5 +1,5 @@
-//! `get`, `probe`, `inspect` and `verify` meet files of every sort: damaged, foreign, missing. None may
-//! make them panic, and none may pass for sound.
+//! `get`, `probe`, `inspect` and `verify` on damaged, foreign and missing files. No file may cause a panic or be
+//! treated as sound.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,7 @@ fn bare_block(place: &Place) -> String {
     place.write("bare", &fs::read(table).unwrap()[start..start + length])
 }
 
-/// Where a region of the table lies.
+/// Returns the range of a region in the table.
 fn region(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).expect_code(0).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
@@ -275,7 +275,7 @@ fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
     assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
 }
 
-/// A wrong path must not be read to its end, which may be far away, or never come.
+/// A wrong path must not be read to its end, which may be far away or may never come.
 #[cfg(target_os = "linux")]
 // promise: safe-to-open
 #[test]
@@ -284,7 +284,7 @@ fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expect
     let out = place.build(10, &[]);
     let vast = place.text("vast");
     fs::File::create(&vast).unwrap().set_len(1 << 40).unwrap();
-    // A limit on memory, because the failure is to take all there is.
+    // With a limit on memory, because a failing program would use all of it.
     let limited = |command: &str, seed: &str| {
         let script = format!("ulimit -v 2000000; {command}");
         let output = std::process::Command::new("bash")

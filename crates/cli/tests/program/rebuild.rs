@@ -1,6 +1,6 @@
-//! A filter is rebuilt beside a table, and then is not what answers: it was made for an earlier table of the name, it
-//! is half there, or a listing takes it for one more table. Or a rebuild that fails leaves the table without the filter
-//! it had.
+//! The failures guarded against: a rebuilt filter that is not used, because it was made for an earlier table of the
+//! same name, is incomplete, or is listed as another table; and a failed rebuild that removes the table's previous
+//! filter.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     let sound = fs::read(&one).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;
-    // It would be of version 3 if its checksum held.
+    // With a matching checksum, it would be version 3.
     let mut of_no_version = sound.clone();
     of_no_version[sound.len() - 20] ^= 2;
     let stale = fs::read(&other).unwrap();
@@ -202,7 +202,7 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
     assert!(refused.contains("pass the seed with --secret-seed-file"), "{refused}");
 }
 
-/// The range filter comes along, but says nothing to a reader who does not name its prefix.
+/// The rebuild keeps the range filter, which is not used by a reader that does not name its prefix.
 #[test]
 fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
     let place = Place::new();

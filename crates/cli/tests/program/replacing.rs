@@ -1,6 +1,5 @@
-//! `build --overwrite` once deleted the tables of a RocksDB database, because they are numbered like this program's,
-//! before there was one new table to take their place; and `filter build --out /dev/full --overwrite` made a file of
-//! the device.
+//! `build --overwrite` once deleted the tables of a RocksDB database, which are numbered like this program's, before
+//! any new table was written; and `filter build --out /dev/full --overwrite` replaced the device by a file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -10,8 +9,8 @@ use std::process::Command;
 
 use crate::common::{Place, names, program, run, say_skipped};
 
-/// A build into `out`, with and without `--overwrite`, is refused in these words, and does not advise what would not
-/// help.
+/// Checks that builds into `out`, with and without `--overwrite`, are refused with these words, and that the message
+/// does not advise `--overwrite`, which would not help.
 fn build_is_refused(out: &str, words: &str) {
     for options in [&[][..], &["--overwrite"]] {
         let refused = run(&[&["build", "--generate", "10", "--out", out], options].concat()).expect_code(2);
@@ -19,7 +18,7 @@ fn build_is_refused(out: &str, words: &str) {
     }
 }
 
-/// All files of a directory with their bytes.
+/// Returns all files of a directory with their bytes.
 fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
     names(directory)
         .into_iter()
@@ -134,7 +133,7 @@ fn what_only_looks_like_a_temporary_file_is_not_removed() {
 
 type IsThere = fn(&fs::FileType) -> bool;
 
-/// What is no regular file, each under its own name, and how to see that it is still there.
+/// Creates targets that are not regular files, each with a check that it still exists.
 fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
     place.write("target", "mine");
     symlink(place.path("target"), place.path("link")).unwrap();
@@ -149,7 +148,7 @@ fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
         (place.path("socket"), |kind| kind.is_socket()),
         (place.path("pipe"), |kind| kind.is_fifo()),
     ];
-    // Not one of /dev, which everybody on the machine would lose with this test.
+    // Not a device of /dev: if this test failed, every process on the machine would lose it.
     let made = Command::new("mknod").arg(place.path("device")).args(["c", "1", "7"]).output();
     if made.is_ok_and(|output| output.status.success()) {
         found.push((place.path("device"), |kind| kind.is_char_device()));
@@ -181,7 +180,7 @@ fn what_is_no_regular_file_is_not_overwritten() {
     let extract = |out: &str| run(&["filter", "extract", &table, "--out", out, "--overwrite"]);
     (0..2).for_each(|_| _ = extract(&place.text("new")).expect_code(0));
     run(&["verify", &place.text("new")]).expect_code(0);
-    // Neither a file of somebody's, nor the one that is read.
+    // Neither a user's file nor the input itself may be replaced.
     for (out, before) in [place.text("target"), table.clone()].map(|out| (out.clone(), fs::read(out).unwrap())) {
         extract(&out).expect_error("was not written by this command");
         assert_eq!(fs::read(out).unwrap(), before);
