@@ -137,6 +137,7 @@ impl<'a> Drawing<'a> {
         let (x, y) = context.plotting_area().get_pixel_range();
         let plot = Area { from: (x.start, y.start), to: (x.end, y.end) };
         let coordinates = context.as_coord_spec().clone();
+        // Ends the borrow of `root`, which moves into the drawing.
         drop(context);
         Ok(Self { chart, frame, root, coordinates, plot })
     }
@@ -213,6 +214,7 @@ impl<'a> Drawing<'a> {
         let wanted: Vec<_> = ends.iter().map(|(_, end)| end.1.clamp(top, bottom)).collect();
         let middles = spread(&wanted, LABEL_GAP, top - 6, bottom + 6);
         for (&(series, end), middle) in ends.iter().zip(&middles) {
+            // A line that leaves the chart gets an arrow at its name instead of a leader.
             let is_above = end.1 < top;
             if !is_above {
                 let from = ((end.0 + 8).min(right + 8), end.1);

@@ -227,6 +227,7 @@ impl PartitionArgs {
 }
 
 fn parse_partition_bytes(text: &str) -> Result<u32, String> {
+    // A number beyond 32 bits stays too large, and is refused below.
     let bytes = u32::try_from(parse_bytes(text)?).unwrap_or(u32::MAX);
     let options = PartitionOptions::new(PartitionCut::KeyRange, bytes);
     options.map(|options| options.target_bytes()).map_err(|_| format!("expected 1K to 1M, got '{text}'"))

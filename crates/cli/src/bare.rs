@@ -190,9 +190,11 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let Some(region) = table.region(TablePart::Filter) else {
         bail!("{name} has no filter");
     };
+    // A filter for readers with another hash is sound and can be copied.
     if let Some(problem) = table.filter_problem().filter(|problem| !problem.is_foreign_filter()) {
         bail!("{name}: {}", in_options(&problem));
     }
+    // The region comes from the file, which may be damaged.
     let is_inside = region.end <= table.file_bytes();
     ensure!(is_inside, "cannot read the filter block of {name}");
     let block = RegularFile::open(path)?.read(region.start, region.end - region.start)?;

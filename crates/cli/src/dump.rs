@@ -102,6 +102,7 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
+    // Records that end with NUL have no separator between key and value.
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or use --keys-format hex");
     let name = input::name(&args.table);
@@ -188,6 +189,7 @@ impl Dump<'_, '_> {
         }
         let (printed, all) = (units::grouped(self.entries), units::grouped(table.properties().entries));
         let bytes: u64 = self.missing.iter().map(|missing| missing.bytes).sum();
+        // One unknown number makes the sum unknown.
         let blocks: Option<u64> = self.missing.iter().map(|missing| missing.blocks).sum();
         let lost = match blocks {
             Some(0) => "nothing is missing".to_owned(),
@@ -202,6 +204,7 @@ impl Dump<'_, '_> {
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {
+        // JSON is written piece by piece, because a table need not fit into memory.
         if self.output.is_json { self.write(b"{\"entries\":[") } else { Ok(()) }
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn table_name(number: u64) -> String {
 /// Returns the number in a table's name: 10 for `000010.sst` and `10.sst`.
 pub(crate) fn table_number(path: &Path) -> Option<u64> {
     let stem = path.file_stem()?.to_str()?;
+    // Only digits, because `parse` accepts a sign.
     let is_number = has_table_extension(path) && stem.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { stem.parse().ok() } else { None }
 }
@@ -133,11 +134,13 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
+    // By name first: a file that was cut short has lost the bytes that identify it.
     let is_chosen = |file: &PathBuf| {
         let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
         is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
     };
     let mut files = list(path)?;
+    // A sidecar next to its table is reported together with the table.
     files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
     let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
     skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
@@ -163,6 +166,8 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     let directory = input::name(path);
     ensure!(!tables.is_empty(), "{directory} contains no table (*.{EXTENSION}): build some with `sstfilter build`");
+    // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
+    // below, the same in each run.
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
     let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
     if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
@@ -286,6 +291,7 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
 
 /// Recognizes a file by its last bytes.
 pub(crate) fn look_at_tail(tail: &[u8]) -> Look {
+    // Every known format ends with a trailer or footer of at least 32 bytes.
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {
         Look::Table

@@ -44,6 +44,7 @@ pub(crate) fn build(
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
+    // Verification would find nothing in a block that was built in memory just now.
     Ok(FilterBlock::open_unverified(built.block.with_context(|| format!("no filter: {reason}"))?)?)
 }
 
@@ -78,6 +79,7 @@ pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
 /// Runs `work` on `keys` keys, and lowers `best_ns` to its nanoseconds per key.
 pub(crate) fn timed<T>(best_ns: &mut f64, keys: usize, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
+    // Otherwise, the compiler could remove work without a used result.
     let result = black_box(work());
     *best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / keys as f64);
     result
@@ -132,6 +134,7 @@ impl Timed {
     pub(crate) fn new(policy: impl FilterPolicy + 'static, files: &[Vec<KeyHash>]) -> anyhow::Result<Self> {
         let filters: anyhow::Result<_> =
             files.iter().map(|hashes| build(&policy, &context_of(hashes), hashes)).collect();
+        // Above any time, so that the first sample becomes the best.
         let [build_ns_per_key, query_one_ns, query_batch_ns] = [f64::INFINITY; 3];
         let times = Times { build_ns_per_key, query_one_ns, query_batch_ns };
         Ok(Self { policy: Box::new(policy), filters: filters?, times, matches: MatchBitmap::default() })

@@ -168,6 +168,7 @@ fn whole_standard_input() -> anyhow::Result<Bytes> {
         Use::Stream => bail!("standard input can be read only once: pass `-` in one place"),
         Use::None => {}
     }
+    // Standard input has no length, and may never end: available memory is the limit.
     let limit = memory::available_bytes().unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     let read = io::stdin().lock().take(limit).read_to_end(&mut bytes);

@@ -108,6 +108,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),
         Command::Compare(args) => output.report(compare::run(args, format, reading)?),
+        // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
@@ -117,6 +118,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Report(args) => output.report(report::run(args, &cli.reading_options(), format, reading)?),
         Command::Measure(args) => output.report(measure::run(args)?),
     }?;
+    // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)
 }

@@ -120,6 +120,8 @@ impl KeyLines {
     /// Splits `text` into entries.
     pub(crate) fn parse(text: Vec<u8>, format: KeysFormat) -> anyhow::Result<Self> {
         let mut start = byte_order_mark_bytes(&text, format);
+        // Exactly as many lines as the memory check assumes: a growing vector would exceed the limit while it is
+        // copied.
         let lines = Vec::with_capacity(count_records(&text[start..], format));
         let mut keys = Self { text, lines, ..Self::default() };
         let mut number = 0_u64;
@@ -157,6 +159,7 @@ impl KeyLines {
         let text = read_text(path, option, format, limit)?;
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
+        // A wrong path, such as that of a table, would be read as lines of garbage.
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
             ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
             note(&format!(
@@ -219,6 +222,7 @@ impl KeyLines {
     /// Adds a line of digits. Decodes it in place, because the bytes need less space than their digits.
     fn add_hex_line(&mut self, start: usize, end: usize) -> anyhow::Result<()> {
         self.add_line_of_crlf(start, end);
+        // A blank line was not added.
         let Some(line) = self.lines.last_mut().filter(|line| line.start == start) else {
             return Ok(());
         };
@@ -227,6 +231,7 @@ impl KeyLines {
         line.end = line.key_end;
         if tab < end {
             let value_bytes = decode_hex(&mut self.text[tab + 1..end])?;
+            // The value must begin one byte after the key, where `entry` expects it.
             self.text.copy_within(tab + 1..tab + 1 + value_bytes, line.key_end + 1);
             line.end = line.key_end + 1 + value_bytes;
         }
@@ -295,6 +300,7 @@ fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
     ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");
     for index in 0..count / 2 {
         let at = prefix_bytes + 2 * index;
+        // All digits were checked above, so the defaults are never used.
         digits[index] = digit(digits[at]).unwrap_or(0) << 4 | digit(digits[at + 1]).unwrap_or(0);
     }
     Ok(count / 2)
@@ -304,6 +310,7 @@ fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
 fn read_text(path: &Path, option: &str, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
     let source = input::open(path, option)?;
     let length = input::length(path).unwrap_or(0);
+    // An estimate, to refuse a huge file before it is read. The exact check follows.
     let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
     ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
     let text = read_pieces(path, source, format, limit)?;

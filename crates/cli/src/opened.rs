@@ -207,6 +207,7 @@ impl Manifests {
             return manifest.clone();
         }
         let manifest = manifest_in(directory).map(Arc::new);
+        // A missing manifest is remembered as well: the directory may have ten thousand tables.
         read.insert(directory.to_owned(), manifest.clone());
         manifest
     }
@@ -268,6 +269,7 @@ fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Optio
     if let Some(name) = reading.comparator {
         return Some(TakenComparator { name: name.to_owned(), from: Origin::Option });
     }
+    // Tables of the other engines name their comparator.
     if engine != Engine::LevelDb {
         return None;
     }
@@ -306,6 +308,7 @@ fn manifest_in(directory: &Path) -> Option<Manifest> {
     let current = RegularFile::open(&current).ok().filter(|file| file.length <= MAX_CURRENT_BYTES)?;
     let current = current.end(MAX_CURRENT_BYTES).ok()?;
     let name = core::str::from_utf8(&current).ok()?.trim_end_matches('\n');
+    // CURRENT may be damaged or hostile: its contents must not lead out of the directory.
     if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
         return None;
     }

@@ -43,6 +43,7 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     pub(crate) fn new(writer: &'a mut dyn Write, is_json: bool) -> Self {
+        // Programs need the exact bytes, but a terminal would obey control characters in them.
         Self { writer, is_json, escapes: io::stdout().is_terminal() }
     }
 
@@ -52,6 +53,7 @@ impl<'a> Output<'a> {
         if self.is_json {
             self.json(&report)?;
         } else {
+            // The text may quote names and values from a hostile file.
             let text = escaped_lines(&report.to_string());
             self.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)?;
         }
@@ -60,6 +62,7 @@ impl<'a> Output<'a> {
 
     /// Prints `report` as one JSON object.
     pub(crate) fn json(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
+        // Converted to an I/O error, by which `main` recognizes a closed pipe.
         let written = serde_json::to_writer_pretty(&mut *self.writer, report).map_err(io::Error::from);
         written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
     }
@@ -159,6 +162,7 @@ pub(crate) fn in_options(message: &impl fmt::Display) -> String {
 #[must_use]
 pub fn explained(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(|cause| in_options(&cause)).collect();
+    // `text` is the earlier message: a cause that it already quotes is dropped.
     causes.dedup_by(|cause, text| text.ends_with(cause.as_str()));
     causes.join(": ")
 }

@@ -67,6 +67,7 @@ impl<'a> Partitions<'a> {
         }
         let (number, hash) = self.index.locate(key, hash);
         let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
+        // A partition without a usable filter may contain any key.
         block.is_none_or(|block| block.may_contain(hash))
     }
 
@@ -139,6 +140,7 @@ impl Container {
         if expected != got {
             return Err(BlockError::FileMismatch { expected, got }.into());
         }
+        // Bytes between partitions must be zero, so that verification covers every byte.
         let mut end = 0;
         for number in 0..self.index.partitions() {
             let (block, aux) = (self.index.block_range(number)?, self.index.user_data_range(number)?);
@@ -299,6 +301,7 @@ fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]
         filtered += info.keys;
         positives += info.expected_fpr * info.keys as f64;
     }
+    // Keys of partitions without a usable filter are always positive.
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 

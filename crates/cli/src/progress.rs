@@ -29,6 +29,7 @@ fn bar(total: u64, template: &str) -> ProgressBar {
         // A failure to draw the bar must not fail the command.
         let _ = text.write_str(&rate(state.per_sec()));
     });
+    // Hidden at first, so that short work shows no bar.
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     bar.with_style(style).with_finish(ProgressFinish::AndClear)
 }

@@ -132,6 +132,7 @@ impl<'a> Rebuild<'a> {
 
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
+        // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
         let replaces = Replaces::Own(Mark::End(Look::Sidecar));
         replaces.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;

@@ -39,6 +39,7 @@ impl Replaces {
     /// Fails if `path` exists and must not be replaced.
     pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
         let name = path_name(path);
+        // Not `metadata`, which follows links.
         let found = match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.with_context(|| format!("cannot read {name}"))?.file_type(),
@@ -102,6 +103,7 @@ impl OwnFiles {
         let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
         let files: Vec<_> = files.into_iter().map(own).collect();
         files.iter().try_for_each(|(path, replaces)| replaces.check(path))?;
+        // A trial, so that a read-only directory is refused before the work and not after it.
         let file = LocalFileSystem.create(directory);
         file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))?;
         Ok(Self(files))

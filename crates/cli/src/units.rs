@@ -105,6 +105,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '{text}'");
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
+    // Refuses a leading underscore, and a unit without a number.
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(expected());
     }

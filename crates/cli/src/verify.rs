@@ -98,8 +98,10 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
         progress.begin(length(file));
         verdicts.push(FileVerdict::new(file, reading));
     }
+    // Fills the bar to the end of the last file.
     progress.begin(0);
     let report = VerifyReport::new(verdicts, skipped);
+    // An unread file outweighs damage, because its state is unknown.
     let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
     (outcome, report)
 }
@@ -172,6 +174,7 @@ impl FileVerdict {
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));
             }
             Err(problem) => {
+                // A `FilterProblem` is damage; any other error is a failure to read.
                 self.is_unreadable = !problem.is::<FilterProblem>();
                 return self.problems.push(explained(&problem));
             }
@@ -298,6 +301,7 @@ fn range_filter_keys(block: Bytes) -> Result<u64, BlockError> {
 
 impl VerifyReport {
     fn new(files: Vec<FileVerdict>, skipped: Vec<String>) -> Self {
+        // A damaged orphan counts as damaged.
         let is_orphan = |file: &FileVerdict| file.is_orphan && file.problems.is_empty();
         let (orphans, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_orphan);
         let unreadable = files.iter().filter(|file| file.is_unreadable).count();

@@ -72,6 +72,7 @@ struct Store {
 /// Plans the levels. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, LevelsReport)> {
     let mut store = store(args, reading)?;
+    // The last level with keys: an empty one below it has no filter anyway.
     if args.optimize_for_hits
         && let Some(last) = store.levels.iter_mut().filter(|level| level.keys > 0).max_by_key(|level| level.level)
     {
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
     let outcome = LeftOut::outcome(&store.left_out);
     let plan_within = |bytes| LevelPlan::new(&store.levels, bytes, configure).ok();
+    // Not finite if the plan has no useless reads: null in the report.
     let ratio = equal.useless_reads() / plan.useless_reads();
     let report = LevelsReport {
         kind: kind.name,

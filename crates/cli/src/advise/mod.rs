@@ -62,6 +62,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
 fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
     let keys = args.keys.unwrap_or_default();
     let lookups = args.lookups_per_key * keys as f64;
+    // Far below 2^64, because the number is converted to an integer.
     ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
     Ok(Need {
         keys,
@@ -100,6 +101,7 @@ impl Ranked {
             expected_fpr: found.plan.expected_fpr,
             build_ns_per_key: found.build_ns,
             probe_ns_per_key: found.probe_ns,
+            // Without keys, all costs are 0.
             relative_cost: if ratio.is_finite() { ratio } else { 1.0 },
             why: why + lock,
         }

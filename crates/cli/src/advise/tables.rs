@@ -162,6 +162,7 @@ impl TableFilter {
         let kind = policy.kind_policy(sizing)?;
         let plan = match kind.plan(self.keys, None) {
             Ok(plan) => plan,
+            // As builders do: a file with too few keys for Ribbon gets Bloom.
             Err(_) => FixedPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok()?,
         };
         Some(Self { bytes: plan.block_bytes + BINDING_BYTES, expected_fpr: plan.expected_fpr, ..*self })
@@ -173,6 +174,7 @@ impl Cost {
         let keys: u64 = filters.iter().map(|filter| filter.keys).sum();
         let bytes: u64 = filters.iter().map(|filter| filter.bytes).sum();
         let positives: f64 = filters.iter().map(|filter| filter.expected_fpr * filter.keys as f64).sum();
+        // Filters without keys have a rate of 0 and not NaN.
         let keys = keys.max(1) as f64;
         Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys, expected_fpr: positives / keys }
     }
@@ -236,6 +238,7 @@ fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading
     let (keys, expected_fpr) = if let Some(known) = info.keys.zip(info.expected_fpr) {
         known
     } else {
+        // Only if the rate must be measured, because this reads all keys.
         table.take_comparator_from_keys().map_err(failed)?;
         measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
     };

@@ -28,6 +28,7 @@ pub(crate) fn run(
     reading: TableReading<'_>,
 ) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
+    // Checked first, so that a wrong option leaves no directory.
     let options = table_options(args, reading)?;
     let opening = interrupt::writing();
     let mut directory = Directory::open(&args.out, args.overwrite)?;
@@ -41,6 +42,7 @@ pub(crate) fn run(
         },
     };
     let (entries, tables) = (source.len(), args.files.unwrap_or_default());
+    // Every table must have a key.
     ensure!(tables <= entries, "--files: expected at most {entries}, the number of keys, got {tables}");
     let _writing = interrupt::writing();
     directory.begin()?;

@@ -80,6 +80,7 @@ impl BuildSummary {
             blank_lines,
             leftovers_removed,
             seconds,
+            // The clock may show no time at all for a tiny build.
             keys_per_second: source.len() as f64 / seconds.max(1e-9),
             peak_memory_bytes: memory::peak_bytes(),
             filters: group(&table_list),

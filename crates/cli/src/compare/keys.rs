@@ -88,6 +88,7 @@ pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'
 /// Returns which of the ascending `absent` keys are between the smallest and the largest of a file's ascending `keys`.
 fn reached<'a>(absent: &[&[u8]], mut keys: impl DoubleEndedIterator<Item = &'a [u8]>) -> Range<usize> {
     let (smallest, largest) = (keys.next().unwrap_or_default(), keys.next_back());
+    // A file of one key has no second end.
     let largest = largest.unwrap_or(smallest);
     let start = absent.partition_point(|&key| key < smallest);
     start..absent.partition_point(|&key| key <= largest).max(start)
@@ -213,6 +214,7 @@ impl Source {
         let is_table = |file: &PathBuf| matches!(files::look_at(file), Ok(Look::Table | Look::Foreign(_)));
         let (tables, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_table);
         let directory = input::name(path);
+        // A file that is only named like a table was cut short: that is damage.
         let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
         for file in damaged {
             let problem = files::neither(&file);
@@ -255,6 +257,7 @@ impl Source {
                     keys.push(key);
                     ControlFlow::Continue(())
                 };
+                // The keys before the damage are kept, and the report says how many they are.
                 if let Err(problem) = opened::for_each_key(path, intake.tables, &mut take) {
                     intake.leave_out(path, keys.len() - before, &problem);
                 }

@@ -66,6 +66,7 @@ fn on_all_cores<I: Sync, R: Send>(
         }
     };
     thread::scope(|scope| {
+        // One thread fewer than cores, because this thread also works.
         (1..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| _ = scope.spawn(work_on));
         work_on();
     });

@@ -256,6 +256,7 @@ impl FilterFields {
             keys: info.keys,
             bits_per_key: info.bits_per_key(),
             expected_fpr: info.expected_fpr,
+            // Any key shows whether the filter can answer.
             unusable: match table.probe(b"") {
                 Probe::Unusable(why) => Some(in_options(&why)),
                 _ => None,

@@ -108,6 +108,7 @@ struct Observed {
 
 impl Observed {
     fn new(path: &Path, keys: &KeyBatch<'_>, reading: Reading<'_>) -> Self {
+        // The rate of the filter itself: the key range of the table would exclude keys before it.
         let filters_only = BoundsArgs { filters_only: true };
         let (found, _) = probe_file(path, keys, reading, filters_only, &mut Times::default());
         let FileProbes { keys_not_probed, positives, observed_rate: rate, expected_rate, .. } = found;
@@ -150,6 +151,7 @@ pub(crate) fn run(
     reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, InspectReport)> {
     let absent = args.absent(format)?;
+    // One batch for all files, so that keys are hashed once.
     let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
     let report = |path: PathBuf| {
         let mut report = FileReport::new(&path, reading).map_err(|problem| Unread { path: path.clone(), problem })?;
@@ -199,6 +201,7 @@ impl FileReport {
         let look = files::look_at(path)?;
         let bytes = input::whole_length(path)?;
         let (outcome, fields) = match fields(path, look, reading) {
+            // A failure to read is not damage, and is reported as unread.
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| {
                 // An unknown version is not damage, but the file could not be inspected.
@@ -247,6 +250,7 @@ impl Fields {
 fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
+            // Without the sidecar, whose filter would hide the table's own.
             let table = files::open_table_alone(path, reading.of_tables())?;
             let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
             let fields = TableFields { sidecar, ..TableFields::new(path, &table) };

@@ -137,6 +137,7 @@ impl Overview {
             of_sidecar.and_then(|fields| Self::of_either(fields.filter.as_ref(), fields.partitions.as_ref()));
         let of_sidecar = of_sidecar.map(|found| found.with_remark(State::Ok, Some("of its sidecar".into())));
         let sidecar_problem = table.sidecar.as_ref().and_then(|sidecar| sidecar.problem.clone());
+        // A usable sidecar replaces the table's own filter, as in lookups.
         let found = of_sidecar.or(own).unwrap_or_else(|| Self::without_filter("", table.filter_problem.clone()));
         Self {
             format: "table".into(),
@@ -162,6 +163,7 @@ impl Overview {
             expected_fpr: Some(info.expected_fpr),
             ..Self::default()
         };
+        // Damage first, because only the first remark is kept.
         found.with_remark(State::Damaged, damage).with_remark(State::Fallback, fallback)
     }
 
@@ -229,6 +231,7 @@ fn remark(text: &str, files: &[&FileReport]) -> String {
         State::Ok => String::new(),
         state => format!("{}: ", state.name()),
     };
+    // The line already begins with the path.
     let text = text.strip_prefix(&format!("{}: ", first.path)).unwrap_or(text);
     format!("{}{more}: {state}{text}", first.path)
 }

@@ -163,6 +163,7 @@ fn of_keys(
             all.push(timed);
         }
     }
+    // After all filters are built, because they take turns.
     filters::take_times(&mut all, files, absent, repetitions)?;
     Ok(sizes.into_iter().zip(all).map(|(size, timed)| KeysPoint { size, times: timed.times }).collect())
 }

@@ -127,6 +127,7 @@ fn command(args: &MeasureArgs) -> String {
 const FILES: [(&str, &str); 3] = [
     ("measure.html", page::FIRST_LINE),
     ("measure.csv", csv::HEADER),
+    // Depends on the first fields of `Report` and their order.
     ("measure.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter measure "),
 ];
 

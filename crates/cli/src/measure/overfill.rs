@@ -68,6 +68,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
         }
         offered = until;
         let health = filter.health();
+        // As a block, whose rate is measured in the same way for all kinds.
         let block = FilterBlock::open_unverified(filter.to_block()?)?;
         points.push(OverfillPoint {
             filter: kind.name,

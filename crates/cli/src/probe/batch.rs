@@ -115,10 +115,12 @@ pub(crate) fn probe_all(
     let progress = SharedProgress::new("probing filters", files.len() as u64 * keys.keys.len() as u64);
     let next = AtomicUsize::new(0);
     let work = || {
+        // Each thread has its own counts, so that counting needs no synchronization.
         let mut worker = Worker { touched: vec![0; keys.keys.len()], found: Vec::new(), times: Times::default() };
         while let Some((index, path)) = take(files, &next) {
             let (file, answers) = probe_file(path, keys, reading, bounds, &mut worker.times);
             answers.count_into(&mut worker.touched);
+            // Only a listing needs them, and their memory grows with the number of files.
             let answers = if detail == Detail::Files { answers } else { Answers::default() };
             worker.found.push((index, file, answers));
             progress.advance(keys.keys.len() as u64);
@@ -126,6 +128,7 @@ pub(crate) fn probe_all(
         worker
     };
     let workers = thread::scope(|scope| {
+        // A panic of a thread is passed on: without its answers, keys would be reported as absent.
         let running: Vec<_> = (0..threads.min(files.len())).map(|_| scope.spawn(work)).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });

@@ -34,6 +34,7 @@ pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, key
             let range = table.key_range(&file)?;
             Some(chosen(&|key| range.holds(key)))
         }
+        // Filters without a table do not record bounds.
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => None,
     }
 }

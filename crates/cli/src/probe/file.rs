@@ -145,6 +145,7 @@ pub(crate) fn probe_file(
         Ok(Opened::Foreign(table)) => {
             let (mut file, answers) = probe_foreign(&table, keys, times);
             let answers = answers.within(in_range);
+            // A filter that is unusable for every key was not probed: all keys are positive.
             if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {
                 file.keys_not_probed = answers.count_uncovered(&table, keys);
             }
@@ -331,6 +332,7 @@ impl FilterState {
     }
 
     fn without_answers(kind: &str, problem: String, outcome: Outcome) -> Self {
+        // Without answers, every key is positive: a rate of 1.
         Self { problem: Some(problem), outcome, ..Self::usable(kind.to_owned(), Some(1.0)) }
     }
 

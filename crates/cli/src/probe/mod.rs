@@ -81,6 +81,7 @@ impl ProbeArgs {
         let mut found = Vec::new();
         for path in &self.paths {
             let files = files::expand(path, &mut Vec::new())?;
+            // A named file that does not exist is the user's mistake, not a table that may contain each key.
             if files == [path.clone()] {
                 files::look_at(path)?;
             }
@@ -184,6 +185,7 @@ fn probe_keys(
     // Positions of keys are kept as `u32`: half the memory of `usize` for each positive.
     ensure!(u32::try_from(lines.len()).is_ok(), "--keys: expected less than 2^32 keys: split the file");
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
+    // A file is the unit of work, so further threads would have none.
     let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
     let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
@@ -214,6 +216,7 @@ impl ProbeReport {
         let keys = touched.len() as f64;
         let sum = |count: fn(&FileProbes) -> u64| per_table.iter().map(count).sum::<u64>();
         let expected = |file: &FileProbes| Some(file.expected_rate? * file.keys_probed() as f64);
+        // One unknown rate makes the sum unknown.
         let expected: Option<f64> = per_table.iter().map(expected).sum();
         let (positives, not_probed) = (sum(|file| file.positives), sum(|file| file.keys_not_probed));
         let (in_range, probed) = (sum(|file| file.keys_in_range), sum(FileProbes::keys_probed));

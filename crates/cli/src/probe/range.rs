@@ -49,6 +49,7 @@ impl Ends {
         let ends = lines.len();
         ensure!(!is_paired || ends.is_multiple_of(2), "--ranges: expected two ends for each range, got {ends} ends");
         let count = if is_paired { ends / 2 } else { ends };
+        // Positions of ranges are kept as `u32`, like those of keys.
         ensure!(u32::try_from(count).is_ok(), "--ranges: expected less than 2^32 ranges: split the file");
         let range = |number: usize| {
             let (lower, upper) = match lines.entry(if is_paired { 2 * number } else { number }) {
@@ -128,6 +129,7 @@ impl Probed {
             let is_within = bounds.is_some_and(|(smallest, largest)| {
                 smallest < ends.upper.as_slice() && ends.lower.as_slice() <= largest
             });
+            // The table checks its bounds before its filter, which is not probed outside of them.
             let answer = if is_within { SkippedBy::RangeFilter } else { SkippedBy::Keys };
             (!filters.may_contain_range(ends.range())).then_some(answer)
         })

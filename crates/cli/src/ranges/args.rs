@@ -93,6 +93,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
         return byte.map(RangePrefix::EndsWith).ok_or_else(expected);
     }
     match *text.as_bytes() {
+        // A digit is a number of bytes. The byte of the digit 8 is 0x38.
         [byte] if byte.is_ascii() && !byte.is_ascii_digit() => Ok(RangePrefix::EndsWith(byte)),
         _ => {
             let bytes = count_in::<u16>(1..=u64::from(u16::MAX))(text).map_err(|_| expected())?;

@@ -83,6 +83,7 @@ pub(crate) struct Report {
 /// The files, and the beginning by which those of an earlier run are recognized.
 const FILES: [(&str, &str); 2] = [
     ("report.html", page::FIRST_LINE),
+    // Depends on the first fields of `Report` and their order.
     ("report.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter report "),
 ];
 
@@ -150,6 +151,7 @@ impl Report {
             skipped: survey.skipped,
         };
         let absent = args.absent.iter().map(|path| format!(" --absent {}", shell_word(path)));
+        // Filled in last, because they are derived from the other fields.
         report.command = report.command_on_all("report", &absent.collect::<String>());
         report.findings = report.findings();
         report

@@ -193,6 +193,7 @@ fn rates(report: &Report) -> String {
     );
     let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));
+    // Never zero, because bars are shares of it.
     let most = rows().map(rate).fold(f64::MIN_POSITIVE, f64::max);
     let bars: String = rows().map(|rate| rate_bars(rate, most)).collect();
     let legend = swatch("measured", Colour::BLUE) + &swatch("expected", Colour::GREY);

@@ -49,8 +49,10 @@ impl AbsentKeys {
     /// Makes absent keys from the first keys of each table by adding bytes. Reading all keys would take as long as
     /// `verify`.
     pub(super) fn drawn(survey: &mut Survey, reading: Reading<'_>) -> Self {
+        // Filters without a table have no keys to draw from.
         let is_table = |&index: &usize| survey.tables[index].overview.format.ends_with("table");
         let tables: Vec<_> = (0..survey.tables.len()).filter(is_table).collect();
+        // The same number from each table, so that every level is measured.
         let most = DRAWN_KEYS.div_ceil(tables.len().max(1));
         let (mut keys, mut unread) = (Vec::new(), Vec::new());
         for index in &tables {
@@ -61,6 +63,7 @@ impl AbsentKeys {
                 unread.push(left);
             }
         }
+        // Overlapping tables may contain the same key, which counts once.
         keys.sort_unstable();
         keys.dedup();
         let from = drawn_from(keys.len(), most, &unread);

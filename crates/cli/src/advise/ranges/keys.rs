@@ -118,6 +118,7 @@ impl KeyShape {
         for rows in rows.chunk_by(|(_, row), (_, next)| row.prefix == next.prefix) {
             counts.push(rows.len() as u64);
             if let [(_, first), .., (_, last)] = rows {
+                // In floating point, because one more than a 64-bit difference may overflow.
                 span += (last.integer - first.integer) as f64 + 1.0;
             } else {
                 span += 1.0;

@@ -195,6 +195,7 @@ fn range_from(keys: &Keys<'_>, row: (&[u8], Row), from: u64, units: u64) -> Opti
 
 fn is_empty((lower, upper): &Ends, file: &[&[u8]]) -> bool {
     let range = KeyRange::from((lower.as_ref(), upper.as_ref()));
+    // Keys are sorted, so the first key that is not below the range decides.
     let is_below = |key: &&[u8]| matches!(lower, Bound::Included(lower) if *key < lower.as_slice());
     file.get(file.partition_point(is_below)).is_none_or(|key| !range.contains(key))
 }

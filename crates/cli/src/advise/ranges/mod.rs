@@ -102,6 +102,7 @@ fn choose(shape: &KeyShape, rate: f64, maps: &[MapFigures]) -> (&'static str, St
     let beside = |at: usize| maps.get(at).and_then(|map| map.beside.as_ref()).map(Measured::rate);
     let ordered = beside(0).unwrap_or(0.0);
     let share = brief_percent(ordered);
+    // Hashed codes need an integer, which these keys do not have.
     if maps.len() < 2 {
         let independent = maps.first().and_then(|map| map.independent.as_ref()).map_or(0.0, Measured::rate);
         let caution = if independent.max(ordered) > rate * KEPT_WITHIN {
