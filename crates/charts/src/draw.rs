@@ -119,6 +119,7 @@ impl<'a> Drawing<'a> {
         if is_file {
             root.fill(&Colour::PAPER.rgb())?;
         }
+        // A separate file has its title in the drawing; a page has it in its text.
         let top = if is_file { TOP + 40 } else { TOP };
         let mut context = ChartBuilder::on(&root)
             .margin_top(top)

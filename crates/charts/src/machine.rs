@@ -43,6 +43,7 @@ impl Machine {
     #[must_use]
     pub fn this(kernels: &str) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        // `flags` on x86, `Features` on Arm.
         let flags = field(&cpuinfo, "flags").or_else(|| field(&cpuinfo, "Features")).unwrap_or_default();
         let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
         Self {

@@ -89,6 +89,7 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
+    // The target is checked first in both arms: reading keys may take minutes.
     let (block, target) = match command {
         FilterCommand::Build(args) => {
             args.target.ensure_free()?;
@@ -102,6 +103,7 @@ pub(crate) fn run(
             };
             (made, &args.target)
         }
+        // The block is copied byte for byte, so that it still matches its file's fingerprint.
         FilterCommand::Extract(args) => {
             args.target.ensure_free()?;
             (Made::Filter(Box::new(extract(&args.table, reading)?)), &args.target)
@@ -146,6 +148,7 @@ fn build_range(
 ) -> anyhow::Result<RangeBlock> {
     let hasher = args.filter.hasher(secret)?;
     let mut keys = KeyLines::read(&args.keys, format, "--keys")?;
+    // Builders of range filters need sorted keys.
     keys.sort_and_dedup();
     let mut builder = policy.builder(&BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
     keys.iter().for_each(|(key, _)| builder.add_key(key));

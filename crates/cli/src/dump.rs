@@ -211,6 +211,7 @@ impl Dump<'_, '_> {
     /// Prints a key, and its value unless only keys are printed.
     fn entry(&mut self, key: &[u8], value: Option<&[u8]>, tombstone: bool) -> anyhow::Result<()> {
         let value = if self.keys_only { None } else { value };
+        // Counted even if only keys are printed: JSON reports them.
         self.tombstones += u64::from(tombstone);
         let is_first = self.entries == 0;
         self.entries += 1;
@@ -298,6 +299,7 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
 
 /// Returns the line that `build` and `probe` read as this key and value.
 fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<Vec<u8>> {
+    // A reader drops a byte order mark, but only at the beginning of the file.
     let is_mark = is_first && key.starts_with(BYTE_ORDER_MARK);
     ensure!(
         !is_mark && !key.contains(&b'\n') && !key.contains(&b'\t') && !value.unwrap_or_default().contains(&b'\n'),

@@ -185,6 +185,7 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
     let paths = tables_newest_first(path)?;
     match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
+        // Looked for only after a failure, so that sound tables are not opened twice.
         Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),
     }
 }

@@ -71,6 +71,7 @@ pub(crate) fn run(
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let keys = args.keys(format)?;
+    // Without a range prefix: lookups do not use range filters.
     let (set, _) = files::open_set(&args.tables, TableReading { secret, ..TableReading::default() })?;
     let snapshot = set.snapshot();
     for problem in snapshot.tables(0).filter_map(|table| table.filter_problem()) {

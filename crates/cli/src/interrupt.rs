@@ -161,6 +161,7 @@ mod platform {
     fn wanted() -> Vec<Signal> {
         let ignored = fs::read_to_string("/proc/self/status").ok().and_then(|status| ignored(&status));
         let candidates: &[_] = match ignored {
+            // SIGHUP only if it is known not to be ignored.
             Some(_) => &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP],
             None => &[Signal::SIGINT, Signal::SIGTERM],
         };

@@ -331,6 +331,7 @@ fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: Me
         if read.with_context(|| format!("cannot read {}", input::name(path)))? == 0 {
             return Ok(text);
         }
+        // Counts a record that spans pieces once per piece: an upper bound, off by one per piece.
         records += count_records(&text[start..], format) as u64;
         ensure_fits(path, text.len() as u64 + records * LINE_BYTES, limit)?;
         keys_end = last_key_end(&text, start, format).unwrap_or(keys_end);

@@ -120,6 +120,7 @@ impl Sidecar {
             let filter = sidecar.filter(section.part).unwrap_or_default();
             // The section's checksum excludes its last four bytes, which are a checksum themselves.
             let index_bytes = if section.index_bytes == 0 { filter.len() } else { section.index_bytes as usize };
+            // Of a partitioned filter, only the top index at its end.
             let summed = filter.len() - index_bytes..filter.len().saturating_sub(4);
             let (expected, got) = (section.checksum, crc32c::crc32c(filter.get(summed).unwrap_or_default()));
             if expected != got {
@@ -305,6 +306,7 @@ fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparat
 
 fn manifest_in(directory: &Path) -> Option<Manifest> {
     let current = directory.join("CURRENT");
+    // A regular file of a few bytes: a pipe would block, and a huge file would fill memory.
     let current = RegularFile::open(&current).ok().filter(|file| file.length <= MAX_CURRENT_BYTES)?;
     let current = current.end(MAX_CURRENT_BYTES).ok()?;
     let name = core::str::from_utf8(&current).ok()?.trim_end_matches('\n');

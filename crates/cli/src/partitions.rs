@@ -83,6 +83,7 @@ impl<'a> Partitions<'a> {
     pub(crate) fn outcome(&self) -> Outcome {
         let of = |problem: &PartitionError| match problem {
             PartitionError::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
+            // A partition that was read but cannot be used is damaged.
             _ => Outcome::No,
         };
         self.problems().map(|(_, problem)| of(problem)).max().unwrap_or(Outcome::Yes)
@@ -321,6 +322,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionE
             Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
+        // In order of first use: there are few kinds, so a linear search is enough.
         let known = kinds.iter().position(|kind| kind.filter == filter).unwrap_or_else(|| {
             kinds.push(KindPartitions { filter, partitions: 0, keys: 0, bytes: 0 });
             kinds.len() - 1

@@ -73,6 +73,7 @@ impl ReadProgress {
     }
 
     fn advance(&self, bytes: u64) {
+        // Relaxed, because the bar is only an estimate.
         let left = self.end.load(Ordering::Relaxed).saturating_sub(self.bar.position());
         self.bar.inc(bytes.min(left));
     }

@@ -72,6 +72,7 @@ pub(crate) fn run(
         let (key, value) = entry?;
         entries.push(Entry { key: Text(key.to_vec()), value: Text(value.to_vec()) });
     }
+    // After the scan, whose counters show what was read.
     let read = |(table, path): (&Arc<Table>, &PathBuf)| TableRead::new(table, path, ends.range());
     let per_table: Vec<_> = set.tables(0).zip(&paths).map(read).collect();
     let skipped = |by| per_table.iter().filter(|table| table.skipped_by == Some(by)).count();

@@ -53,6 +53,7 @@ const MARK: &str = ".\\\" made by sstfilter man\n";
 
 /// Writes all pages, or none if one would replace a file that this command did not write.
 fn write_pages(directory: &Path) -> anyhow::Result<()> {
+    // Without the pages of `help`, which would repeat those of all commands.
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let mut pages = Vec::new();

@@ -87,6 +87,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number of bytes, with K, M, G or T for units of 1,024, got '{text}'");
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
+    // `K`, `KB` and `KiB` all mean 1,024.
     let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
         "" => 0,
         "k" => 10,

@@ -39,6 +39,7 @@ pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> 
     let svg = chart.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
     let context =
         || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
+    // Never replaces a file: an SVG has no mark of this program.
     let mut file = File::create_new(path).with_context(context)?;
     file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
 }
@@ -80,6 +81,7 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
         let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
         let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
+        // From left to right: the axis of rates is descending.
         points.sort_by(|left, right| right.at.0.total_cmp(&left.at.0));
         let name = match level {
             Some(level) => format!("level {level} now"),

@@ -170,6 +170,7 @@ fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<T
         Opened::Table(table) => (table.properties().entries, table.properties().level),
         Opened::Foreign(table) => {
             let damaged = |problem| Unknown::Because(in_options(&problem), crate::opened::outcome_of_foreign(&problem));
+            // Entries, not distinct keys, which only a full read would show.
             let keys = match table.properties().entries() {
                 Some(entries) => entries,
                 // LevelDB's tables do not record their number of keys, so the keys are counted.

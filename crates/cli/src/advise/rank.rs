@@ -104,9 +104,11 @@ impl Need {
             Target::Bytes(_) if plan.expected_fpr <= USELESS_FPR => plan.expected_fpr,
             _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
         };
+        // A filter without updates is only read, which needs no lock.
         let is_locked = self.updates > Updates::None && self.has_many_writers && !kind.is_concurrent;
         let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
         let [build_ns, probe_ns] = measured_times(kind.name, self.keys).map(|time| time + lock_ns);
+        // Only lookups of absent keys: a found key costs its read with any filter.
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
         let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
         Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
@@ -122,6 +124,7 @@ impl Need {
     fn largest_plan(&self, kind: &KindEntry, bytes: u64) -> Result<Plan, String> {
         let plan = |size: BitsPerKey| self.plan(kind, size.into());
         let least = smallest_size(|size| kind.configure(size).is_ok()).unwrap_or(BitsPerKey::MAX);
+        // Checked first, because the bisection assumes that the smallest size fits.
         let min_bytes = plan(least)?.block_bytes;
         if min_bytes > bytes {
             return Err(format!("needs at least {} for this number of keys", units::bytes(min_bytes)));

@@ -38,6 +38,7 @@ impl Directory {
     /// [`publish`](Self::publish).
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
         let made = make(path)?;
+        // Before anything is listed: another build may be removing files.
         let lock = lock(path)?;
         ensure_no_database(path)?;
         let tables = own_tables(path)?;
@@ -85,6 +86,7 @@ impl Directory {
         let old = own_tables(&self.path)?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))?;
         // Old tables are removed from here on, so the new ones must stay even if this fails.
+        // Kept, because dropping it would remove the new tables.
         let staging = staging.keep();
         let replaced = remove(&old).and_then(|()| self.take(tables, &staging));
         replaced

@@ -134,6 +134,7 @@ pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
         let known = groups.iter().position(|group| group.filter == table.filter);
+        // In order of first use: there are few groups, so a linear search is enough.
         let position = known.unwrap_or_else(|| {
             groups.push(FilterGroup { filter: table.filter, ..FilterGroup::default() });
             groups.len() - 1

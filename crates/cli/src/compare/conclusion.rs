@@ -49,6 +49,7 @@ fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
 /// Names the filter with the fewest expected block reads in about the bytes of blocked Bloom. Measured reads are too
 /// rough: all kinds without an observed false positive would be best.
 fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
+    // Without blocked Bloom, there is no size to keep within.
     let max_bytes = bloom.map_or(f64::INFINITY, |bloom| bloom.bytes as f64 * SAME_BYTES);
     let blocks = |row: &Row| row.expected_blocks_per_absent_key;
     let fitting = rows.iter().filter(|row| row.bytes as f64 <= max_bytes);

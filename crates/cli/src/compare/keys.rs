@@ -39,6 +39,7 @@ impl Workload {
         ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
+        // Only hashes are kept for the measurement: every kind takes the same ones.
         let hash = |key| hasher.hash(key);
         Ok(Self {
             files: (0..count).map(|first| file(first).map(hash).collect()).collect(),

@@ -80,6 +80,7 @@ pub(super) fn build(name: &'static str, sizing: Sizing, files: &[Vec<KeyHash>]) 
 
 /// Returns the absent keys for timed probes: all files together are probed as often as a single file would be.
 fn timed_probes(workload: &Workload) -> Vec<KeyHash> {
+    // Divided by the number of files, because each probe goes to every file.
     let probes = workload.absent.len().clamp(PROBES.0, PROBES.1).div_ceil(workload.files.len());
     workload.absent.iter().copied().cycle().take(probes).collect()
 }
@@ -98,6 +99,7 @@ impl Row {
         let bytes = timed.bytes();
         Self {
             filter,
+            // The automatic policy may choose another kind for each file.
             kind: if kinds.all(|kind| kind == first) { first } else { "mixed" },
             bytes,
             bits_per_key: bytes as f64 * 8.0 / keys,

@@ -66,6 +66,7 @@ impl Footing {
             (Some(rate), _) => Self::Fpr(rate.get()),
             (None, Some(size)) => Self::BitsPerKey(size.get()),
             (None, None) => {
+                // The default policy is blocked Bloom at 10 bits per key.
                 let plan = FixedPolicy::default().plan(KEYS_OF_DEFAULT, None);
                 Self::DefaultFpr(
                     plan.map_err(|reason| anyhow::anyhow!("blocked Bloom has no plan: {reason}"))?.expected_fpr,

@@ -104,6 +104,7 @@ fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptio
         filter_bytes += writer.finish()?.filter_bytes;
         paths.push(path);
     }
+    // The set expects the newest table first.
     paths.reverse();
     Ok(Files { paths, filter_bytes })
 }

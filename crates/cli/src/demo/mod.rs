@@ -241,6 +241,7 @@ fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let mut column = 0;
     for word in text.split_whitespace() {
         let width = word.chars().count();
+        // One column for the blank before the word.
         let fits = column + 1 + width <= COLUMNS;
         let before = if column == 0 {
             ""

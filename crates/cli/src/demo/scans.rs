@@ -225,6 +225,7 @@ impl<'a> Deal<'a> {
             // The newest table is the last that was written.
             let tables = set.tables(0).enumerate();
             let strangers = tables.filter(|(at, _)| !has_name(FILES - 1 - at)).map(|(_, table)| table);
+            // Collected, because their reads are summed before and after the scan.
             let strangers: Vec<_> = strangers.collect();
             let reads = || strangers.iter().map(|table| table.stats().data_block_reads).sum::<u64>();
             let before = reads();

@@ -161,6 +161,7 @@ pub(crate) fn run(
     };
     let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    // A single file has room for every field.
     let is_full = args.full || files.len() == 1;
     Ok((outcome, InspectReport { files, is_full }))
 }
@@ -199,6 +200,7 @@ impl FileReport {
     /// Inspects a file. Fails only if the file cannot be read at all.
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
+        // Kept even if the contents cannot be inspected.
         let bytes = input::whole_length(path)?;
         let (outcome, fields) = match fields(path, look, reading) {
             // A failure to read is not damage, and is reported as unread.

@@ -22,6 +22,7 @@ pub(super) fn csv(family: &Family) -> serde_json::Result<String> {
 fn append(out: &mut String, section: &str, points: &[impl Serialize]) -> serde_json::Result<()> {
     for point in points {
         let value = serde_json::to_value(point)?;
+        // By the names of the JSON fields, so that both files agree.
         let fields = HEADER.split(',').skip(1).map(|column| field(&value[column]));
         *out += &std::iter::once(section.to_owned()).chain(fields).collect::<Vec<_>>().join(",");
         out.push('\n');

@@ -49,6 +49,7 @@ pub(crate) fn bullets(items: impl IntoIterator<Item = String>) -> String {
 /// Returns a chart in two drawings; the style sheet shows one of them.
 pub(crate) fn figure(chart: &Chart) -> anyhow::Result<String> {
     let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
+    // Both are in the page, because a style sheet cannot redraw a chart for a phone.
     Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
 }
 

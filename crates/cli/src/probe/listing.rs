@@ -115,6 +115,7 @@ impl Listing {
 pub(crate) fn distinct_names<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let names: Vec<_> = paths.clone().map(file_name).collect();
     let is_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+    // Paths for all files, so that one list does not mix both forms.
     if is_distinct { names } else { paths.map(str::to_owned).collect() }
 }
 

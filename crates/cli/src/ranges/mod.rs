@@ -57,6 +57,7 @@ impl RangeBlock {
         let hasher = hasher_of(self.info.hash, reading.secret);
         let extractor = reading.range_prefix.map(RangePrefix::extractor);
         let context = LoadContext::new(&hasher);
+        // The block's own file: there is no table to compare it with.
         let context = match self.info.file {
             Some(file) => context.with_file_id(file),
             None => context,

@@ -75,6 +75,7 @@ impl LevelRow {
             (keys > 0).then(|| tables.iter().filter_map(weighted).sum::<f64>() / keys as f64)
         };
         let count = |is: &dyn Fn(State) -> bool| tables.iter().filter(|table| is(table.overview.state)).count();
+        // Sorted by name, so that the order is the same in each run.
         let mut filters: BTreeMap<&str, KindRow> = BTreeMap::new();
         for table in tables {
             let filter = &table.overview.filter;

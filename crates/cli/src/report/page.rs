@@ -38,6 +38,7 @@ const COLOURS: [Colour; 8] =
 /// Returns a chart of the largest filters by size and rate, together with those of this library.
 pub(super) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     let mut largest = filters.to_vec();
+    // The largest filters: they cost the most.
     largest.sort_by_key(|(_, filter)| Reverse(filter.bytes));
     largest.truncate(DRAWN);
     chart::chart(&largest)
@@ -160,6 +161,7 @@ fn levels(report: &Report) -> String {
 fn colours(report: &Report) -> BTreeMap<&str, Colour> {
     let kinds = report.levels.iter().flat_map(|row| &row.filters).filter(|kind| kind.bytes > 0);
     let kinds: BTreeSet<_> = kinds.map(|kind| kind.filter.as_str()).collect();
+    // By name, so that a kind has the same colour on every level.
     kinds.into_iter().zip(COLOURS.into_iter().cycle()).collect()
 }
 

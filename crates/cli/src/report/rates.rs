@@ -156,6 +156,7 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
         survey.judge(index, probes.outcome, problem.map_or("", String::as_str));
         let table = &mut survey.tables[index];
         table.touched = probes.positives + probes.keys_not_probed;
+        // A filter with a problem is positive for every key, which is no rate of its own.
         if probes.problem.is_none() && absent.suit(table) {
             table.observed_rate = probes.observed_rate;
             let (level, filter) = (table.overview.level, &table.overview.filter);

@@ -50,6 +50,7 @@ impl Survey {
         let mut survey = Self { skipped, ..Self::default() };
         let mut progress = Progress::new("looking at filters", found.len() as u64);
         for path in found {
+            // A problem with one table must not end the survey.
             survey.add(&path, reading);
             survey.paths.push(path);
             progress.step();

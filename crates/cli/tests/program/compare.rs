@@ -253,7 +253,7 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
         (&["--input", &keys, "--files", "101"], "--files 101: expected no more files than the 9"),
         (&["--input", &keys, "--files", "0"], "--files"),
         (&["--input", &keys, "--fpr", "2"], "expected a number between 0 and 1"),
-        (&["--input", &keys, "--fpr", "1e-30"], "no kind has filters"),
+        (&["--input", &keys, "--fpr", "1e-30"], "no kind can build filters"),
         (&["--input", &keys, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
         (&["--input", &keys, "--absent", &keys, "--holdout", "5%"], "cannot be used with"),
         (&["--input", &place.text("")], "contains no table"),

@@ -260,7 +260,7 @@ fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     run(&["advise"]).expect_code(2);
 }
 
-/// A manifest of one record: the comparator `idb_cmp1` of Chromium's IndexedDB.
+/// A manifest of one record: the comparator `idb_cmp1` of Chromium's databases.
 const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
 
 /// The database of bytes from standard input is unknown.

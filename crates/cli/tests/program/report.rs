@@ -309,7 +309,7 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     let before = names(&database);
     run(&["report", &database, "--out", &database]).expect_error("is the directory of a database (it contains ");
     assert_eq!(names(&database), before);
-    run(&["measure", "--out", &database]).expect_error("nothing is written there");
+    run(&["measure", "--out", &database]).expect_error("is the directory of a database");
     let file = place.write("file", "not a directory");
     run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
 }

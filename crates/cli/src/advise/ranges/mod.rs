@@ -55,6 +55,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, RangesReport)> {
     let path = args.ranges.as_deref().context("--ranges: expected a file of keys")?;
     let mut lines = KeyLines::read(path, format, "--ranges")?;
+    // Builders of range filters need sorted keys.
     lines.sort_and_dedup();
     let keys = Keys::new(&lines, reading.range_prefix);
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);

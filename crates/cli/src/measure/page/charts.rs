@@ -69,6 +69,7 @@ pub(super) fn overfill_rates(family: &Family) -> Chart {
         all
     };
     let mut series = of(|at| at.observed_fpr, Form::Marks);
+    // Without names, because the marks of the same filter already have one.
     let expected = of(|at| at.expected_fpr, Form::Line);
     series.extend(expected.into_iter().map(|series| Series { name: String::new(), ..series }));
     Chart {
