@@ -168,7 +168,7 @@ pub(crate) struct BuildArgs {
     pub(crate) memory_limit: Option<u64>,
 }
 
-/// Which filter is built.
+/// The filter to build.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
     /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones
@@ -310,9 +310,9 @@ pub(crate) struct AdviseArgs {
     #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
     pub(crate) levels: Option<Option<LevelSizes>>,
 
-    /// Recommend a range filter for a file of such keys. Shows the rows per prefix, how dense the keys are, and how
-    /// often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie within
-    /// [default: all but the last 8 bytes, if all keys have one length]
+    /// Recommend a range filter for keys like those of this file. Shows the rows per prefix, how dense the keys are,
+    /// and how often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie
+    /// within [default: all but the last 8 bytes, if all keys have one length]
     #[arg(long, value_name = "KEYS",
         conflicts_with_all = ["keys", "tables", "levels", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) ranges: Option<PathBuf>,

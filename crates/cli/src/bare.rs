@@ -216,7 +216,7 @@ impl Target {
         self.out.as_os_str() == "-"
     }
 
-    /// Which existing file may be replaced.
+    /// Returns which existing file may be replaced.
     fn replaces(&self) -> Replaces {
         if self.overwrite { Replaces::Own(Mark::BareFilter) } else { Replaces::Nothing }
     }

@@ -136,7 +136,7 @@ pub(crate) fn run(
             ensure!(!args.salvage, "{name} is a table of {}: --salvage is for tables of sstfilter", table.engine());
             ensure!(
                 args.keys_only,
-                "{name} is a table of {}, of which only keys are read: add --keys-only",
+                "{name} is a table of {}, whose values are not read: add --keys-only",
                 table.engine()
             );
             dump.begin()?;

@@ -1,4 +1,4 @@
-//! Which files of a directory are tables, in which order, and how they are opened.
+//! Finds the tables of a directory, orders them, and opens them.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -44,7 +44,7 @@ pub(crate) fn neither(path: &Path) -> String {
     format!("{NEITHER}{cut}")
 }
 
-/// What a reader must know about a table of this library that the table does not record.
+/// Facts about a table of this library that the table does not record, but its reader needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TableReading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,

@@ -476,7 +476,7 @@ mod tests {
         }
         let value = [b"k\t".as_slice(), &vec![b'v'; usize::try_from(MAX_VALUE_BYTES).unwrap()], b"\n"].concat();
         let (error, _) = read(&mut &value[..], KeysFormat::Lines);
-        assert_eq!(error, None, "a value may be as long as a key, behind it");
+        assert_eq!(error, None, "a value may be as long as the longest key");
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub fn explained(error: &anyhow::Error) -> String {
 
 /// Prints a message to standard error.
 pub(crate) fn note(message: &str) {
-    // A closed standard error is no reason to fail, let alone to panic as `eprintln!` does.
+    // A closed standard error must not make the program fail; `eprintln!` would even panic.
     let _ = writeln!(io::stderr(), "{}", escaped_lines(message));
 }
 

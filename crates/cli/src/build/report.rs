@@ -44,7 +44,7 @@ pub(crate) struct FilterGroup {
     pub(crate) expected_fpr: f64,
 }
 
-/// Which kind of filter was built, and why not the requested one.
+/// The kind of filter that was built, and why it differs from the requested one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Choice {
     pub(crate) kind: &'static str,

@@ -10,7 +10,7 @@ use super::file::Answers;
 use crate::lines::KeysFormat;
 use crate::output::{Output, Text};
 
-/// Which keys or ranges are listed.
+/// The keys or ranges to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
     All,

@@ -69,7 +69,7 @@ fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
     let json = run(&["verify", &folder, "--json"]).expect_code(0).json();
     assert_eq!((&json["checked"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
     flip(&sidecar, 100);
-    assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is told all the same");
+    assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is still reported");
 }
 
 #[test]

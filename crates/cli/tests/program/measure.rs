@@ -116,7 +116,7 @@ fn a_measurement_that_is_made_again_replaces_its_files_and_no_others() {
     for mine in ["measure.html", "measure.csv", "measure.json"] {
         place.write(mine, "{\n  \"program\": \"of mine\"");
         run(&measure).expect_error(&format!("{mine} was not written by this command"));
-        assert_eq!(names(&out).len(), 2, "nothing is written beside it");
+        assert_eq!(names(&out).len(), 2, "nothing else is written");
         fs::remove_file(place.path(mine)).unwrap();
     }
     run(&measure).expect_code(0);

@@ -75,7 +75,7 @@ fn probe_counts_the_tables_that_keys_would_touch() {
     let out = place.build(7_000, &["--files", "7", "--policy", "bloom"]);
     let present = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
     assert_eq!((&present["keys"], &present["tables"]), (&7_000.into(), &7.into()));
-    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was denied by its own table");
+    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was absent from its own table");
     let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
     let report = run(&["probe", &out, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
     let (observed, expected) = (report["observed_rate"].as_f64().unwrap(), report["expected_rate"].as_f64().unwrap());

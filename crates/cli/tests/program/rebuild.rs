@@ -95,7 +95,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     fs::remove_file(format!("{out}/000001.sst")).unwrap();
     run(&["verify", &one]).expect_code(0);
     let alone = run(&["inspect", &out, "--full"]).expect_code(0).stdout;
-    assert!(alone.contains("000001.sst.filter: sidecar of"), "one without a table is a file of its own: {alone}");
+    assert!(alone.contains("000001.sst.filter: sidecar of"), "a sidecar without a table is listed: {alone}");
 }
 
 #[test]
