@@ -1,4 +1,4 @@
-//! Notes the compiler's version: times depend on it, and a program cannot ask for it once it is compiled.
+//! Records the compiler's version, because times depend on it and a compiled program cannot query it.
 
 use std::process::Command;
 

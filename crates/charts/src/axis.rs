@@ -1,36 +1,36 @@
-//! Axes: how a value becomes a position, and which values get a tick.
+//! Axes: map values to positions, and choose the values with a tick.
 
 use core::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// How positions on an axis follow from values.
+/// The map from values to positions on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal differences are equally far apart.
+    /// Equal differences have equal distances.
     Linear,
-    /// Equal ratios are equally far apart.
+    /// Equal ratios have equal distances.
     Logarithmic,
 }
 
-/// One axis, from its first end to its last, which may be the lesser.
+/// An axis from its first end to its last, which may be smaller.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Title with the unit.
     pub title: String,
-    /// How positions follow from values.
+    /// The map from values to positions.
     pub scale: Scale,
     /// The values at its ends.
     pub ends: (f64, f64),
-    /// Values with a line and a text.
+    /// Values with a grid line and a label.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// Rates with a tick, one for each power of ten.
+/// Rates with a tick: the powers of ten.
 const RATES: [(f64, &str); 6] =
     [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %"), (1e-3, "0.1 %"), (1e-4, "0.01 %"), (1e-5, "0.001 %")];
 
-/// Leading digits of ticks, from sparse to dense: an axis takes the first choice that gives it four ticks.
+/// Leading digits of ticks, from sparse to dense: an axis uses the first choice with at least four ticks.
 const DIGITS: [&[f64]; 4] = [
     &[1.0, 3.0],
     &[1.0, 2.0, 5.0],
@@ -39,14 +39,15 @@ const DIGITS: [&[f64]; 4] = [
 ];
 
 impl Axis {
-    /// From 0 to `last`, with a tick at every multiple of `step`, written by `text`.
+    /// Returns an axis from 0 to `last` with a tick at every multiple of `step`; `text` formats the labels.
     pub fn linear(title: &str, last: f64, step: f64, text: impl Fn(f64) -> String) -> Self {
+        // A thousandth of a step more: a multiple may round to just above `last`.
         let multiples = (0_u32..100).map(|index| f64::from(index) * step);
         let ticks = multiples.take_while(|value| *value <= last + step / 1e3).map(|value| (value, text(value)));
         Self { title: title.to_owned(), scale: Scale::Linear, ends: (0.0, last), ticks: ticks.collect() }
     }
 
-    /// A logarithmic axis with ticks at round numbers.
+    /// Returns a logarithmic axis with ticks at round numbers.
     #[must_use]
     pub fn logarithmic(title: &str, ends: (f64, f64)) -> Self {
         let choices = || DIGITS.into_iter().map(|digits| round_numbers(ends, digits));
@@ -55,14 +56,14 @@ impl Axis {
         Self { title: title.to_owned(), scale: Scale::Logarithmic, ends, ticks }
     }
 
-    /// Numbers of keys, with a tick at every power of ten.
+    /// Returns an axis of numbers of keys with a tick at every power of ten.
     #[must_use]
     pub fn keys(ends: (f64, f64)) -> Self {
         let ticks = round_numbers(ends, &[1.0]).into_iter().map(|keys| (keys, short(keys))).collect();
         Self { title: "keys in the filter".to_owned(), scale: Scale::Logarithmic, ends, ticks }
     }
 
-    /// False positive rates, with a tick at every power of ten.
+    /// Returns an axis of false positive rates with a tick at every power of ten.
     #[must_use]
     pub fn rates(title: &str, ends: (f64, f64)) -> Self {
         let ticks =
@@ -70,11 +71,11 @@ impl Axis {
         Self { title: title.to_owned(), scale: Scale::Logarithmic, ends, ticks: ticks.collect() }
     }
 
-    /// Where `value` lies on a scale on which equal distances look equal.
+    /// Maps `value` to a position that is linear in pixels.
     pub(crate) fn position(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,
-            // Zero has no logarithm: it is drawn beyond any end.
+            // Zero has no logarithm, so it is drawn beyond any end.
             Scale::Logarithmic => value.max(1e-12).log10(),
         }
     }
@@ -93,6 +94,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // Plotters also asks for light grid lines, which these charts do not have.
         if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.iter().map(|tick| tick.0).collect() }
     }
 
@@ -108,29 +110,30 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The least and the greatest value, apart enough to span an axis.
+/// Returns the minimum and maximum of the values, far enough apart to span an axis.
 pub(crate) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     if low > high { (1.0, 10.0) } else { (low, high.max(low * 1.1)) }
 }
 
 fn is_between(value: f64, ends: (f64, f64)) -> bool {
+    // With some tolerance: products of powers of ten are not exact.
     let (low, high) = (ends.0.min(ends.1), ends.0.max(ends.1));
     value >= low * 0.999 && value <= high * 1.001
 }
 
-/// `digits` times powers of ten, within `ends`.
+/// Returns `digits` times powers of ten within `ends`.
 fn round_numbers(ends: (f64, f64), digits: &[f64]) -> Vec<f64> {
     let decades = (-3..=9).map(|exponent| 10_f64.powi(exponent));
     decades.flat_map(|decade| digits.iter().map(move |digit| digit * decade)).filter(|&n| is_between(n, ends)).collect()
 }
 
-/// Powers below one are not exact, so they are written with three decimals.
+/// Formats a value with at most three decimals, because powers of ten below one are not exact.
 fn trimmed(value: f64) -> String {
     format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `10000` as `10 K`.
+/// Formats `10000` as `10 K`.
 fn short(value: f64) -> String {
     match value {
         1e6.. => format!("{} M", value / 1e6),

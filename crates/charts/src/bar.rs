@@ -1,4 +1,4 @@
-//! Bars of shares, without axes: for a page that names them in its own text.
+//! Bars of shares without axes, for a page that labels them itself.
 
 use core::fmt::Write;
 
@@ -12,12 +12,12 @@ pub struct Part {
     pub share: f64,
     /// Its colour.
     pub colour: Colour,
-    /// Shown when it is pointed at.
+    /// Text that the browser shows under the pointer.
     pub tip: String,
 }
 
-/// The parts of one bar, each beginning where the one before ends, as an SVG element of the given class. It is as wide
-/// and as high as the page's style sheet says.
+/// Draws the parts of one bar, one after the other, as an SVG element of the given class. The page's style sheet
+/// determines its width and height.
 ///
 /// ```
 /// use sstfilter_charts::{Colour, Part, bar};
@@ -52,6 +52,6 @@ mod tests {
         let svg = bar("bar", &[part(0.5, Colour::BLUE), part(0.25, Colour::RED)]);
         assert!(svg.contains("x=\"0.00%\" width=\"50.00%\"") && svg.contains("x=\"50.00%\" width=\"25.00%\""), "{svg}");
         assert!(svg.contains("aria-label=\"&lt;a&gt;; &lt;a&gt;\"") && !svg.contains("<a>"), "{svg}");
-        assert!(svg.contains("#0067A5"), "the colour that the style sheet finds: {svg}");
+        assert!(svg.contains("#0067A5"), "the style sheet replaces this colour: {svg}");
     }
 }

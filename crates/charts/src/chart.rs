@@ -1,4 +1,4 @@
-//! What a chart shows, in values.
+//! The contents of a chart, in values.
 
 use crate::axis::{Axis, extent};
 use crate::style::{Colour, Mark, Style};
@@ -6,7 +6,7 @@ use crate::style::{Colour, Mark, Style};
 /// A whole chart, in values.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -14,70 +14,70 @@ pub struct Chart {
     pub y: Axis,
     /// Where series are named.
     pub labels: Labels,
-    /// The series: the first are drawn on top.
+    /// The series; earlier ones are drawn over later ones.
     pub series: Vec<Series>,
-    /// Values of the vertical axis that mean something.
+    /// Limits on the vertical axis.
     pub limits: Vec<Limit>,
     /// Points with a ring around them.
     pub rings: Vec<(f64, f64)>,
 }
 
-/// Where the series of a chart are named, if its frame leaves space for it.
+/// Where the series of a chart are named, if its frame has space for labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
-    /// Right of the plot, each at the height where its line ends.
+    /// Right of the plot, each at the height of its line's end.
     AtEnds,
-    /// In the plot, near the last point: for series that end far from the right edge.
+    /// In the plot near the last point, for series that end far from the right edge.
     AtPoints,
 }
 
-/// One line, or row of marks.
+/// A line or a row of marks.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its label; empty for a second series of something that has one.
+    /// Its label; empty if another series has the label of both.
     pub name: String,
     /// Its colour and mark.
     pub style: Style,
-    /// What is drawn of it.
+    /// Whether it has a line, marks or both.
     pub form: Form,
     /// Its points, from left to right.
     pub points: Vec<Point>,
 }
 
-/// A point of a series, and what is shown when it is pointed at.
+/// A point of a series with its tip.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Its values on both axes.
     pub at: (f64, f64),
-    /// Shown when it is pointed at, unless it is empty.
+    /// Text that a browser shows under the pointer; none if empty.
     pub tip: String,
 }
 
-/// What is drawn of a series.
+/// The elements of a drawn series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A line with a mark at each point.
     Marked,
-    /// A line alone.
+    /// Only a line.
     Line,
-    /// A broken line alone.
+    /// Only a broken line.
     Broken,
-    /// Marks alone.
+    /// Only marks.
     Marks,
 }
 
-/// A value of the vertical axis that means something.
+/// A labelled value of the vertical axis.
 #[derive(Clone, Debug)]
 pub struct Limit {
     /// The value.
     pub at: f64,
-    /// Where its text stands.
+    /// The place of its label.
     pub side: Side,
-    /// What it means.
+    /// Its label.
     pub text: String,
 }
 
-/// Where a limit's text stands: where the chart has no lines.
+/// The place of a limit's label. Choose one where the chart has no lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Above the limit's line, at its left end.
@@ -86,14 +86,14 @@ pub enum Side {
     BelowRight,
 }
 
-/// The rates of charts of sizes: from an eighth of all absent keys to just above 16-bit fingerprints at 2^-18.
+/// The rates in charts of sizes: from just above 1/8 to just above 16-bit fingerprints at 2^-18.
 const RATES: (f64, f64) = (0.14, 4e-6);
 
-/// The most bits per key of charts of sizes; a filter that takes more leaves the chart.
+/// Maximum bits per key in charts of sizes; the line of a larger filter leaves the chart.
 const MAX_BITS: f64 = 30.0;
 
 impl Chart {
-    /// A figure by the number of keys, both logarithmic.
+    /// Returns a chart of a figure by the number of keys, both logarithmic.
     #[must_use]
     pub fn by_keys(title: &str, y_title: &str, series: Vec<Series>) -> Self {
         let points = || series.iter().flat_map(|series| &series.points);
@@ -103,16 +103,16 @@ impl Chart {
         Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
     }
 
-    /// Bits per key by the observed false positive rate, with the information bound.
+    /// Returns a chart of bits per key by the observed false positive rate, with the information bound.
     #[must_use]
     pub fn by_rate(title: &str, labels: Labels, mut series: Vec<Series>) -> Self {
-        // A filter that let nothing through has no rate on a logarithmic axis.
+        // A filter without a false positive has no place on a logarithmic axis.
         series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= RATES.1));
         let x = Axis::rates("false positive rate, observed", RATES);
         Self { labels, ..Self::bits_by_rate(title, x, MAX_BITS, series) }
     }
 
-    /// Up to `max_bits` bits per key by the false positive rate, with the information bound.
+    /// Returns a chart of up to `max_bits` bits per key by the false positive rate, with the information bound.
     #[must_use]
     pub fn bits_by_rate(title: &str, x: Axis, max_bits: f64, mut series: Vec<Series>) -> Self {
         let bound = [x.ends.0, x.ends.1].map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() });
@@ -123,7 +123,7 @@ impl Chart {
         Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
     }
 
-    /// Draws a line at `at`, and makes the vertical axis reach it.
+    /// Adds a line at `at`, and extends the vertical axis to it.
     #[must_use]
     pub fn with_lower_bound(mut self, at: f64, text: &str) -> Self {
         self.y = Axis::logarithmic(&self.y.title, (self.y.ends.0.min(at * 0.86), self.y.ends.1));

@@ -1,4 +1,4 @@
-//! Drawing: plotters maps values to pixels and writes the SVG.
+//! Draws charts: plotters maps values to pixels and writes the SVG.
 
 use core::fmt::Write;
 use std::error::Error;
@@ -18,43 +18,43 @@ use crate::chart::{Chart, Form, Labels, Limit, Series, Side};
 use crate::labels::{Area, Toward, place_near, spread, text_width};
 use crate::style::{Colour, Mark, Style, css};
 
-/// How large a chart is drawn: its text keeps its size, so that a phone gets a drawing of its own.
+/// The size of a drawing. Text does not scale with it, so phones need a separate drawing.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The drawing's class, by which a page shows one or the other; a file of its own if there is none.
+    /// The class by which a page's style sheet shows or hides the drawing; none for a separate file.
     class: Option<&'static str>,
     size: (i32, i32),
-    /// Space for labels at the ends of lines. A chart whose labels are at points leaves it to the plot.
+    /// Space for labels at the ends of lines. The plot uses it if labels are at points.
     labels: LabelSpace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LabelSpace {
-    /// Pixels to the right of the plot.
+    /// This many pixels to the right of the plot.
     Right(i32),
     /// A legend of two columns below the plot.
     Below,
 }
 
 impl Frame {
-    /// For screens of at least 720 pixels, inside of a page.
+    /// A drawing in a page, for screens of at least 720 pixels.
     pub const WIDE: Self = Self { class: Some("wide"), size: (920, 460), labels: LabelSpace::Right(222) };
-    /// For phones, inside of a page.
+    /// A drawing in a page, for phones.
     pub const NARROW: Self = Self { class: Some("narrow"), size: (380, 340), labels: LabelSpace::Below };
-    /// A file of its own, with space for two dozen labels of two words.
+    /// A separate file, with space for two dozen labels of two words.
     pub const FILE: Self = Self { class: None, size: (1040, 600), labels: LabelSpace::Right(310) };
 }
 
 const TOP: i32 = 36;
 const BOTTOM: i32 = 52;
 const LEFT: i32 = 64;
-/// Right of a plot without labels: half of the last tick's text.
+/// Margin right of a plot without labels: half of the last tick's text.
 const RIGHT: i32 = 22;
 const LABEL_GAP: i32 = 18;
-/// Between the plot and its labels, where leaders run.
+/// Space for leaders between the plot and its labels.
 const LEADERS: i32 = 26;
 
-// Plotters takes the height of a line, and writes the size of the font: 1.24 times less.
+// Line heights, as plotters expects them: it divides by 1.24 and writes the font size.
 const TEXT_SIZE: i32 = 16;
 const TITLE_SIZE: i32 = 22;
 const FONT: FontFamily<'_> = FontFamily::Name("system-ui, Helvetica, Arial, sans-serif");
@@ -64,11 +64,11 @@ type Drawn = Result<(), DrawError>;
 type Pixel = (i32, i32);
 
 impl Chart {
-    /// The chart as one SVG element.
+    /// Draws the chart as one SVG element.
     ///
     /// # Errors
     ///
-    /// What plotters reports, which draws into a string.
+    /// Returns the errors of plotters, which draws into a string.
     pub fn svg(&self, frame: Frame) -> Result<String, DrawError> {
         let names = self.series.iter().filter(|series| !series.name.is_empty()).count();
         let legend = if frame.labels == LabelSpace::Below { pixels(names.div_ceil(2)) * LABEL_GAP + 6 } else { 0 };
@@ -81,7 +81,7 @@ impl Chart {
             drawing.draw()?;
             drawing.tips()
         };
-        // The opening tag is replaced: the one from plotters has a fixed size, and neither a name nor a class.
+        // Replaces the opening tag of plotters, which has a fixed size, and neither a label nor a class.
         let (_, body) = svg.split_once(">\n").unwrap_or_default();
         let body = body.trim_end().trim_end_matches("</svg>");
         let title = escaped(&self.title);
@@ -104,7 +104,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    /// An empty plot with its axes, above `legend` pixels.
+    /// Draws an empty plot with its axes, above `legend` pixels.
     fn new(
         chart: &'a Chart,
         frame: Frame,
@@ -119,6 +119,7 @@ impl<'a> Drawing<'a> {
         if is_file {
             root.fill(&Colour::PAPER.rgb())?;
         }
+        // A separate file has its title in the drawing; a page has it in its text.
         let top = if is_file { TOP + 40 } else { TOP };
         let mut context = ChartBuilder::on(&root)
             .margin_top(top)
@@ -137,6 +138,7 @@ impl<'a> Drawing<'a> {
         let (x, y) = context.plotting_area().get_pixel_range();
         let plot = Area { from: (x.start, y.start), to: (x.end, y.end) };
         let coordinates = context.as_coord_spec().clone();
+        // Ends the borrow of `root`, which moves into the drawing.
         drop(context);
         Ok(Self { chart, frame, root, coordinates, plot })
     }
@@ -144,7 +146,7 @@ impl<'a> Drawing<'a> {
     fn draw(&self) -> Drawn {
         self.titles()?;
         self.chart.limits.iter().try_for_each(|limit| self.limit(limit))?;
-        // The first series are the most important: they are drawn last, on top.
+        // The first series are the most important, so they are drawn last, on top.
         self.chart.series.iter().rev().try_for_each(|series| self.series(series))?;
         for &ring in &self.chart.rings {
             self.root.draw(&Circle::new(self.pixel(ring), 9, Colour::INK.rgb().stroke_width(2)))?;
@@ -157,7 +159,7 @@ impl<'a> Drawing<'a> {
         Ok(self.root.present()?)
     }
 
-    /// The pixel of a point.
+    /// Returns the pixel of a point.
     fn pixel(&self, at: (f64, f64)) -> Pixel {
         self.coordinates.translate(&at)
     }
@@ -196,7 +198,7 @@ impl<'a> Drawing<'a> {
         Ok(())
     }
 
-    /// The pixels of the points that lie in the plot.
+    /// Returns the pixels of the points inside the plot.
     fn visible<'b>(&'b self, series: &'b Series) -> impl Iterator<Item = Pixel> + 'b {
         series.points.iter().map(|point| self.pixel(point.at)).filter(|pixel| self.is_visible(*pixel))
     }
@@ -213,6 +215,7 @@ impl<'a> Drawing<'a> {
         let wanted: Vec<_> = ends.iter().map(|(_, end)| end.1.clamp(top, bottom)).collect();
         let middles = spread(&wanted, LABEL_GAP, top - 6, bottom + 6);
         for (&(series, end), middle) in ends.iter().zip(&middles) {
+            // A line that leaves the chart gets an arrow at its name instead of a leader.
             let is_above = end.1 < top;
             if !is_above {
                 let from = ((end.0 + 8).min(right + 8), end.1);
@@ -233,7 +236,7 @@ impl<'a> Drawing<'a> {
         })
     }
 
-    /// A mark and a name, from `left` on.
+    /// Draws a mark and a name, from `left` on.
     fn label(&self, series: &Series, name: &str, (left, middle): Pixel) -> Drawn {
         if series.form.has_marks() {
             self.mark((left + 4, middle), series.style)?;
@@ -244,7 +247,7 @@ impl<'a> Drawing<'a> {
         self.text(name, (left + 15, middle), TEXT_SIZE, Colour::INK, HPos::Left)
     }
 
-    /// Names each series near its last point: there the lines have parted.
+    /// Names each series near its last point, where the lines are apart.
     fn labels_at_points(&self) -> Drawn {
         let mut taken: Vec<Area> = Vec::new();
         for series in &self.chart.series {
@@ -253,7 +256,7 @@ impl<'a> Drawing<'a> {
             taken.extend(line.windows(2).flat_map(|pair| along(pair[0], pair[1])));
         }
         let mut named: Vec<_> = self.named().collect();
-        // The outermost first: then leaders do not cross.
+        // The outermost first, so that leaders do not cross.
         named.sort_by_key(|series| (self.toward(series) == Toward::UpLeft, self.outwards(series)));
         for series in named {
             let Some(point) = self.visible(series).last() else { continue };
@@ -272,7 +275,8 @@ impl<'a> Drawing<'a> {
         Ok(())
     }
 
-    /// Labels of series that end above the middle of all ends go up and left, the others down and right.
+    /// Returns the direction of a series' label: up and left if the series ends above the median of all ends, else down
+    /// and right.
     fn toward(&self, series: &Series) -> Toward {
         let height = |series: &Series| series.points.last().map_or(0.0, |point| point.at.1 + point.at.0.log2());
         let mut heights: Vec<_> = self.named().filter(|series| series.form.has_marks()).map(height).collect();
@@ -323,7 +327,8 @@ impl<'a> Drawing<'a> {
         Ok(())
     }
 
-    /// Unseen discs on the points, larger than their marks, that a browser shows the tips of.
+    /// Returns invisible discs on the points. They carry the tips, and are larger than the marks, so that they are easy
+    /// to point at.
     fn tips(&self) -> String {
         let points = self.chart.series.iter().flat_map(|series| &series.points).filter(|point| !point.tip.is_empty());
         let mut svg = String::new();
@@ -342,19 +347,19 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// A line up to where it leaves the chart, with a last point on the edge.
+/// Returns a line up to the edge of the chart, with a last point on the edge.
 fn within(points: &[crate::Point], y: &Axis) -> Vec<(f64, f64)> {
     let is_inside = |value: f64| value <= y.ends.1;
     let mut line: Vec<(f64, f64)> = points.iter().map(|point| point.at).take_while(|at| is_inside(at.1)).collect();
     if let (Some(&last), Some(next)) = (line.last(), points.get(line.len())) {
         let share = (y.position(y.ends.1) - y.position(last.1)) / (y.position(next.at.1) - y.position(last.1));
-        // Charts that lines leave have rates on the other axis, which are ratios.
+        // Interpolates by ratio: in charts that lines leave, the other axis has rates, which are logarithmic.
         line.push((last.0 * (next.at.0 / last.0).powf(share), y.ends.1));
     }
     line
 }
 
-/// Small areas along a line, which no label is to cover.
+/// Returns small areas along a line that no label may cover.
 fn along(from: Pixel, to: Pixel) -> impl Iterator<Item = Area> {
     (0..=60).map(move |step| {
         let between = |from: i32, to: i32| from + (to - from) * step / 60;
@@ -370,7 +375,7 @@ fn pixels(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX / 1024)
 }
 
-/// `text` with the characters that mean something in markup written as entities.
+/// Returns `text` with markup characters as entities.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -1,21 +1,22 @@
-//! Labels that stand beside what they name, and not on each other.
+//! Places labels near what they name, without overlaps.
 
-/// Width of `text` in pixels at a font size, about: fonts differ from viewer to viewer.
+/// Returns the approximate width of `text` in pixels at a font size.
 pub(crate) fn text_width(text: &str, size: i32) -> i32 {
+    // An estimate, because fonts differ between viewers: a character is about 0.55 of the font size wide.
     i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64) * size * 11 / 20
 }
 
-/// Moves the middles of labels apart until neighbours are `gap` apart, each as near to where it was as that
-/// allows, all within `low..=high` if they fit. The order of the result is that of `wanted`.
+/// Moves the middles of labels apart until neighbours are at least `gap` apart, each as near to its wanted position as
+/// possible, and all within `low..=high` if they fit. The result has the order of `wanted`.
 pub(crate) fn spread(wanted: &[i32], gap: i32, low: i32, high: i32) -> Vec<i32> {
     let mut order: Vec<_> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index]);
-    // Groups of touching labels: where their first stands, and how many they are.
+    // Groups of touching labels. A label that touches the group before it is merged with it, which may touch the next.
     let mut groups: Vec<Group> = Vec::new();
     for &index in &order {
         let mut group = Group { offsets: i64::from(wanted[index]), count: 1 };
         while let Some(above) = groups.pop_if(|above| above.end(gap) > group.first()) {
-            // A label that joins stands `count` gaps below the group's first.
+            // A joining label is `count` gaps below the group's first label.
             group.offsets = above.offsets + group.offsets - group.count * above.count * i64::from(gap);
             group.count += above.count;
         }
@@ -30,8 +31,8 @@ pub(crate) fn spread(wanted: &[i32], gap: i32, low: i32, high: i32) -> Vec<i32> 
     middles
 }
 
-/// Labels in a row, `gap` apart; `offsets` is the sum of where their group would have to begin for each to stand
-/// where it wants to.
+/// Labels in a row, `gap` apart. `offsets` is a sum over the labels: the position of the group's start that would put
+/// the label at its wanted position. Their mean minimizes the squared distances.
 struct Group {
     offsets: i64,
     count: i64,
@@ -75,18 +76,18 @@ impl Area {
         Self { from: (x - radius, y - radius), to: (x + radius, y + radius) }
     }
 
-    /// Whether the two have a pixel in common.
+    /// Whether the two areas overlap.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.from.0 < other.to.0 && other.from.0 < self.to.0 && self.from.1 < other.to.1 && other.from.1 < self.to.1
     }
 
-    /// Whether `other` lies in it.
+    /// Whether `other` is inside this area.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         self.from.0 <= other.from.0 && self.from.1 <= other.from.1 && other.to.0 <= self.to.0 && other.to.1 <= self.to.1
     }
 }
 
-/// A corner that a label is sought towards.
+/// The direction in which a place for a label is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
     /// Left of the point and above it.
@@ -95,8 +96,8 @@ pub(crate) enum Toward {
     DownRight,
 }
 
-/// A place for a label of `size` that touches none of `taken` and lies in `within`: beside `point`, or else in
-/// ever greater distance toward a corner; beside the point if there is none.
+/// Finds a place for a label of `size` that overlaps none of `taken` and is inside `within`: next to `point`, or at an
+/// increasing distance `toward` a corner. If there is none, returns the place next to the point.
 pub(crate) fn place_near(point: (i32, i32), size: (i32, i32), toward: Toward, taken: &[Area], within: Area) -> Area {
     let at = |(dx, dy): (i32, i32)| {
         let left = if dx >= 0 { point.0 + dx } else { point.0 + dx - size.0 };

@@ -1,7 +1,7 @@
-//! Charts of filter figures as SVG, tables of them as text, and the machine that they were measured on.
+//! Charts of filter figures as SVG, tables as text, and a description of the machine that measured them.
 //!
-//! A [`Chart`] holds values; [`Chart::svg`] draws it with plotters into a [`Frame`]. Text stays text, and every colour
-//! has a counterpart for dark screens, which [`css`] switches to.
+//! A [`Chart`] holds values; [`Chart::svg`] draws it with plotters into a [`Frame`]. Text stays text. Every colour has
+//! a counterpart for dark screens; [`css`] switches between them.
 //!
 //! ```
 //! use sstfilter_charts::{Chart, Colour, Form, Frame, Mark, Point, Series, Style};

@@ -1,30 +1,30 @@
-//! Where and when something was measured.
+//! The machine and date of a measurement.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure depends on beside the code.
+/// The environment that a figure depends on, apart from the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name, family and model.
     pub cpu: String,
     /// Logical cores.
     pub cores: usize,
-    /// Size of the caches of the first core, from the nearest on.
+    /// Sizes of the first core's caches, the nearest first.
     pub caches: Vec<String>,
-    /// Instruction sets that filters use.
+    /// The CPU's instruction sets that filters can use.
     pub instruction_sets: Vec<String>,
     /// The instruction set of sstfilter's kernels.
     pub kernels: String,
     /// The operating system and architecture.
     pub system: String,
-    /// The compiler of this program.
+    /// The compiler that built this program.
     pub rustc: String,
 }
 
-/// Flags of `/proc/cpuinfo` that are worth naming.
+/// Flags of `/proc/cpuinfo` that are reported.
 const FLAGS: [&str; 10] = [
     "sse4_1",
     "bmi2",
@@ -39,10 +39,11 @@ const FLAGS: [&str; 10] = [
 ];
 
 impl Machine {
-    /// This one, on which sstfilter's kernels use the instruction set `kernels`.
+    /// Describes this machine; sstfilter's kernels use the instruction set `kernels` on it.
     #[must_use]
     pub fn this(kernels: &str) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        // `flags` on x86, `Features` on Arm.
         let flags = field(&cpuinfo, "flags").or_else(|| field(&cpuinfo, "Features")).unwrap_or_default();
         let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
         Self {
@@ -57,8 +58,9 @@ impl Machine {
     }
 }
 
-/// Those of the machine, also where this process is pinned to one of them.
+/// Returns the number of the machine's cores.
 fn cores(cpuinfo: &str) -> usize {
+    // Not `available_parallelism` first, which is 1 if the process is pinned to one core.
     match cpuinfo.lines().filter(|line| line.starts_with("processor")).count() {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         cores => cores,
@@ -78,7 +80,7 @@ fn cpu_name(cpuinfo: &str) -> String {
     }
 }
 
-/// Caches of data as Linux lists them: `L1 32K`, `L2 512K`, `L3 32768K`.
+/// Returns the data caches as Linux lists them: `L1 32K`, `L2 512K`, `L3 32768K`.
 fn caches() -> Vec<String> {
     let read = |index: u32, file: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
@@ -91,16 +93,16 @@ fn caches() -> Vec<String> {
     (0..5).filter_map(describe).collect()
 }
 
-/// Today in UTC, as `YYYY-MM-DD`.
+/// Returns today's date in UTC as `YYYY-MM-DD`.
 #[must_use]
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     civil_date(seconds / 86_400)
 }
 
-/// The date `days` days after 1970-01-01, by the Gregorian calendar.
+/// Returns the Gregorian date `days` days after 1970-01-01.
 fn civil_date(days: u64) -> String {
-    // Days and years are counted from 1 March of the year 0, so that leap days come last.
+    // Years begin on 1 March, counted from the year 0, so that a leap day is the last day of its year.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

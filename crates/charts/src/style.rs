@@ -1,10 +1,10 @@
-//! Colours that readers tell apart, on paper and on dark screens, and marks where colours come near.
+//! Colours that are distinguishable on light and dark backgrounds, and marks that distinguish similar colours.
 
 use core::fmt::Write;
 
 use plotters::style::RGBColor;
 
-/// A colour on light ground and its counterpart on dark ground.
+/// A colour for a light background and its counterpart for a dark one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour {
     pub(crate) light: (u8, u8, u8),
@@ -19,8 +19,8 @@ const fn colour(light: u32, dark: u32) -> Colour {
     Colour { light: channels(light), dark: channels(dark) }
 }
 
-// Based on the palette of Okabe and Ito, which colour-blind readers tell apart, without its yellow (too light for
-// lines on white). Light values must differ from each other: the style sheet finds what to darken by them.
+// Based on the palette of Okabe and Ito, which colour-blind readers can distinguish, without its yellow (too light for
+// lines on white). Light values must differ from each other, because the style sheet selects elements by them.
 impl Colour {
     /// Deep blue.
     pub const BLUE: Self = colour(0x00_67_a5, 0x4a_a3_ec);
@@ -38,7 +38,7 @@ impl Colour {
     pub const AMBER: Self = colour(0xc9_85_00, 0xff_c1_45);
     /// Brown.
     pub const BROWN: Self = colour(0x8a_5a_2b, 0xd3_a2_73);
-    /// Text, and the darkest series.
+    /// The colour of text and of the darkest series.
     pub const INK: Self = colour(0x1c_24_30, 0xe6_eb_f1);
     /// Grey.
     pub const GREY: Self = colour(0x7a_85_94, 0x93_a0_b0);
@@ -96,13 +96,13 @@ pub struct Style {
     pub width: u32,
 }
 
-/// The style sheet of a page with charts: on dark screens it replaces each colour by its counterpart, whatever the
-/// drawing says, because a rule takes precedence over an attribute.
+/// Returns the style sheet of a page with charts. On dark screens, it replaces each colour by its counterpart: a rule
+/// takes precedence over an attribute of the drawing.
 #[must_use]
 pub fn css() -> String {
     let mut css = "polyline{stroke-linejoin:round;stroke-linecap:round}@media (prefers-color-scheme:dark){".to_owned();
     for Colour { light, dark } in Colour::ALL {
-        // The drawing library writes upper-case digits, and attribute values are compared byte for byte.
+        // Upper-case digits, as plotters writes them: attribute selectors compare values byte for byte.
         let (light, dark) = (hex(light), hex(dark));
         // Writing to a string does not fail.
         let _ = write!(css, "[stroke=\"{light}\"]{{stroke:{dark}}}[fill=\"{light}\"]{{fill:{dark}}}");
@@ -130,6 +130,7 @@ mod tests {
 
     #[test]
     fn lines_and_text_stand_out_on_both_grounds() {
+        // These are meant to be faint.
         let lesser = [Colour::GRID, Colour::RULE, Colour::PAPER];
         for colour in Colour::ALL.into_iter().filter(|colour| !lesser.contains(colour)) {
             assert!(contrast(colour.light, Colour::PAPER.light) > 3.0, "{colour:?}");

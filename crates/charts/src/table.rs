@@ -1,17 +1,17 @@
-//! Tables, aligned for a terminal or as Markdown.
+//! Tables as aligned text for a terminal, or as Markdown.
 
 use core::iter;
 
-/// Where a column's cells stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// A column: its title, where its cells stand, and its cell for a row.
+/// A column: its title, its alignment, and the function that returns its cell for a row.
 pub type Column<T> = (&'static str, Align, fn(&T) -> String);
 
 /// Titles and rows of text.
@@ -34,32 +34,32 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
         let (titles, aligns) = columns.into_iter().map(|(title, align)| (title.into(), align)).unzip();
         Self { titles, aligns, rows: Vec::new() }
     }
 
-    /// A table with a line for each of `rows`.
+    /// Returns a table with a line for each of `rows`.
     pub fn of<T>(rows: impl IntoIterator<Item = T>, columns: &[Column<T>]) -> Self {
         let mut table = Self::new(columns.iter().map(|&(title, align, _)| (title, align)));
         table.rows.extend(rows.into_iter().map(|row| columns.iter().map(|(.., cell)| cell(&row)).collect()));
         table
     }
 
-    /// Whether it has no rows.
+    /// Whether the table has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Adds a row; cells that are missing are empty.
+    /// Adds a row; missing cells are empty.
     pub fn push(&mut self, mut row: Vec<String>) {
         row.resize(self.titles.len(), String::new());
         self.rows.push(row);
     }
 
-    /// For a terminal: two spaces between columns.
+    /// Formats the table for a terminal, with two spaces between columns.
     #[must_use]
     pub fn aligned(&self) -> String {
         let lines = || iter::once(&self.titles).chain(&self.rows);
@@ -73,7 +73,7 @@ impl Table {
         lines().map(|cells| line(cells).trim_end().to_owned() + "\n").collect()
     }
 
-    /// For Markdown, which aligns by itself.
+    /// Formats the table as Markdown, which needs no padding.
     #[must_use]
     pub fn markdown(&self) -> String {
         let line = |cells: &Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -83,7 +83,7 @@ impl Table {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

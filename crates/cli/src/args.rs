@@ -28,17 +28,17 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and all is well. Filters that are sound but cannot be used, tables that are
-       left out because they are not understood, and orphans are told, and are no damage
-  1    done, and the answer is no: a key is absent (get), a range is empty (scan), damage
-       was found, of which a sidecar of another table is one (inspect, verify, probe,
-       compare, report, advise --tables), entries are missing (dump --salvage), a key was lost
-       (demo, compare), no filter meets the need (advise)
-  2    not done: standard error, or the report, says why and what to do
-  130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
+  0    success. Sound filters that cannot be used, tables left out because they are not
+       understood, and orphan sidecars are reported, but are not damage
+  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found,
+       including a sidecar of another table (inspect, verify, probe, compare, report,
+       advise --tables), entries are missing (dump --salvage), a key was lost (demo,
+       compare), no filter meets the need (advise)
+  2    failure: standard error, or the report, says why and what to do
+  130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
 
-/// The heading of the options that stand behind those of a command.
+/// Heading of the options that every command accepts.
 const FOR_ALL: &str = "Options of all commands";
 
 /// Builds, queries, inspects and verifies SST tables and their filter blocks.
@@ -52,29 +52,29 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = FOR_ALL)]
     pub(crate) json: bool,
 
-    /// File with the secret seed of the key hash: 8 bytes (little-endian, if it is a number), or the same as 16
-    /// hexadecimal digits
+    /// File with the secret seed of the key hash: 8 bytes (a number in little-endian order), or 16 hexadecimal digits
+    /// for those bytes
     #[arg(long, global = true, value_name = "FILE", help_heading = FOR_ALL)]
     pub(crate) secret_seed_file: Option<PathBuf>,
 
-    /// Comparator of the database, for tables that do not name theirs (LevelDB), or do not say what it splits keys into
-    /// (Pebble): leveldb.BytewiseComparator, unless the database was opened with another. A wrong one hides keys
+    /// Comparator of the database, for tables that do not name it (LevelDB) or do not say how it splits keys (Pebble).
+    /// It is leveldb.BytewiseComparator unless the database was opened with another one. A wrong name hides keys
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
 
-    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such
-    /// a filter: a damaged one hides keys
+    /// Also use the filters of RocksDB tables without checksums (checksum type 0). Damage to such a filter goes
+    /// unnoticed and hides keys
     #[arg(long, global = true, help_heading = FOR_ALL)]
     pub(crate) unchecked_filters: bool,
 
-    /// Prefix of keys that the ranges of a hashed range filter are inside of: its number of bytes (8), or the byte that
-    /// ends it (such as : or 0x00). Range filters that were built with another one are not used
+    /// Key prefix that each range of a hashed range filter lies within: a number of bytes (such as 8), or the byte that
+    /// ends the prefix (such as : or 0x00). Range filters that were built with another prefix are not used
     #[arg(long, global = true, value_name = "PREFIX", value_parser = parse_prefix, help_heading = FOR_ALL)]
     pub(crate) range_prefix: Option<RangePrefix>,
 
-    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, the same with lines
-    /// that end in CR LF, keys that each end with NUL, or hexadecimal digits in lines. An empty line is no key; a tab
-    /// alone is the empty key. The file `-` is standard input, for keys and for tables
+    /// Format of keys in files and on the command line: lines of key or key<TAB>value (lines), such lines that end in
+    /// CR LF (crlf), keys that each end with NUL (nul), or lines of hexadecimal digits (hex). Empty lines are skipped;
+    /// a line with only a tab is the empty key. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
 }
@@ -83,47 +83,48 @@ pub struct Cli {
 pub(crate) enum Command {
     /// Show what filters save, on the 63,666 package names of Debian 12
     Demo,
-    /// Write tables from a file of keys, or from generated ones
+    /// Write tables from a file of keys, or with generated keys
     Build(BuildArgs),
-    /// Write a new filter beside each table, from the table's keys. The tables are not changed
+    /// Write a new filter file next to each table, from the table's keys. The tables are not changed
     Rebuild(RebuildArgs),
-    /// Look up keys: the newest table that has a key answers
+    /// Look up keys. The newest table that contains a key answers
     Get(GetArgs),
-    /// Print the keys and values of a range in key order, and which tables were skipped by what
+    /// Print the keys and values of a range in key order, and why tables were skipped
     Scan(ScanArgs),
-    /// Probe only the filters, for many keys or ranges at once: how many tables each would touch, and which
+    /// Probe only the filters, for many keys or ranges at once, and show which tables each would touch
     Probe(ProbeArgs),
-    /// Print the keys and values of a table in key order, as `build` reads them
+    /// Print the keys and values of a table in key order, in the format that `build` reads
     Dump(DumpArgs),
-    /// Make bare filter blocks
+    /// Write filter blocks without a table
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Show which filters tables have and which need a look; of one table or filter block, every field
+    /// Show the filters of tables and which ones need a look; for a single file, show every field
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
     /// Compare every kind of filter on your own keys: bytes, false positive rates, times and blocks read
     Compare(CompareArgs),
-    /// Rank the kinds of filter for your use, with sizes, rates and reasons
+    /// Rank the kinds of filter for your use case, with sizes, rates and reasons
     Advise(AdviseArgs),
-    /// Report on the filters of your own tables: by level, bad ones and what to do, false positive rates, other settings
+    /// Report on the filters of your tables: sizes by level, bad filters and how to fix them, measured rates, other
+    /// settings
     Report(ReportArgs),
-    /// Measure every kind of filter on this machine, and write the figures as a page with charts
+    /// Measure every kind of filter on this machine and write a page with charts
     Measure(MeasureArgs),
-    /// Print a script that completes this command line in a shell
+    /// Print a shell completion script
     Completions(CompletionsArgs),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write the pages of all commands
     Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
 pub(crate) struct BuildArgs {
-    /// Keys and their values, or keys alone, in any order; the last value of a key wins
+    /// File of keys, with or without values, in any order; the last value of a key wins
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
-    /// Make N entries instead, with keys like user:000000012345:profile
+    /// Generate N entries instead, with keys like user:000000012345:profile
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=999_999_999_999), allow_negative_numbers = true)]
     pub(crate) generate: Option<u64>,
 
@@ -132,7 +133,7 @@ pub(crate) struct BuildArgs {
         value_parser = count_in::<u32>(0..=1_048_576), allow_negative_numbers = true)]
     pub(crate) value_bytes: u32,
 
-    /// Directory for the tables 000001.sst, 000002.sst, ...; made if it does not exist
+    /// Directory for the tables 000001.sst, 000002.sst, ...; created if missing
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
@@ -157,20 +158,20 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) range: RangeFilterArgs,
 
-    /// Replace the tables that an earlier build wrote to the directory, once all new ones are complete: there must be
-    /// room for both
+    /// Replace the tables of an earlier build in the directory once all new ones are complete. The disk must have room
+    /// for both
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// Bytes of memory that sorting the input may use (units K, M, G) [default: what is available]
+    /// Bytes of memory for sorting the input (units K, M, G) [default: all available memory]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
 }
 
-/// Which filter is built.
+/// The filter to build.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
+    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones
     #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
     pub(crate) policy: String,
 
@@ -178,40 +179,41 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
     pub(crate) fpr: Option<FalsePositiveRate>,
 
-    /// Filter size, 1 to 100 bits per key [default: 10]. For auto, the size of the Bloom filter whose false positive
-    /// rate is wanted: larger tables get a smaller filter of that rate. Ribbon and Bloom take the size itself;
-    /// other kinds have fixed sizes, and take about the largest that fits
+    /// Filter size, 1 to 100 bits per key [default: 10]. For auto, the size of a Bloom filter: large tables get a
+    /// smaller filter with the same false positive rate. Ribbon and Bloom use the size itself; other kinds have
+    /// fixed sizes, and use about the largest that fits
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(crate) bits_per_key: Option<BitsPerKey>,
 
-    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A filter that is rebuilt has
-    /// that of its table
+    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A rebuilt filter keeps the seed
+    /// of its table
     #[arg(long, value_name = "S", value_parser = parse_seed)]
     pub(crate) hash_seed: Option<u64>,
 }
 
-/// How filters are cut into partitions.
+/// How filters are split into partitions.
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Cut each filter into partitions of this size, 1K to 1M: a lookup then reads a partition, not the filter
+    /// Split each filter into partitions of this size, 1K to 1M, so that a lookup reads one partition and not the
+    /// whole filter
     #[arg(long, value_name = "BYTES", value_parser = parse_partition_bytes)]
     partition_bytes: Option<u32>,
 
-    /// With --partition-bytes: what a partition holds
+    /// With --partition-bytes: how keys are assigned to partitions
     #[arg(long, value_enum, value_name = "CUT", default_value = "key", requires = "partition_bytes")]
     partition_by: PartitionCutName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PartitionCutName {
-    /// A range of the keys
+    /// A partition holds a range of keys
     Key,
-    /// A range of the keys' hashes
+    /// A partition holds a range of key hashes
     Hash,
 }
 
 impl PartitionArgs {
-    /// These table options, with the filter in partitions if the command line says so.
+    /// Returns these table options, with a partitioned filter if the command line requests one.
     pub(crate) fn apply(&self, options: TableOptions) -> anyhow::Result<TableOptions> {
         let cut = match self.partition_by {
             PartitionCutName::Key => PartitionCut::KeyRange,
@@ -225,6 +227,7 @@ impl PartitionArgs {
 }
 
 fn parse_partition_bytes(text: &str) -> Result<u32, String> {
+    // A number beyond 32 bits stays too large, and is refused below.
     let bytes = u32::try_from(parse_bytes(text)?).unwrap_or(u32::MAX);
     let options = PartitionOptions::new(PartitionCut::KeyRange, bytes);
     options.map(|options| options.target_bytes()).map_err(|_| format!("expected 1K to 1M, got '{text}'"))
@@ -243,7 +246,7 @@ fn kind_names() -> PossibleValuesParser {
 }
 
 impl FilterArgs {
-    /// The policy that the options describe; 10 bits per key unless they say otherwise.
+    /// Returns the policy that the options describe, by default with 10 bits per key.
     pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
         let (option, sizing) = match self.fpr {
             Some(rate) => ("--fpr", Sizing::Rate(rate)),
@@ -255,24 +258,24 @@ impl FilterArgs {
         })
     }
 
-    /// Whether no option says which filter it is to be.
+    /// Whether no option chooses the filter.
     pub(crate) fn is_default(&self) -> bool {
         self.policy == AUTO && self.fpr.is_none() && self.bits_per_key.is_none()
     }
 
-    /// What a message about one kind has to do with an option that is about another.
+    /// Explains a message about Ribbon to a user who passed the size of a Bloom filter.
     fn auto_context(&self, option: &str) -> String {
         match self.bits_per_key {
             Some(bits) => format!(
-                "{option} {}: auto takes the rate of a Bloom filter of this size, and Ribbon has none so \
-                                   high (give --policy bloom)",
+                "{option} {}: auto builds filters with the rate of a Bloom filter of this size, which is too high for \
+                 Ribbon (pass --policy bloom)",
                 bits.get()
             ),
             None => option.to_owned(),
         }
     }
 
-    /// What hashes the keys: with the secret seed, with the one of the options, or with the default.
+    /// Returns the hasher with the secret seed, with the seed of the options, or with the default seed.
     pub(crate) fn hasher(&self, secret: Option<&KeyHasher>) -> anyhow::Result<KeyHasher> {
         ensure!(self.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
         let open = || self.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
@@ -282,40 +285,39 @@ impl FilterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// Distinct keys, at most
+    /// Maximum number of distinct keys
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
         required_unless_present_any = ["tables", "levels", "ranges"])]
     pub(crate) keys: Option<u64>,
 
-    /// Say instead what the filters of these tables cost, and what sstfilter's would: tables (of RocksDB, LevelDB and
-    /// Pebble, too), filter blocks, or directories of them
+    /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
+    /// Pebble), filter blocks, or directories of them
     #[arg(long, value_name = "PATH", num_args = 1..,
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
-    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG
-    /// file
+    /// With --tables: draw the sizes and rates of their filters by level, together with sstfilter's, in a new SVG file
     #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
     pub(crate) chart: Option<PathBuf>,
 
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
-    /// and compare that with equal bits per key everywhere. The levels' keys are listed from level 0 on, such as
-    /// 40K/4,1e5,1e6,1e7, where 40K/4 are 40,000 keys in four overlapping runs. Without a list, they are those of
-    /// --tables, whose tables of level 0 overlap each other and those of other levels do not. A table's level is what
-    /// it says itself, or what the MANIFEST beside it says
+    /// and compare the result with equal bits per key everywhere. KEYS lists the keys of each level from level 0 on,
+    /// such as 40K/4,1e5,1e6,1e7, where 40K/4 means 40,000 keys in four overlapping runs. Without a list, the levels
+    /// are read from --tables: tables of level 0 overlap each other, tables of other levels do not. A table's level
+    /// comes from the table itself or from the MANIFEST next to it
     #[arg(long, value_name = "KEYS,...", num_args = 0..=1, value_parser = parse_levels,
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
     pub(crate) levels: Option<Option<LevelSizes>>,
 
-    /// Say which range filter to build for a file of such keys: how many rows a prefix has, how dense they are, and how
-    /// often each map of keys is wrong on empty ranges of them. --range-prefix says what the ranges are inside of
-    /// [default: all but the last 8 bytes, of keys of one length]
+    /// Recommend a range filter for keys like those of this file. Shows the rows per prefix, how dense the keys are,
+    /// and how often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie
+    /// within [default: all but the last 8 bytes, if all keys have one length]
     #[arg(long, value_name = "KEYS",
         conflicts_with_all = ["keys", "tables", "levels", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) ranges: Option<PathBuf>,
 
-    /// With --ranges: length of the ranges, in units of the integer behind the prefix [default: 1024]
+    /// With --ranges: length of the ranges, in units of the integer after the prefix [default: 1024]
     #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges",
         conflicts_with_all = ["keys", "tables", "levels"])]
     pub(crate) range_length: Option<u64>,
@@ -325,45 +327,45 @@ pub(crate) struct AdviseArgs {
         value_parser = kind_names())]
     pub(crate) policy: String,
 
-    /// With --levels: the memory as a mean over all keys, instead of --memory [default: what the filters of --tables
-    /// take, or 10]
+    /// With --levels: the budget as mean bits per key over all keys, instead of --memory [default: the size of the
+    /// filters of --tables, or 10]
     #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true, requires = "levels",
         conflicts_with_all = ["memory", "keys"])]
     pub(crate) bits_per_key: Option<f64>,
 
-    /// With --levels: no filters at the last level, for a store whose lookups nearly all find their key
+    /// With --levels: no filters on the last level, for stores where nearly every lookup finds its key
     #[arg(long, requires = "levels", conflicts_with = "keys")]
     pub(crate) optimize_for_hits: bool,
 
-    /// Highest false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
+    /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]
     pub(crate) fpr: Option<FalsePositiveRate>,
 
-    /// Largest size of the whole filter in bytes (units K, M, G); with --levels, of all filters together
+    /// Maximum size of the filter in bytes (units K, M, G); with --levels, of all filters together
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
 
-    /// What happens to the keys once the filter is in use
+    /// How the keys change once the filter is in use
     #[arg(long, value_enum, default_value = "none")]
     pub(crate) updates: UpdatesName,
 
-    /// Threads that add or remove keys at the same time
+    /// Number of threads that add or remove keys concurrently
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=u64::from(u32::MAX)),
         allow_negative_numbers = true)]
     pub(crate) threads: u32,
 
-    /// Lookups of absent keys over the filter's life, per key in it
+    /// Lookups of absent keys over the filter's life, per stored key
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse_ratio, allow_negative_numbers = true)]
     pub(crate) lookups_per_key: f64,
 
-    /// Nanoseconds that a false positive costs: the read that the filter failed to avoid
+    /// Cost of a false positive in nanoseconds: the read that the filter failed to avoid
     #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) false_positive_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UpdatesName {
-    /// Nothing: all keys are known when it is built
+    /// Not at all: all keys are known when the filter is built
     None,
     /// Keys are added
     Insert,
@@ -375,7 +377,7 @@ pub(crate) enum UpdatesName {
 #[derive(Clone, Debug)]
 pub(crate) struct LevelSizes(pub(crate) Vec<LevelSize>);
 
-/// Parses a list of levels: their keys, and behind a slash their runs, if there is more than one.
+/// Parses a list of levels: the keys of each, and after a slash its runs, if there is more than one.
 fn parse_levels(text: &str) -> Result<LevelSizes, String> {
     let parse = |(level, text): (u32, &str)| {
         let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
@@ -386,21 +388,21 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
-    ratio.ok_or_else(|| format!("expected a number from 0 up, got '{text}'"))
+    ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// Directory for measure.html, measure.csv and measure.json; made if it does not exist. Files of an earlier
-    /// measurement are replaced, and no others
+    /// Directory for measure.html, measure.csv and measure.json; created if missing. Only files of an earlier
+    /// measurement are replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
-    /// Filters of up to 100,000 keys and fewer repetitions: under a minute instead of several
+    /// Use filters of up to 100,000 keys and fewer repetitions: takes under a minute instead of several
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Filters of up to N keys, with figures as rough as N is small: for tests of the command itself
+    /// Use filters of up to N keys, for tests of the command itself: small ones give rough figures
     #[arg(long, value_name = "N", hide = true,
         value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
     pub(crate) max_keys: Option<u32>,
@@ -418,7 +420,7 @@ pub(crate) fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
 }
 
 pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
-    // The text as it was given: the number 1e300 has 301 digits.
+    // Quotes the text, not the number: 1e300 prints as 301 digits.
     let expected = || format!("expected a number from 1 to 100, got '{text}'");
     let bits: f64 = text.parse().map_err(|_| expected())?;
     BitsPerKey::new(bits).map_err(|_| expected())

@@ -1,4 +1,4 @@
-//! `sstfilter filter`: bare filter blocks, from keys or out of a table.
+//! `sstfilter filter`: bare filter blocks, built from keys or copied from a table.
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ use crate::units;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
-    /// Write the filter block of a file of keys, without a table
+    /// Build a filter block from a file of keys, without a table
     Build(BuildBlockArgs),
-    /// Copy the filter block of a table to a file of its own
+    /// Copy the filter block of a table to a separate file
     Extract(ExtractArgs),
 }
 
@@ -48,21 +48,21 @@ pub(crate) struct BuildBlockArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExtractArgs {
-    /// The table, one of sstfilter
+    /// Table of sstfilter
     table: PathBuf,
 
     #[command(flatten)]
     target: Target,
 }
 
-/// Where the block goes.
+/// Where the block is written.
 #[derive(Debug, Args)]
 struct Target {
     /// File for the block; `-` is standard output
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Replace the file if it is a filter without a table. Nothing else is replaced
+    /// Replace an existing file, but only a filter block without a table
     #[arg(long)]
     overwrite: bool,
 }
@@ -76,10 +76,10 @@ pub(crate) struct BlockReport {
     /// Distinct keys.
     keys: u64,
     block_bytes: u64,
-    /// Null for a block of no keys.
+    /// Null for a block without keys.
     bits_per_key: f64,
     expected_fpr: f64,
-    /// Of the table that the block is bound to.
+    /// Fingerprint of the table that the block is bound to.
     file_fingerprint: Option<String>,
 }
 
@@ -89,12 +89,13 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
+    // The target is checked first in both arms: reading keys may take minutes.
     let (block, target) = match command {
         FilterCommand::Build(args) => {
             args.target.ensure_free()?;
             ensure!(
                 args.range.is_none() || args.filter.is_default(),
-                "--range-filter: the block holds this filter alone: leave out --policy, --fpr and --bits-per-key"
+                "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
             );
             let made = match args.range.policy(reading.range_prefix.as_ref())? {
                 Some(policy) => Made::RangeFilter(build_range(args, &policy, format, reading.secret)?),
@@ -102,13 +103,14 @@ pub(crate) fn run(
             };
             (made, &args.target)
         }
+        // The block is copied byte for byte, so that it still matches its file's fingerprint.
         FilterCommand::Extract(args) => {
             args.target.ensure_free()?;
             (Made::Filter(Box::new(extract(&args.table, reading)?)), &args.target)
         }
     };
     if target.is_standard_output() {
-        ensure!(!output.is_json, "--json: standard output takes the block");
+        ensure!(!output.is_json, "--json: standard output receives the block: write it to a file with --out");
         output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
         return Ok(Outcome::Yes);
     }
@@ -146,6 +148,7 @@ fn build_range(
 ) -> anyhow::Result<RangeBlock> {
     let hasher = args.filter.hasher(secret)?;
     let mut keys = KeyLines::read(&args.keys, format, "--keys")?;
+    // Builders of range filters need sorted keys.
     keys.sort_and_dedup();
     let mut builder = policy.builder(&BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
     keys.iter().for_each(|(key, _)| builder.add_key(key));
@@ -169,37 +172,39 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
     checked(block)
 }
 
-/// The block as it stands in the table, whose filter need not be usable: its secret seed is not asked for.
+/// Returns the block as the table stores it. The filter need not be usable, so no secret seed is needed.
 fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Bytes>> {
     let name = input::name(path);
     let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
-            bail!("{name} is a filter block already")
+            bail!("{name} already is a filter block")
         }
         Opened::Foreign(table) => {
             bail!(
-                "{name} is a table of {}, whose filter is in no block of its own: `probe` reads it in place",
+                "{name} is a table of {}, whose filter is not a block of sstfilter: `probe` reads it in place",
                 table.engine()
             )
         }
     };
     let is_whole =
         !table.filters().metadata().sections().iter().any(|section| section.part == FilterPart::PartitionedPoints);
-    ensure!(is_whole, "{name} has a filter in partitions, which is no single block: `probe` reads it in place");
+    ensure!(is_whole, "{name} has a partitioned filter, which is not a single block: `probe` reads it in place");
     let Some(region) = table.region(TablePart::Filter) else {
         bail!("{name} has no filter");
     };
+    // A filter for readers with another hash is sound and can be copied.
     if let Some(problem) = table.filter_problem().filter(|problem| !problem.is_foreign_filter()) {
         bail!("{name}: {}", in_options(&problem));
     }
+    // The region comes from the file, which may be damaged.
     let is_inside = region.end <= table.file_bytes();
     ensure!(is_inside, "cannot read the filter block of {name}");
     let block = RegularFile::open(path)?.read(region.start, region.end - region.start)?;
     checked(block).with_context(|| format!("{name}: the filter block"))
 }
 
-/// The block, unless a reader would refuse it.
+/// Returns the block, or an error if a reader would refuse it.
 fn checked(block: Bytes) -> anyhow::Result<FilterBlock<Bytes>> {
     let block = FilterBlock::open_unverified(block)?;
     block.verify()?;
@@ -211,12 +216,12 @@ impl Target {
         self.out.as_os_str() == "-"
     }
 
-    /// What the file may take the place of.
+    /// Returns which existing file may be replaced.
     fn replaces(&self) -> Replaces {
         if self.overwrite { Replaces::Own(Mark::BareFilter) } else { Replaces::Nothing }
     }
 
-    /// Refuses what is there already. Checked before keys are read, which may take minutes.
+    /// Fails if the target exists and may not be replaced. Called before the keys are read, which may take minutes.
     fn ensure_free(&self) -> anyhow::Result<()> {
         if self.is_standard_output() { Ok(()) } else { self.replaces().check(&self.out) }
     }
@@ -259,7 +264,7 @@ impl fmt::Display for BlockReport {
             writeln!(f, "{:.2} bits per key, {rate} expected", self.bits_per_key)?;
         }
         match &self.file_fingerprint {
-            Some(file) => writeln!(f, "bound to the file of fingerprint {file}: a reader has to give that file's id"),
+            Some(file) => writeln!(f, "bound to the file with fingerprint {file}: a reader must pass that file's id"),
             None => Ok(()),
         }
     }

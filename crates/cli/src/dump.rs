@@ -1,4 +1,4 @@
-//! `sstfilter dump`: the keys of a table, or its keys and values, in the format that `build` reads.
+//! `sstfilter dump`: prints the keys of a table, or its keys and values, in the format that `build` reads.
 
 use core::ops::Bound;
 use std::io::{self, IsTerminal};
@@ -19,21 +19,22 @@ use crate::{input, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// The table; one of another engine needs --keys-only
+    /// Table to print; a table of another engine needs --keys-only
     table: PathBuf,
 
-    /// Print keys alone, those of tombstones included. Of the tables of other engines nothing else is read
+    /// Print only keys, including those of tombstones. Of other engines' tables, only keys can be read
     #[arg(long)]
     keys_only: bool,
 
-    /// Show keys and values that are no plain text with escapes, as on a terminal, where no other program reads them.
-    /// Else their bytes are printed, and what a line cannot hold is an error: --keys-format hex prints everything
+    /// Escape keys and values that are not plain text, as on a terminal; other programs cannot read them back. Without
+    /// this option, raw bytes are printed, and a key or value that a line cannot hold is an error; --keys-format hex
+    /// prints everything
     #[arg(long)]
     escape: bool,
 
-    /// Of a damaged table, print every entry whose data block is sound, and say on standard error what is missing: its
-    /// keys, blocks and bytes. The exit code is 1 if anything is. Filters and index may be damaged, too; footer,
-    /// metaindex and properties may not
+    /// Print every entry of a damaged table whose data block is sound, and report the missing keys, blocks and bytes on
+    /// standard error. The exit code is 1 if anything is missing. Filters and index may be damaged, but not the footer,
+    /// metaindex or properties
     #[arg(long)]
     salvage: bool,
 }
@@ -47,9 +48,9 @@ struct Dump<'a, 'b> {
     escapes: bool,
     entries: u64,
     tombstones: u64,
-    /// What could not be read.
+    /// Data that could not be read.
     missing: Vec<JsonMissing>,
-    /// Keys and values that are printed with escapes.
+    /// Number of keys and values that were printed with escapes.
     escaped: u64,
 }
 
@@ -68,7 +69,7 @@ struct JsonEntry {
 struct JsonMissing {
     offset: u64,
     bytes: u64,
-    /// Null where the index is damaged.
+    /// Null if the index is damaged.
     blocks: Option<u64>,
     /// No missing key sorts before it.
     first_key_from: Option<Text>,
@@ -101,8 +102,9 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
+    // Records that end with NUL have no separator between key and value.
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
-    ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
+    ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or use --keys-format hex");
     let name = input::name(&args.table);
     let opened = Opened::open(&args.table, reading).map_err(|unopened| {
         if args.salvage { unopened.reason.context(format!("{name}: {UNSALVAGEABLE}")) } else { unopened.reason }
@@ -134,7 +136,7 @@ pub(crate) fn run(
             ensure!(!args.salvage, "{name} is a table of {}: --salvage is for tables of sstfilter", table.engine());
             ensure!(
                 args.keys_only,
-                "{name} is a table of {}, of which only keys are read: add --keys-only",
+                "{name} is a table of {}, whose values are not read: add --keys-only",
                 table.engine()
             );
             dump.begin()?;
@@ -153,7 +155,7 @@ pub(crate) fn run(
     Ok(Outcome::from_sound(dump.missing.is_empty()))
 }
 
-/// With advice where the engine's own tool can read what this program cannot.
+/// Adds advice to the problem if the engine's own tool can read what this program cannot.
 fn unread_key(problem: Error, engine: Engine) -> anyhow::Error {
     match problem {
         Error::Unsupported { .. } if engine == Engine::RocksDb => {
@@ -163,15 +165,15 @@ fn unread_key(problem: Error, engine: Engine) -> anyhow::Error {
     }
 }
 
-/// Why nothing of a table can be saved.
-const UNSALVAGEABLE: &str =
-    "cannot be salvaged: without footer, metaindex and properties nothing says which bytes are its data";
+/// Why no entry of a table can be salvaged.
+const UNSALVAGEABLE: &str = "cannot be salvaged: without footer, metaindex and properties, its data cannot be located";
 
 impl Dump<'_, '_> {
-    /// Prints what is left of a table, and tells what is not, at once: a dump may be long.
+    /// Prints the readable entries of a table, and reports missing data as soon as it is met, because a dump may be
+    /// long.
     fn salvage(&mut self, table: &Table, name: &str) -> anyhow::Result<()> {
         if let Err(problem) = table.check_index() {
-            note(&format!("{name}: blocks are found by their checksums, because the index cannot be used: {problem}"));
+            note(&format!("{name}: the index cannot be used, so blocks are found by their checksums: {problem}"));
         }
         for next in table.salvage() {
             match next {
@@ -187,6 +189,7 @@ impl Dump<'_, '_> {
         }
         let (printed, all) = (units::grouped(self.entries), units::grouped(table.properties().entries));
         let bytes: u64 = self.missing.iter().map(|missing| missing.bytes).sum();
+        // One unknown number makes the sum unknown.
         let blocks: Option<u64> = self.missing.iter().map(|missing| missing.blocks).sum();
         let lost = match blocks {
             Some(0) => "nothing is missing".to_owned(),
@@ -201,12 +204,14 @@ impl Dump<'_, '_> {
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {
+        // JSON is written piece by piece, because a table need not fit into memory.
         if self.output.is_json { self.write(b"{\"entries\":[") } else { Ok(()) }
     }
 
-    /// Prints a key, and its value where values are wanted.
+    /// Prints a key, and its value unless only keys are printed.
     fn entry(&mut self, key: &[u8], value: Option<&[u8]>, tombstone: bool) -> anyhow::Result<()> {
         let value = if self.keys_only { None } else { value };
+        // Counted even if only keys are printed: JSON reports them.
         self.tombstones += u64::from(tombstone);
         let is_first = self.entries == 0;
         self.entries += 1;
@@ -233,7 +238,7 @@ impl Dump<'_, '_> {
         written.map_err(io::Error::from).context(CANNOT_WRITE)
     }
 
-    /// Bytes as text that `build` reads as these bytes, or else with escapes, which are counted.
+    /// Returns the bytes unchanged if `build` would read them back, or else with escapes, which are counted.
     fn text(&mut self, bytes: &[u8], is_plain: fn(&str) -> bool) -> Vec<u8> {
         if core::str::from_utf8(bytes).is_ok_and(is_plain) {
             return bytes.to_vec();
@@ -254,13 +259,13 @@ impl Dump<'_, '_> {
         }
         if self.tombstones > 0 && !self.keys_only {
             let keys = units::counted(self.tombstones, "tombstone");
-            note(&format!("note: {keys}: lines without a tab"));
+            note(&format!("note: {keys}, printed as lines without a tab"));
         }
         if self.escaped > 0 {
             let escaped = units::grouped(self.escaped);
             note(&format!(
-                "note: {escaped} of the keys and values are no plain text and are shown with escapes: \
-                           --keys-format hex prints all of their bytes"
+                "note: {escaped} of the keys and values are not plain text and are shown with escapes: \
+                 --keys-format hex prints all of their bytes"
             ));
         }
         Ok(())
@@ -271,18 +276,19 @@ impl Dump<'_, '_> {
     }
 }
 
-/// A line ends a key at a tab or a line feed; the byte order mark of a first key would be dropped.
+/// Whether a line can hold the key: a tab or a line feed would end it, and a byte order mark before the first key would
+/// be dropped.
 fn is_plain_key(text: &str) -> bool {
     !text.chars().any(char::is_control) && !text.as_bytes().starts_with(BYTE_ORDER_MARK)
 }
 
-/// Only the first tab of a line separates.
+/// Whether a line can hold the value. It may contain tabs, because only the first tab of a line is a separator.
 fn is_plain_value(text: &str) -> bool {
     !text.chars().any(|character| character.is_control() && character != '\t')
 }
 
-/// A key, with a tab and its value if it has one. The line of the empty key is never blank, for blank lines are no
-/// keys.
+/// Returns a line of a key, and a tab and its value if it has one. The empty key always gets a tab, because a reader
+/// skips blank lines.
 fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
     if value.is_some() || key.is_empty() {
         key.push(b'\t');
@@ -291,8 +297,9 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
     key
 }
 
-/// The line that `build` and `probe` read as this key and value.
+/// Returns the line that `build` and `probe` read as this key and value.
 fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<Vec<u8>> {
+    // A reader drops a byte order mark, but only at the beginning of the file.
     let is_mark = is_first && key.starts_with(BYTE_ORDER_MARK);
     ensure!(
         !is_mark && !key.contains(&b'\n') && !key.contains(&b'\t') && !value.unwrap_or_default().contains(&b'\n'),
@@ -302,10 +309,10 @@ fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<
 }
 
 fn cannot_hold(key: &[u8]) -> String {
-    format!("key {}: a line cannot hold this key or its value: take --keys-format hex", Text(key.to_vec()))
+    format!("key {}: a line cannot hold this key or its value: use --keys-format hex", Text(key.to_vec()))
 }
 
 fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {
-    ensure!(!key.contains(&0), "key {} holds a NUL byte: take --keys-format hex", Text(key.to_vec()));
+    ensure!(!key.contains(&0), "key {} contains a NUL byte: use --keys-format hex", Text(key.to_vec()));
     Ok(key.to_vec())
 }

@@ -1,4 +1,4 @@
-//! Which files of a directory are tables, in which order, and how they are opened.
+//! Finds the tables of a directory, orders them, and opens them.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ const FILTER_EXTENSION: &str = "filter";
 /// The extension of LevelDB's tables.
 const LEVELDB_EXTENSION: &str = "ldb";
 
-/// Bytes at the end of a file that tell what it is: 32 of ours, and the longest footer of another engine.
+/// Bytes at the end of a file that identify its format: 32 for ours, and the longest footer of another engine.
 const TAIL_BYTES: u64 = MAX_FOOTER_BYTES as u64;
 
 const TABLE_MAGIC: &[u8] = b"SSTFLTR";
@@ -34,50 +34,50 @@ const BLOCK_MAGIC: &[u8] = b"SF";
 const PARTITIONS_MAGIC: &[u8] = b"SP";
 const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
-/// The problem of a file that [`look_at`] does not recognize.
+/// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
                                   LevelDB or Pebble";
 
-/// What is wrong with a file that [`look_at`] does not recognize.
+/// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {
     let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
     format!("{NEITHER}{cut}")
 }
 
-/// What a table of ours does not say itself, but its readers have to know.
+/// Facts about a table of this library that the table does not record, but its reader needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TableReading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
-    /// Of hashed range filters.
+    /// Prefix of hashed range filters.
     pub(crate) range_prefix: Option<RangePrefix>,
-    /// Moved on by what is read.
+    /// Advanced by each read.
     pub(crate) progress: Option<&'a ReadProgress>,
 }
 
-/// The name of table `number`, counted from 1.
+/// Returns the name of table `number`; the first is 1.
 pub(crate) fn table_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }
 
-/// The number in a table's name: `000010.sst` and `10.sst` have the number 10.
+/// Returns the number in a table's name: 10 for `000010.sst` and `10.sst`.
 pub(crate) fn table_number(path: &Path) -> Option<u64> {
     let stem = path.file_stem()?.to_str()?;
+    // Only digits, because `parse` accepts a sign.
     let is_number = has_table_extension(path) && stem.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { stem.parse().ok() } else { None }
 }
 
-/// Whether the name is one that [`table_name`] gives.
+/// Whether [`table_name`] returns this name.
 pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
     table_number(path).is_some_and(|number| path.file_name() == Some(OsStr::new(&table_name(number))))
 }
 
-/// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
-/// short does not look like either.
+/// Whether the name is that of a table or a filter block. The bytes do not tell for a file that was cut short.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
     is_named_like_table(path) || has_extension(path, FILTER_EXTENSION)
 }
 
-/// The same of tables alone, those of LevelDB included.
+/// Whether the name is that of a table, including LevelDB's.
 pub(crate) fn is_named_like_table(path: &Path) -> bool {
     has_table_extension(path) || has_extension(path, LEVELDB_EXTENSION)
 }
@@ -90,26 +90,26 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
-/// The table that a sidecar of this name belongs to; there need be none.
+/// Returns the path of the table that a sidecar of this name belongs to, whether or not that table exists.
 pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
     table_of_sidecar(sidecar).filter(|table| has_table_extension(table))
 }
 
-/// The file that a sidecar of this name would be used for, whatever it is called.
+/// Returns the file that a sidecar of this name would be used for, whatever that file's extension.
 pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
     has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
 }
 
-/// Whether it has the name of a temporary file of a writer that was killed, or of a directory of them.
+/// Whether the name is that of a temporary file, or directory of such files, that a killed writer left.
 pub(crate) fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    // `tempfile` puts six letters and digits where it is told nothing else.
+    // By default, `tempfile` inserts six random letters and digits.
     let drawn = name.strip_prefix(".sstfilter-").and_then(|name| name.strip_suffix(".tmp"));
     drawn.is_some_and(|drawn| drawn.len() == 6 && drawn.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// The directory's files sorted by name, and everything else that has the name of a table, of a sidecar, or of what a
-/// killed writer left: a table that cannot be read must be an error, because older tables would answer in its place.
+/// Returns the directory's files sorted by name, and every other entry with the name of a table, a sidecar, or a
+/// leftover of a killed writer: an unreadable table must be an error, because older tables would answer in its place.
 pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let context = || format!("cannot read the directory {}", input::name(directory));
     let mut files = Vec::new();
@@ -124,9 +124,8 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The file itself, or the files of a directory that are tables or filter blocks: by their bytes, or by their name if
-/// they have been cut short. A sidecar belongs to the table that it is beside, and is not a file of its own. `skipped`
-/// gets the others.
+/// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name
+/// if they were cut short. A sidecar next to its table is not returned. Other files are added to `skipped`.
 pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
     if input::is_standard(path) {
         return Ok(vec![path.to_owned()]);
@@ -135,24 +134,26 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
+    // By name first: a file that was cut short has lost the bytes that identify it.
     let is_chosen = |file: &PathBuf| {
         let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
         is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
     };
     let mut files = list(path)?;
+    // A sidecar next to its table is reported together with the table.
     files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
     let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
     skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    ensure!(!chosen.is_empty(), "{} holds no table and no filter block", input::name(path));
+    ensure!(!chosen.is_empty(), "{} contains no table and no filter block", input::name(path));
     Ok(chosen)
 }
 
-/// Whether it is a regular file, or cannot be told. Temporary files may be gone since they were listed.
+/// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
 fn may_be_file(path: &Path) -> bool {
     fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }
 
-/// The tables at `path`, newest first: all of a directory, or the one file that it is.
+/// Returns the tables at `path`, newest first: those of a directory, or the file itself.
 fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", input::name(path)))?;
     if !metadata.is_dir() {
@@ -161,10 +162,12 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut tables: Vec<_> = list(path)?.into_iter().filter(|file| has_table_extension(file)).collect();
     if let Some(file) = tables.iter().find(|file| table_number(file).is_none()) {
         let (file, name) = (input::name(file), table_name(1));
-        bail!("{file}: cannot tell how new it is: name it by number ({name}) or give the file itself");
+        bail!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself");
     }
     let directory = input::name(path);
-    ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
+    ensure!(!tables.is_empty(), "{directory} contains no table (*.{EXTENSION}): build some with `sstfilter build`");
+    // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
+    // below, the same in each run.
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
     let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
     if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
@@ -173,8 +176,8 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(tables)
 }
 
-/// The tables at `path`, newest first, and their paths; without a secret seed, probed with the hash that the newest was
-/// built with.
+/// Opens the tables at `path`, newest first, and returns them with their paths. Without a secret seed, the set probes
+/// with the hash of the newest table.
 pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
     if input::is_standard(path) {
         return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
@@ -182,11 +185,12 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
     let paths = tables_newest_first(path)?;
     match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
+        // Looked for only after a failure, so that sound tables are not opened twice.
         Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),
     }
 }
 
-/// The problem of the first table of another engine: what one of ours has instead says less.
+/// Returns an error about the first table of another engine, which says more than an error about ours.
 fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
@@ -198,7 +202,7 @@ fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     })
 }
 
-/// Opens one table; that of standard input is read into memory.
+/// Opens one table; a table from standard input is read into memory.
 pub(crate) fn open_table(file: &Path, reading: TableReading<'_>) -> anyhow::Result<Table> {
     open_table_with(file, &read_options(reading))
 }
@@ -211,7 +215,7 @@ fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table>
     opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| about(file, problem)))
 }
 
-/// The problem of the file, which names it in a form that can be recognised.
+/// Adds the file's name to the problem, unless its message contains the name.
 fn about(file: &Path, problem: TableError) -> anyhow::Error {
     let name = input::name(file).into_owned();
     let is_named = in_options(&problem).contains(&name);
@@ -219,12 +223,12 @@ fn about(file: &Path, problem: TableError) -> anyhow::Error {
     if is_named { problem } else { problem.context(name) }
 }
 
-/// The same, as if it had no sidecar.
+/// Opens one table and ignores its sidecar.
 pub(crate) fn open_table_alone(file: &Path, reading: TableReading<'_>) -> anyhow::Result<Table> {
     open_table_with(file, &read_options(reading).without_sidecars())
 }
 
-/// How tables are read: with the secret seed, or else each with the hash that it describes.
+/// Returns the options for reading tables: with the secret seed, or else with the hash that each table records.
 pub(crate) fn read_options(reading: TableReading<'_>) -> TableOptions {
     let options = TableOptions::default();
     let options = match reading.secret {
@@ -241,7 +245,7 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> TableOptions {
     }
 }
 
-/// Whether reading failed, which tells nothing about the bytes.
+/// Whether reading failed, so that nothing is known about the bytes.
 pub(crate) fn is_unread(problem: &TableError) -> bool {
     match problem {
         TableError::Io { .. } => true,
@@ -252,28 +256,28 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
     }
 }
 
-/// What a problem of a filter says of its table: nothing, if the filter was built for other readers.
+/// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.
 pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {
     if is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
 }
 
-/// What a file is by its last bytes.
+/// The format of a file, recognized by its last bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Table,
     FilterBlock,
     /// The block of a range filter, without a table.
     RangeFilter,
-    /// A filter in partitions, without a table.
+    /// A partitioned filter without a table.
     Partitions,
-    /// A filter beside a table, made for it.
+    /// A file of filters made for one table.
     Sidecar,
     /// A table of another engine.
     Foreign(Engine),
     Neither,
 }
 
-/// Tells what a file is by the magic number at its end, without reading the rest.
+/// Recognizes a file by the magic number at its end, without reading the rest.
 pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     if input::is_standard(path) {
         return Ok(look_at_tail(&input::whole(path)?));
@@ -281,13 +285,14 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
     ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
     if !metadata.is_file() {
-        return Ok(Look::Neither); // a pipe would be waited for
+        return Ok(Look::Neither); // reading a pipe would block
     }
     Ok(look_at_tail(&RegularFile::open(path)?.end(TAIL_BYTES)?))
 }
 
-/// The same from the last bytes of a file.
+/// Recognizes a file by its last bytes.
 pub(crate) fn look_at_tail(tail: &[u8]) -> Look {
+    // Every known format ends with a trailer or footer of at least 32 bytes.
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {
         Look::Table

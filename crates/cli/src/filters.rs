@@ -1,4 +1,4 @@
-//! Filters of hashes, how many keys they are positive for, and how long that takes.
+//! Builds filters of hashes, counts their positives, and times them.
 
 use core::hint::black_box;
 use std::time::Instant;
@@ -8,33 +8,33 @@ use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{BuildContext, BuildPurpose, FilterBlock, FilterPolicy, KeyHash, KeyHasher, MatchBitmap};
 
-/// Numbers from here on are absent keys: mixing is a bijection, so that none has the hash of a present one.
+/// Numbers from here on are absent keys. Mixing is a bijection, so none has the hash of a present key.
 const FIRST_ABSENT: u64 = 1 << 48;
 
-/// Keys in one batch when rates are measured: with their answers they stay in the nearest caches.
+/// Keys in one batch when rates are measured: the keys and their answers stay in the nearest caches.
 const BATCH: usize = 4_096;
 
-/// Hashes of the keys `from` to `from + count`.
+/// Returns the hashes of the keys `from..from + count`.
 pub(crate) fn present(from: u64, count: u64) -> Vec<KeyHash> {
     (from..from + count).map(KeyHash::mix).collect()
 }
 
-/// Hashes of `count` keys that are in no filter.
+/// Returns the hashes of `count` keys that are in no filter.
 pub(crate) fn absent(count: u64) -> Vec<KeyHash> {
     present(FIRST_ABSENT, count)
 }
 
-/// What the filters that are measured are built for.
+/// Returns the context in which measured filters are built.
 pub(crate) fn context() -> BuildContext {
     BuildContext::new(&KeyHasher::default()).with_purpose(BuildPurpose::Compaction)
 }
 
-/// What a filter of these hashes is built for.
+/// Returns the context for a filter of these hashes.
 pub(crate) fn context_of(hashes: &[KeyHash]) -> BuildContext {
     context().with_expected_keys(hashes.len() as u64)
 }
 
-/// The policy's filter of these distinct `hashes`, of whichever kind it became.
+/// Builds the policy's filter of these distinct `hashes`; it may have fallen back to another kind.
 pub(crate) fn build(
     policy: &dyn FilterPolicy,
     context: &BuildContext,
@@ -44,28 +44,29 @@ pub(crate) fn build(
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
+    // Verification would find nothing in a block that was built in memory just now.
     Ok(FilterBlock::open_unverified(built.block.with_context(|| format!("no filter: {reason}"))?)?)
 }
 
-/// Refuses a filter of another kind than the one that was requested.
+/// Fails if the filter is of another kind than requested.
 pub(crate) fn ensure_as_requested(filter: &FilterBlock<Bytes>) -> anyhow::Result<()> {
     let info = filter.info();
     ensure!(info.kind == info.requested, "its policy makes a {} filter instead: {}", info.kind, info.reason);
     Ok(())
 }
 
-/// For how many of `hashes` the filter is positive, probed one by one.
+/// Returns for how many of `hashes` the filter is positive, probed one by one.
 pub(crate) fn count_one_by_one(filter: &FilterBlock<Bytes>, hashes: &[KeyHash]) -> u64 {
     hashes.iter().map(|&hash| u64::from(filter.may_contain(hash))).sum()
 }
 
-/// For how many of `hashes` the filter is positive, probed in one batch.
+/// Returns for how many of `hashes` the filter is positive, probed in one batch.
 pub(crate) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], matches: &mut MatchBitmap) -> u64 {
     filter.may_contain_batch(hashes, matches);
     matches.count()
 }
 
-/// The share of `probes` absent keys for which the filter is positive.
+/// Returns the share of `probes` absent keys for which the filter is positive.
 pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
     let (mut matches, mut positives) = (MatchBitmap::default(), 0);
     for from in (0..probes).step_by(BATCH) {
@@ -75,26 +76,27 @@ pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
     positives as f64 / probes as f64
 }
 
-/// Does work on `keys` keys, and lowers `best_ns` to its nanoseconds per key.
+/// Runs `work` on `keys` keys, and lowers `best_ns` to its nanoseconds per key.
 pub(crate) fn timed<T>(best_ns: &mut f64, keys: usize, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
+    // Otherwise, the compiler could remove work without a used result.
     let result = black_box(work());
     *best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / keys as f64);
     result
 }
 
-/// A kind without a figure, and why.
+/// A kind without a figure, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Omission {
     /// The kind.
     pub(crate) filter: &'static str,
     /// The setting at which it has no figure.
     pub(crate) at: String,
-    /// Why.
+    /// Why it has no figure.
     pub(crate) reason: String,
 }
 
-/// What could be measured of a filter; what could not is noted among the `omissions`.
+/// Returns a measurement, or adds its error to the `omissions`.
 pub(crate) fn noted<T>(
     measured: anyhow::Result<T>,
     filter: &'static str,
@@ -105,18 +107,18 @@ pub(crate) fn noted<T>(
     measured.map_err(note).ok()
 }
 
-/// Times of one policy's filters, each the best of several.
+/// Times of one policy's filters; each is the best of several.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Times {
     /// From hashes to the finished filters.
     pub(crate) build_ns_per_key: f64,
-    /// One probe of an absent key; none waits for the answer of the one before.
+    /// One probe of an absent key. No probe depends on the answer of the previous one.
     pub(crate) query_one_ns: f64,
     /// One probe of an absent key, in a batch.
     pub(crate) query_batch_ns: f64,
 }
 
-/// Keys that one sample of building takes at least: small filters are built several times.
+/// Minimum keys in one build sample: small filters are built several times.
 const KEYS_PER_SAMPLE: usize = 30_000;
 
 /// The filters of one policy, one for each file, and the best times so far.
@@ -128,28 +130,29 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// Builds the filters of `files`, each the hashes of its distinct keys. They are not timed yet.
+    /// Builds the filters of `files`, given as the hashes of their distinct keys. The filters are not timed yet.
     pub(crate) fn new(policy: impl FilterPolicy + 'static, files: &[Vec<KeyHash>]) -> anyhow::Result<Self> {
         let filters: anyhow::Result<_> =
             files.iter().map(|hashes| build(&policy, &context_of(hashes), hashes)).collect();
+        // Above any time, so that the first sample becomes the best.
         let [build_ns_per_key, query_one_ns, query_batch_ns] = [f64::INFINITY; 3];
         let times = Times { build_ns_per_key, query_one_ns, query_batch_ns };
         Ok(Self { policy: Box::new(policy), filters: filters?, times, matches: MatchBitmap::default() })
     }
 
-    /// Refuses filters of another kind than the one that was requested.
+    /// Fails if a filter is of another kind than requested.
     pub(crate) fn without_fallback(self) -> anyhow::Result<Self> {
         self.filters.iter().try_for_each(ensure_as_requested)?;
         Ok(self)
     }
 
-    /// Keys of `files` that their filters are negative for. It must always be 0.
+    /// Returns the number of keys of `files` that their filters are negative for. It must always be 0.
     pub(crate) fn lost_keys(&self, files: &[Vec<KeyHash>]) -> u64 {
         let lost = |(filter, hashes): (_, &Vec<_>)| hashes.len() as u64 - count_one_by_one(filter, hashes);
         self.filters.iter().zip(files).map(lost).sum()
     }
 
-    /// Bytes of all filters.
+    /// Returns the bytes of all filters.
     pub(crate) fn bytes(&self) -> u64 {
         self.filters.iter().map(|filter| filter.as_bytes().len() as u64).sum()
     }
@@ -176,7 +179,7 @@ impl Timed {
     }
 }
 
-/// Times all filters `repetitions` times. They take turns: a disturbance of the machine meets all alike.
+/// Times all filters `repetitions` times. They take turns, so that a disturbance of the machine affects all of them.
 pub(crate) fn take_times(
     all: &mut [Timed],
     files: &[Vec<KeyHash>],

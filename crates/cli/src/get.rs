@@ -18,7 +18,7 @@ use crate::output::{Outcome, Output, Text, hex, in_options, note};
     override_usage = "sstfilter get [OPTIONS] <DIR> <KEY>...\n       sstfilter get [OPTIONS] <DIR> --keys <FILE>"
 )]
 pub(crate) struct GetArgs {
-    /// A directory of numbered tables of sstfilter (highest number newest), or one table
+    /// Directory of numbered sstfilter tables (the highest number is the newest), or one table
     #[arg(value_name = "DIR")]
     tables: PathBuf,
 
@@ -26,13 +26,13 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "KEY", required_unless_present = "from")]
     keys: Vec<OsString>,
 
-    /// Look up the keys of this file as well (text after a tab is ignored)
+    /// Also look up the keys of this file (text after a tab is ignored)
     #[arg(long = "keys", id = "from", value_name = "FILE")]
     from: Option<PathBuf>,
 }
 
 impl GetArgs {
-    /// The keys of the command line, and then those of the file.
+    /// Returns the keys of the command line, followed by the keys of the file.
     fn keys(&self, format: KeysFormat) -> anyhow::Result<Vec<Vec<u8>>> {
         let parse = |key: &OsString| {
             format.parse_argument(key).with_context(|| format!("key '{}'", Text(key.as_encoded_bytes().to_vec())))
@@ -63,7 +63,7 @@ struct KeyLookup {
     value: Option<Text>,
 }
 
-/// The answer is no when any key is absent.
+/// Looks up the keys. The answer is no if any key is absent.
 pub(crate) fn run(
     args: &GetArgs,
     format: KeysFormat,
@@ -71,6 +71,7 @@ pub(crate) fn run(
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let keys = args.keys(format)?;
+    // Without a range prefix: lookups do not use range filters.
     let (set, _) = files::open_set(&args.tables, TableReading { secret, ..TableReading::default() })?;
     let snapshot = set.snapshot();
     for problem in snapshot.tables(0).filter_map(|table| table.filter_problem()) {
@@ -97,10 +98,10 @@ fn look_up(set: &TableSet, key: Vec<u8>) -> anyhow::Result<KeyLookup> {
     Ok(KeyLookup { key: Text(key), found: value.is_some(), value })
 }
 
-/// One key: its value. Many: lines of key and value, as `build` reads them. Standard output holds nothing else; what an
-/// empty line means is said on standard error.
+/// Prints the value of a single key, or lines of key and value, as `build` reads them. Nothing else goes to standard
+/// output; an empty value is explained on standard error.
 fn print(lookups: &[KeyLookup], format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
-    // Keys that were given in hexadecimal digits may be any bytes, and so may their values.
+    // Keys in hexadecimal digits may be any bytes, and so may their values.
     let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
     let shown = |key: &Text| if format == KeysFormat::Hex { hex(&key.0) } else { key.to_string() };
     for KeyLookup { key, value, .. } in lookups {

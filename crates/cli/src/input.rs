@@ -1,4 +1,4 @@
-//! Files that are given by path, or by `-`: standard input.
+//! Input files, named by path, or by `-` for standard input.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -17,17 +17,17 @@ use crate::files::{Look, look_at_tail};
 use crate::output::path_name;
 use crate::{memory, partitions, units};
 
-/// The path that stands for standard input. A file of that name is `./-`.
+/// The path of standard input. A file with this name is `./-`.
 const STANDARD_INPUT: &str = "-";
 
-/// What standard input was read for. It can be read once, and a second reader would wait or find it empty.
+/// How standard input was read. It can be read only once: a second reader would wait or find it empty.
 static STANDARD_INPUT_USE: Mutex<Use> = Mutex::new(Use::None);
 
 enum Use {
     None,
-    /// A stream that somebody has.
+    /// As a stream that has a reader.
     Stream,
-    /// A table or a filter block, which is read in several places.
+    /// As a table or a filter block, which is read in several places.
     Whole(Bytes),
 }
 
@@ -36,17 +36,17 @@ pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// The path as messages and reports name it.
+/// Returns the path as messages and reports show it.
 pub(crate) fn name(path: &Path) -> Cow<'_, str> {
     if is_standard(path) { Cow::Borrowed("standard input") } else { path_name(path) }
 }
 
-/// Opens a file, a pipe, or standard input, to be read from beginning to end. `option` is the one that the path was
-/// given with.
+/// Opens a file, a pipe, or standard input for reading from beginning to end. `option` is the command line option that
+/// named the path.
 pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
     if is_standard(path) {
         let mut usage = STANDARD_INPUT_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        ensure!(matches!(*usage, Use::None), "standard input can be read only once: give `-` in one place");
+        ensure!(matches!(*usage, Use::None), "standard input can be read only once: pass `-` in one place");
         *usage = Use::Stream;
         return Ok(Box::new(io::stdin().lock()));
     }
@@ -56,8 +56,8 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// A regular file that is read in parts: a pipe would be waited for, and a device may have no end. Standard input is
-/// read into memory first.
+/// A regular file that is read in parts: a pipe would block, and a device may have no end. Standard input is read into
+/// memory first.
 pub(crate) struct RegularFile<'a> {
     path: &'a Path,
     source: Box<dyn RandomAccess>,
@@ -75,13 +75,14 @@ impl<'a> RegularFile<'a> {
         Ok(Self { path, source, length })
     }
 
-    /// The last `bytes` of the file, or all that it has.
+    /// Returns the last `bytes` of the file, or the whole file if it is shorter.
     pub(crate) fn end(&self, bytes: u64) -> anyhow::Result<Bytes> {
         let bytes = bytes.min(self.length);
         self.read(self.length - bytes, bytes)
     }
 
     pub(crate) fn read(&self, offset: u64, length: u64) -> anyhow::Result<Bytes> {
+        // `try_reserve`: the length may come from a damaged file, and a plain allocation would abort the process.
         let mut bytes = Vec::new();
         let reserved = usize::try_from(length).ok().filter(|&length| bytes.try_reserve_exact(length).is_ok());
         let read = reserved.ok_or(io::Error::from(io::ErrorKind::OutOfMemory)).and_then(|length| {
@@ -92,7 +93,7 @@ impl<'a> RegularFile<'a> {
         Ok(bytes.into())
     }
 
-    /// The bytes of the file up to a hole, if it has one: an engine reads no further in a log.
+    /// Returns the bytes of the file up to the first piece of zeros: an engine stops reading a log there.
     pub(crate) fn up_to_hole(&self) -> anyhow::Result<Vec<u8>> {
         const PIECE_BYTES: u64 = 1 << 20;
         let mut bytes = Vec::new();
@@ -112,14 +113,14 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", name(path))
 }
 
-/// Bytes at the end of a file that say what it is and how long, but for the names and bounds that some filters end
-/// with.
+/// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
+/// end with.
 const END_BYTES: u64 = 4 << 10;
 
-/// All bytes of a table or filter block. Those of standard input are kept: this can be called again.
+/// Reads all bytes of a table or filter block. Standard input is kept, so that this can be called again.
 ///
-/// The end of a file is read first, and says how long the filter is. A hollow file may have any length and take no room
-/// on the disk; in memory it would.
+/// Reads the end of the file first, which records the length of the filter: a sparse file of any length takes no space
+/// on disk, but would take memory.
 pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
     if is_standard(path) {
         return whole_standard_input();
@@ -132,7 +133,7 @@ pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
     file.end(expected)
 }
 
-/// The length of a filter without a table, by its end.
+/// Returns the length that the end of a filter without a table records.
 fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
     let end = file.end(END_BYTES)?;
     match look_at_tail(&end) {
@@ -151,7 +152,8 @@ fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
     }
 }
 
-/// The length of the block that ends with `end`, from what a reader says who takes `end` for all of it.
+/// Returns the length of the block that ends with `end`, from the error of a reader that takes `end` for the whole
+/// block.
 fn claimed_by_block(opened: Result<(), BlockError>, end: &[u8]) -> anyhow::Result<u64> {
     match opened {
         Err(BlockError::Length { expected, .. }) => Ok(expected),
@@ -163,9 +165,10 @@ fn whole_standard_input() -> anyhow::Result<Bytes> {
     let mut usage = STANDARD_INPUT_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match &*usage {
         Use::Whole(bytes) => return Ok(bytes.clone()),
-        Use::Stream => bail!("standard input can be read only once: give `-` in one place"),
+        Use::Stream => bail!("standard input can be read only once: pass `-` in one place"),
         Use::None => {}
     }
+    // Standard input has no length, and may never end: available memory is the limit.
     let limit = memory::available_bytes().unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     let read = io::stdin().lock().take(limit).read_to_end(&mut bytes);
@@ -173,14 +176,14 @@ fn whole_standard_input() -> anyhow::Result<Bytes> {
     let most = units::bytes(limit);
     ensure!(
         (bytes.len() as u64) < limit,
-        "standard input: expected less than the {most} of memory there are: give a file"
+        "standard input: expected less than the {most} of available memory: pass a file"
     );
     let bytes = Bytes::from(bytes);
     *usage = Use::Whole(bytes.clone());
     Ok(bytes)
 }
 
-/// The length of a table or filter block.
+/// Returns the length of a table or filter block.
 pub(crate) fn whole_length(path: &Path) -> anyhow::Result<u64> {
     if is_standard(path) {
         return Ok(whole(path)?.len() as u64);
@@ -188,7 +191,7 @@ pub(crate) fn whole_length(path: &Path) -> anyhow::Result<u64> {
     Ok(fs::metadata(path).with_context(|| cannot_read(path))?.len())
 }
 
-/// How many bytes a file says it has; none for what cannot tell, such as a pipe.
+/// Returns the length of a regular file; `None` for input without a known length, such as a pipe.
 pub(crate) fn length(path: &Path) -> Option<u64> {
     let metadata = fs::metadata(path).ok().filter(|_| !is_standard(path))?;
     metadata.is_file().then_some(metadata.len())

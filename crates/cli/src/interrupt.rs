@@ -1,9 +1,9 @@
-//! Ctrl-C and requests to end: a build that is told to end leaves the tables that it has completed, and nothing else.
+//! Ctrl-C and termination signals: an interrupted build leaves the tables that it has completed and nothing else.
 //!
-//! One thread waits for the signals. While files are being written it only sets a flag, which the writer looks at after
-//! each entry: the writer then fails, and removes what it was at. Otherwise, such as while a pipe is read that never
-//! ends, there is nothing to remove but new directories without files; the waiting thread does that and ends the
-//! process.
+//! One thread waits for the signals. While files are being written, it only sets a flag that the writer checks after
+//! each entry; the writer then fails and removes the unfinished file. At other times, such as while the program reads
+//! an endless pipe, there is nothing to remove except new empty directories; the waiting thread removes them and ends
+//! the process.
 
 use core::fmt;
 use std::fs;
@@ -15,28 +15,28 @@ use std::thread;
 
 use crate::output::note;
 
-/// The number of the signal that asked for the end, 0 before.
+/// The number of the signal that was received, or 0.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
 
 /// Held while files are being written.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Directories that this process made, the innermost first.
+/// Directories that this process created, the innermost first.
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The number of a signal, after which a process has the exit code 128 + the number.
+/// The number of a signal. A process that it ends has the exit code 128 + the number.
 type SignalNumber = i32;
 
-/// A build was told to end.
+/// A signal interrupted a build.
 #[derive(Debug)]
 pub struct Interrupted {
     signal: SignalNumber,
-    /// What it leaves.
+    /// Describes what the build leaves.
     remains: String,
 }
 
 impl Interrupted {
-    /// The exit code that shells give to processes that a signal ended.
+    /// Returns the exit code that shells show for a process that a signal ended.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         exit_code(self.signal)
@@ -55,7 +55,7 @@ fn exit_code(signal: SignalNumber) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// Fails when the process was told to end, and says what `remains` of its work.
+/// Fails if a signal was received, with a message about what `remains` of the work.
 pub(crate) fn check(remains: impl FnOnce() -> String) -> Result<(), Interrupted> {
     match REQUESTED.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -63,12 +63,12 @@ pub(crate) fn check(remains: impl FnOnce() -> String) -> Result<(), Interrupted>
     }
 }
 
-/// Begins the writing of files: until the guard is dropped, only [`check`] ends it.
+/// Begins the writing of files: until the guard is dropped, only [`check`] stops it.
 pub(crate) fn writing() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the writing of files before something that may take forever, and the process if it was told to end meanwhile.
+/// Ends the writing of files before work that may take forever. Exits the process if a signal arrived in the meantime.
 pub(crate) fn pause(writing: MutexGuard<'static, ()>) {
     let made = made();
     drop(writing);
@@ -78,12 +78,12 @@ pub(crate) fn pause(writing: MutexGuard<'static, ()>) {
     }
 }
 
-/// Directories that this process made; those that stay without files go when this is dropped, or at an interruption.
+/// Directories that this process created. Empty ones are removed when this is dropped, or at an interruption.
 #[derive(Debug, Default)]
 pub(crate) struct MadeDirectories(Vec<PathBuf>);
 
 impl MadeDirectories {
-    /// `directories` from the innermost to the outermost, each of which is empty but for the one before.
+    /// Takes `directories` from the innermost to the outermost; each contains only the one before.
     pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
         made().extend(directories.iter().cloned());
         Self(directories)
@@ -103,14 +103,14 @@ fn made() -> MutexGuard<'static, Vec<PathBuf>> {
 
 fn remove_empty(directories: &[PathBuf]) {
     for directory in directories {
-        // The system refuses to remove a directory that holds something: that is how full ones stay.
+        // The system refuses to remove a directory that is not empty, so directories with files stay.
         let _ = fs::remove_dir(directory);
     }
 }
 
-/// From now on the process ends in order when it is told to. To be called before it has other threads.
+/// Makes signals end the process in order from now on. Call it before the process starts other threads.
 pub fn end_in_order() {
-    // Where signals cannot be waited for, they end the process as they always do.
+    // If waiting for signals is not possible, they keep their default action.
     if let Some(next_signal) = platform::signals() {
         let wait = move || {
             while let Some(signal) = next_signal() {
@@ -122,13 +122,13 @@ pub fn end_in_order() {
 }
 
 fn requested(signal: SignalNumber) {
-    // Held by `pause`, too: either the writing is seen to be over here, or the flag is seen there.
+    // `pause` also holds this lock: either this thread sees that the writing is over, or `pause` sees the flag.
     let made = made();
     let is_first = REQUESTED.swap(signal, Ordering::Relaxed) == 0;
     match WRITING.try_lock() {
-        // The writer sees the flag. Whoever asks again does not want to wait for it.
+        // The writer will see the flag. A second signal means that the user does not want to wait for that.
         Err(TryLockError::WouldBlock) if is_first => {}
-        // With the lock, nothing can begin to be written.
+        // While this thread holds the lock, no writing can begin.
         _nothing_is_written => end(&made, signal),
     }
 }
@@ -147,7 +147,7 @@ mod platform {
 
     use super::SignalNumber;
 
-    /// Blocks the signals that ask for the end, in this thread and in those that it starts, and gives the function that
+    /// Blocks the termination signals in this thread and in the threads that it starts, and returns a function that
     /// waits for the next one.
     pub(super) fn signals() -> Option<impl Fn() -> Option<SignalNumber>> {
         let mut signals = SigSet::empty();
@@ -156,11 +156,12 @@ mod platform {
         Some(move || signals.wait().ok().map(|signal| signal as SignalNumber))
     }
 
-    /// All but those that the process was started to ignore, as `nohup` and shells that start a job in the background
-    /// want it. Where that cannot be told, the end of a terminal may be one of these.
+    /// Returns the termination signals, except those that the process was started to ignore, as `nohup` and shells with
+    /// background jobs request. If that is unknown, SIGHUP is left out, because it may be ignored.
     fn wanted() -> Vec<Signal> {
         let ignored = fs::read_to_string("/proc/self/status").ok().and_then(|status| ignored(&status));
         let candidates: &[_] = match ignored {
+            // SIGHUP only if it is known not to be ignored.
             Some(_) => &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP],
             None => &[Signal::SIGINT, Signal::SIGTERM],
         };
@@ -168,7 +169,7 @@ mod platform {
         candidates.iter().copied().filter(|&signal| !is_ignored(signal)).collect()
     }
 
-    /// The signals that a process ignores, as bits from 0 for signal 1 (`proc_pid_status(5)`).
+    /// Returns the signals that a process ignores, as bits; bit 0 is signal 1 (`proc_pid_status(5)`).
     fn ignored(status: &str) -> Option<u64> {
         let digits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
         u64::from_str_radix(digits.trim(), 16).ok()
@@ -192,10 +193,10 @@ mod platform {
 
     use super::SignalNumber;
 
-    /// What Ctrl-C is on Unix.
+    /// The number of Ctrl-C's signal on Unix.
     const INTERRUPT: SignalNumber = 2;
 
-    /// Gives the function that waits for the next Ctrl-C.
+    /// Returns a function that waits for the next Ctrl-C.
     pub(super) fn signals() -> Option<impl Fn() -> Option<SignalNumber>> {
         let (sender, receiver) = mpsc::channel();
         ctrlc::set_handler(move || drop(sender.send(INTERRUPT))).ok()?;

@@ -1,4 +1,4 @@
-//! Tables that are in none of a command's figures, and why.
+//! Tables that a command leaves out of all its figures, and why.
 
 use core::fmt;
 use std::path::Path;
@@ -28,12 +28,12 @@ impl LeftOut {
         Self { path, why, outcome }
     }
 
-    /// What the tables that are left out say of the whole.
+    /// Returns the worst outcome of the tables that were left out.
     pub(crate) fn outcome(all: &[Self]) -> Outcome {
         all.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes)
     }
 
-    /// Why nothing is left, if the first of `all` was left out, to end a sentence.
+    /// Returns the first table left out with its reason in parentheses, to end a sentence.
     pub(crate) fn first(all: &[Self]) -> String {
         all.first().map(|left| format!(" ({}: {})", left.path, left.why)).unwrap_or_default()
     }
@@ -45,7 +45,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// How to get the keys of a table of RocksDB whose compression this program does not know.
+/// Command that extracts the keys of a RocksDB table whose compression this program does not support.
 pub(crate) const BY_SST_DUMP: &str = "\
 sst_dump --file=TABLE --command=scan --output_hex | sed -n \"s/^'\\([0-9A-Fa-f]*\\)' seq.*/\\1/p\" | \
 sstfilter compare --input - --keys-format hex";

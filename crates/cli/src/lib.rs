@@ -1,4 +1,4 @@
-//! The command line as a library: what the program `sstfilter` does, without its process.
+//! The command line as a library: everything that the program `sstfilter` does, except exiting its process.
 
 mod advise;
 mod args;
@@ -51,18 +51,18 @@ use output::{CANNOT_WRITE, Output, shell_word};
 pub use output::{Outcome, explained};
 
 impl Cli {
-    /// Parses `arguments`, the first of which is the program's name.
+    /// Parses `arguments`; the first one is the program's name.
     ///
     /// # Errors
     ///
-    /// The message for whoever wrote them, help and version included.
+    /// Returns the message to print, including help and version.
     pub fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
         Self::try_parse_from(arguments)
     }
 
-    /// The options that say how tables are read, as a command line has them, each with a blank before it.
+    /// Returns the options that affect how tables are read, in command line form, each after a blank.
     fn reading_options(&self) -> String {
         let seed = self.secret_seed_file.as_deref().map(|file| ("secret-seed-file", file));
         let comparator = self.comparator.as_deref().map(|name| ("comparator", Path::new(name)));
@@ -71,18 +71,18 @@ impl Cli {
         seed.into_iter().chain(comparator).map(with_value).collect::<String>() + unchecked
     }
 
-    /// Whether the command writes files that must not be left half done.
+    /// Whether the command writes files that must not be left half written.
     #[must_use]
     pub fn makes_files(&self) -> bool {
         matches!(self.command, Command::Build(_) | Command::Rebuild(_) | Command::Filter(_))
     }
 }
 
-/// Does what the arguments ask for. Results go to `stdout`, which is flushed; notes and progress to standard error.
+/// Runs the command. Results go to `stdout`, which is flushed; notes and progress go to standard error.
 ///
 /// # Errors
 ///
-/// Why it cannot be done.
+/// Returns the reason why the command could not run.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let (secret, format) = (secret.as_ref(), cli.keys_format);
@@ -108,6 +108,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),
         Command::Compare(args) => output.report(compare::run(args, format, reading)?),
+        // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
@@ -117,6 +118,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Report(args) => output.report(report::run(args, &cli.reading_options(), format, reading)?),
         Command::Measure(args) => output.report(measure::run(args)?),
     }?;
+    // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)
 }

@@ -7,9 +7,9 @@
 //! | `nul` | all bytes up to a NUL byte, or to the end | none | nothing: two NUL bytes in a row are the empty key |
 //! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `crlf` |
 //!
-//! In lines, the empty key is a line that begins with a tab: a tab alone, if it has no value. A carriage return is a
-//! byte of the key or value like any other unless the format says that lines end with it: a key that ends with one
-//! could not be looked up.
+//! In lines, the empty key is a line that begins with a tab: only a tab, if it has no value. A carriage return is a
+//! byte of the key or value like any other unless the format is `crlf`: otherwise, a key that ends with one could not
+//! be looked up.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,9 +23,9 @@ use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::output::{Text, note};
 use crate::{files, input, memory, units};
 
-/// How keys stand in files of keys, and on the command line: the table above.
+/// The format of keys in files and on the command line; see the table above.
 ///
-/// Without comments at the variants: they would end up in the help of every command.
+/// The variants have no comments, which would appear in the help of every command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeysFormat {
     #[default]
@@ -36,22 +36,22 @@ pub(crate) enum KeysFormat {
 }
 
 impl KeysFormat {
-    /// The last byte of each record.
+    /// Returns the last byte of each record.
     fn separator(self) -> u8 {
         if self == Self::Nul { 0 } else { b'\n' }
     }
 
-    /// What the keys of this format are written with.
+    /// Returns the bytes to write after each key.
     pub(crate) fn terminator(self) -> &'static [u8] {
         if self == Self::Nul { b"\0" } else { self.line_end() }
     }
 
-    /// What lines of keys and values are written with.
+    /// Returns the bytes to write after each line of key and value.
     pub(crate) fn line_end(self) -> &'static [u8] {
         if self == Self::Crlf { b"\r\n" } else { b"\n" }
     }
 
-    /// The key as it stands in this format, without the byte at its end.
+    /// Returns the key in this format, without its terminator.
     pub(crate) fn encoded(self, key: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Lines | Self::Crlf | Self::Nul => Cow::Borrowed(key),
@@ -59,7 +59,7 @@ impl KeysFormat {
         }
     }
 
-    /// The key that an argument of the command line says.
+    /// Parses a key from a command line argument.
     pub(crate) fn parse_argument(self, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
         let mut key = argument.as_encoded_bytes().to_vec();
         if self == Self::Hex {
@@ -70,7 +70,7 @@ impl KeysFormat {
     }
 }
 
-/// Where one entry's key and value lie in the text. The value begins one byte behind the key.
+/// The position of one entry's key and value in the text. The value begins one byte after the key.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: usize,
@@ -78,19 +78,19 @@ struct Line {
     end: usize,
 }
 
-/// Bytes of memory that a line costs beside its text.
+/// Bytes of memory that a line costs in addition to its text.
 const LINE_BYTES: u64 = size_of::<Line>() as u64;
 
-/// Bytes per line that are assumed until the lines are counted: shorter lines are rare.
+/// Line length assumed until the lines are counted: shorter lines are rare.
 const ASSUMED_LINE_BYTES: u64 = 16;
 
-/// Bytes at the beginning of a text that show whether it is none.
+/// Bytes at the beginning of a file that are searched for NUL bytes, which text does not contain.
 const LOOKED_AT_BYTES: usize = 32 << 10;
 
-/// What programs on Windows write at the beginning of a text. No key begins with it on purpose.
+/// Mark that programs on Windows write at the beginning of a text. No key begins with it on purpose.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Most memory that a file of keys may take, and what to do about it.
+/// Maximum memory that a file of keys may use, and advice for a user who exceeds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryLimit {
     pub(crate) bytes: u64,
@@ -98,13 +98,13 @@ pub(crate) struct MemoryLimit {
 }
 
 impl Default for MemoryLimit {
-    /// What is available without swapping.
+    /// Returns the memory available without swapping.
     fn default() -> Self {
         Self { bytes: memory::available_bytes().unwrap_or(u64::MAX), advice: "split it" }
     }
 }
 
-/// The entries of a text, which it owns.
+/// The entries of a text, and the text itself.
 #[derive(Debug, Default)]
 pub(crate) struct KeyLines {
     text: Vec<u8>,
@@ -120,6 +120,8 @@ impl KeyLines {
     /// Splits `text` into entries.
     pub(crate) fn parse(text: Vec<u8>, format: KeysFormat) -> anyhow::Result<Self> {
         let mut start = byte_order_mark_bytes(&text, format);
+        // Exactly as many lines as the memory check assumes: a growing vector would exceed the limit while it is
+        // copied.
         let lines = Vec::with_capacity(count_records(&text[start..], format));
         let mut keys = Self { text, lines, ..Self::default() };
         let mut number = 0_u64;
@@ -140,13 +142,13 @@ impl KeyLines {
         Ok(keys)
     }
 
-    /// The keys of the file at `path`, or of standard input for `-`: one at least. `option` is the one that the path
-    /// was given with.
+    /// Reads at least one key from the file at `path`, or from standard input for `-`. `option` is the command line
+    /// option that named the path.
     pub(crate) fn read(path: &Path, format: KeysFormat, option: &str) -> anyhow::Result<Self> {
         Self::read_within(path, format, option, MemoryLimit::default())
     }
 
-    /// Like [`read`](Self::read), with memory for the text and for sorting it up to `limit`.
+    /// Like [`read`](Self::read), with at most `limit` memory for the text and for sorting it.
     pub(crate) fn read_within(
         path: &Path,
         format: KeysFormat,
@@ -157,48 +159,49 @@ impl KeyLines {
         let text = read_text(path, option, format, limit)?;
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
+        // A wrong path, such as that of a table, would be read as lines of garbage.
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
             ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
             note(&format!(
-                "note: {name} holds NUL bytes, as no text does: here they are bytes of keys, which end with their \
-                 lines; if NUL ends them, give --keys-format nul"
+                "note: {name} contains NUL bytes, which text does not: they are read as bytes of keys, and lines end \
+                 the keys; if NUL ends them, pass --keys-format nul"
             ));
         }
         if byte_order_mark_bytes(&text, format) > 0 {
             note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
         }
         let lines = Self::parse(text, format).with_context(|| name.clone().into_owned())?;
-        ensure!(lines.len() > 0, "{} holds no key: expected {}", input::name(path), format.expected());
+        ensure!(lines.len() > 0, "{} contains no key: expected {}", input::name(path), format.expected());
         for remark in lines.remarks(format) {
             note(&format!("note: {name}: {remark}"));
         }
         Ok(lines)
     }
 
-    /// What a reader may take for a part of the keys, or for one of them, and is none; and the other way round.
+    /// Returns notes about empty lines and carriage returns, which a user may have meant differently.
     fn remarks(&self, format: KeysFormat) -> impl Iterator<Item = String> {
         let blank = (self.blank_lines > 0).then(|| {
             let blank = units::counted(self.blank_lines, "empty line");
-            format!("{blank} skipped: the empty key is a line with a tab alone")
+            format!("{blank} skipped: the empty key is a line with only a tab")
         });
         let returns = (format == KeysFormat::Lines && self.carriage_returns > 0).then(|| {
             let (returns, all) = (units::counted(self.carriage_returns, "line"), units::grouped(self.len() as u64));
             format!(
-                "{returns} of {all} with a carriage return at the end, which is a byte of the key or value: \
-                 if it is not, give --keys-format crlf"
+                "{returns} of {all} with a carriage return at the end, which is read as a byte of the key or value: \
+                 if it is not one, pass --keys-format crlf"
             )
         });
         blank.into_iter().chain(returns)
     }
 
-    /// Adds a key from elsewhere, without a value.
+    /// Adds a key from another source, without a value.
     pub(crate) fn push(&mut self, key: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(key);
         self.lines.push(Line { start, key_end: self.text.len(), end: self.text.len() });
     }
 
-    /// Adds the line from `start` to `end`, where its line feed or the end of the text is.
+    /// Adds the line from `start` to `end`, the position of its line feed or of the end of the text.
     fn add_line(&mut self, start: usize, end: usize) {
         let content = &self.text[start..end];
         self.carriage_returns += u64::from(content.ends_with(b"\r"));
@@ -210,15 +213,16 @@ impl KeyLines {
         }
     }
 
-    /// The same without the carriage return at its end.
+    /// Adds the line without the carriage return at its end.
     fn add_line_of_crlf(&mut self, start: usize, end: usize) {
         let has_return = self.text[start..end].ends_with(b"\r");
         self.add_line(start, end - usize::from(has_return));
     }
 
-    /// Adds a line of digits. The bytes that they stand for take their place, which is larger.
+    /// Adds a line of digits. Decodes it in place, because the bytes need less space than their digits.
     fn add_hex_line(&mut self, start: usize, end: usize) -> anyhow::Result<()> {
         self.add_line_of_crlf(start, end);
+        // A blank line was not added.
         let Some(line) = self.lines.last_mut().filter(|line| line.start == start) else {
             return Ok(());
         };
@@ -227,18 +231,19 @@ impl KeyLines {
         line.end = line.key_end;
         if tab < end {
             let value_bytes = decode_hex(&mut self.text[tab + 1..end])?;
+            // The value must begin one byte after the key, where `entry` expects it.
             self.text.copy_within(tab + 1..tab + 1 + value_bytes, line.key_end + 1);
             line.end = line.key_end + 1 + value_bytes;
         }
         Ok(())
     }
 
-    /// Sorts by key; of lines with one key, the last stays.
+    /// Sorts by key. If several lines have the same key, the last one stays.
     pub(crate) fn sort_and_dedup(&mut self) {
         let before = self.lines.len();
         let text = &self.text;
         let key = |line: &Line| &text[line.start..line.key_end];
-        // The place in the text breaks ties, so that an unstable sort, which needs no memory, does.
+        // The position in the text breaks ties, so that an unstable sort suffices, which needs no extra memory.
         self.lines.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.start.cmp(&b.start)));
         self.lines.dedup_by(|later, kept| {
             let same = key(later) == key(kept);
@@ -254,20 +259,21 @@ impl KeyLines {
         self.lines.len()
     }
 
-    /// Key and value of entry `index`, which is below [`len`](Self::len).
+    /// Returns key and value of entry `index`, which is below [`len`](Self::len).
     pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
         let Line { start, key_end, end } = self.lines[index];
+        // A line without a tab has no byte after its key: `min` keeps the value's start inside the line.
         (&self.text[start..key_end], &self.text[(key_end + 1).min(end)..end])
     }
 
-    /// Keys and values in their order.
+    /// Returns the keys and values in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.lines.len()).map(|index| self.entry(index))
     }
 }
 
 impl KeysFormat {
-    /// What a file that holds no key should hold.
+    /// Describes the expected contents, for a message about a file without keys.
     fn expected(self) -> &'static str {
         match self {
             Self::Lines | Self::Crlf => "one per line; a value may follow a tab",
@@ -277,12 +283,12 @@ impl KeysFormat {
     }
 }
 
-/// Bytes at the beginning of `text` that are no part of its first key. Any byte may be part of a key in `nul`.
+/// Returns the number of bytes before the first key of `text`. In `nul`, any byte may be part of a key.
 fn byte_order_mark_bytes(text: &[u8], format: KeysFormat) -> usize {
     if format != KeysFormat::Nul && text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// Puts the bytes that `digits` stand for at their beginning; gives their number.
+/// Decodes `digits` in place, from their beginning on, and returns the number of bytes.
 fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
     let prefix_bytes = if digits.starts_with(b"0x") || digits.starts_with(b"0X") { 2 } else { 0 };
     let count = digits.len() - prefix_bytes;
@@ -294,15 +300,17 @@ fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
     ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");
     for index in 0..count / 2 {
         let at = prefix_bytes + 2 * index;
+        // All digits were checked above, so the defaults are never used.
         digits[index] = digit(digits[at]).unwrap_or(0) << 4 | digit(digits[at + 1]).unwrap_or(0);
     }
     Ok(count / 2)
 }
 
-/// All of a file or of standard input, unless its length says that sorting it would take more memory than `limit`.
+/// Reads a file or standard input. Fails early if its length shows that sorting would need more memory than `limit`.
 fn read_text(path: &Path, option: &str, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
     let source = input::open(path, option)?;
     let length = input::length(path).unwrap_or(0);
+    // An estimate, to refuse a huge file before it is read. The exact check follows.
     let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
     ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
     let text = read_pieces(path, source, format, limit)?;
@@ -310,11 +318,11 @@ fn read_text(path: &Path, option: &str, format: KeysFormat, limit: MemoryLimit) 
     Ok(text)
 }
 
-/// Bytes that are read before it is looked whether there is a key in them.
+/// Bytes read between two checks for keys.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Reads to the end of `source`, or until it is clear that it has none, or is too large: a pipe does not say its length
-/// beforehand, and a device or a hollow file may give zeros for ever.
+/// Reads to the end of `source`, or until it proves too large or without an end: a pipe does not announce its length,
+/// and a device or a sparse file may return zeros forever.
 fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
     let (mut text, mut records, mut keys_end) = (Vec::new(), 0, 0);
     loop {
@@ -323,6 +331,7 @@ fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: Me
         if read.with_context(|| format!("cannot read {}", input::name(path)))? == 0 {
             return Ok(text);
         }
+        // Counts a record that spans pieces once per piece: an upper bound, off by one per piece.
         records += count_records(&text[start..], format) as u64;
         ensure_fits(path, text.len() as u64 + records * LINE_BYTES, limit)?;
         keys_end = last_key_end(&text, start, format).unwrap_or(keys_end);
@@ -330,14 +339,14 @@ fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: Me
     }
 }
 
-/// The end of the last record that is not empty, if it is at `start` or behind it.
+/// Returns the end of the last record that is not empty, if it is at or after `start`.
 fn last_key_end(text: &[u8], start: usize, format: KeysFormat) -> Option<usize> {
     let is_separator = |at: usize| text[at] == format.separator();
     (start.max(1)..text.len()).rev().find(|&at| is_separator(at) && !is_separator(at - 1))
 }
 
-/// Fails if what follows `keys_end` is no key, whatever comes behind it: it is longer than any key, and without a tab,
-/// which would end it.
+/// Fails if no continuation can turn the bytes after `keys_end` into a key: they are longer than any key, and without
+/// a tab, which would end one.
 fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat) -> anyhow::Result<()> {
     let digits = if format == KeysFormat::Hex { 2 } else { 1 };
     let most = digits * MAX_KEY_BYTES + PIECE_BYTES;
@@ -359,19 +368,19 @@ fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat
 fn ensure_fits(path: &Path, needed: u64, limit: MemoryLimit) -> anyhow::Result<()> {
     let MemoryLimit { bytes, advice } = limit;
     let (file, takes, most) = (input::name(path), units::bytes(needed), units::bytes(bytes));
-    ensure!(needed <= bytes, "{file}: sorting it takes at least {takes} of memory, and the limit is {most}: {advice}");
+    ensure!(needed <= bytes, "{file}: sorting it takes at least {takes} of memory, but the limit is {most}: {advice}");
     Ok(())
 }
 
-/// Refuses a gzip file, whose lines would be garbage.
+/// Refuses a gzip file, which would be read as garbage lines.
 fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    // The magic number, and the only compression method there is (RFC 1952, 2.3.1).
+    // The magic number, and the only compression method that exists (RFC 1952, 2.3.1).
     const GZIP_START: &[u8] = &[0x1f, 0x8b, 8];
     ensure!(!text.starts_with(GZIP_START), "{} is compressed: unpack it with `gzip -d` first", input::name(path));
     Ok(())
 }
 
-/// Records of `text`, the last of which may lack its terminator.
+/// Counts the records of `text`; the last one may lack its terminator.
 fn count_records(text: &[u8], format: KeysFormat) -> usize {
     text.split_inclusive(|&byte| byte == format.separator()).count()
 }
@@ -442,7 +451,7 @@ mod tests {
         assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 lines of 6 with"), "{of_lines}");
     }
 
-    /// Every byte in each format in the long form, otherwise the separator of each, or what it takes for a key.
+    /// In the long form, tries every listed byte in each format; otherwise one byte per format.
     #[test]
     fn keys_without_an_end_are_given_up_at_the_longest_key() {
         let most = 2 * PIECE_BYTES + 2 * MAX_KEY_BYTES;
@@ -467,7 +476,7 @@ mod tests {
         }
         let value = [b"k\t".as_slice(), &vec![b'v'; usize::try_from(MAX_VALUE_BYTES).unwrap()], b"\n"].concat();
         let (error, _) = read(&mut &value[..], KeysFormat::Lines);
-        assert_eq!(error, None, "a value may be as long as a key, behind it");
+        assert_eq!(error, None, "a value may be as long as the longest key");
     }
 
     #[test]

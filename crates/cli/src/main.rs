@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use sstfilter_cli::{Cli, Interrupted, explained};
 
-/// The exit code of a process that the kernel would have ended for writing to a closed pipe.
+/// Exit code that a shell shows for a process that SIGPIPE (signal 13) ended. Rust ignores that signal, so the program
+/// returns the code itself.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
 
 fn main() -> ExitCode {
@@ -27,14 +28,14 @@ fn main() -> ExitCode {
                 let _ = writeln!(io::stderr(), "{interrupted}");
                 return ExitCode::from(interrupted.exit_code());
             }
-            // Nobody is left to tell when this fails; `eprintln!` would panic.
+            // Nobody can read the failure of this write; `eprintln!` would panic.
             let _ = writeln!(io::stderr(), "error: {}", explained(&error));
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints help, the version, or what is wrong with the arguments.
+/// Prints help, the version, or an error about the arguments.
 fn explain(message: &clap::Error) -> ExitCode {
     match message.print().and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::from(if message.use_stderr() { 2 } else { 0 }),
@@ -46,7 +47,7 @@ fn explain(message: &clap::Error) -> ExitCode {
     }
 }
 
-/// Whether the reader of our output has gone away (`sstfilter ... | head`).
+/// Whether the reader of the output has gone away (`sstfilter ... | head`).
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)

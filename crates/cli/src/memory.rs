@@ -1,18 +1,18 @@
-//! How much memory there is, and how much was used, where the system says so.
+//! Available memory and peak usage, on systems that report them.
 
 use std::fs;
 
-/// Bytes that new work can use without swapping. Linux only.
+/// Returns the bytes that new work can use without swapping. Linux only.
 pub(crate) fn available_bytes() -> Option<u64> {
     field_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// The most bytes that this process has held in memory at once. Linux only.
+/// Returns the peak resident memory of this process in bytes. Linux only.
 pub(crate) fn peak_bytes() -> Option<u64> {
     field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The value of a line such as `VmHWM:     1234 kB`.
+/// Returns the value of a line such as `VmHWM:     1234 kB`; the kernel's kB are KiB.
 fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Any file that the program can read, opened by what its bytes say it is.
+//! Opens any file that the program can read, by the format that its bytes identify.
 
 use core::ops::ControlFlow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::partitions::Container;
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangeBlock, RangePrefix};
 
-/// A file of which at least the frame is sound.
+/// A file whose frame is sound; its contents may be damaged.
 pub(crate) enum Opened {
     /// A table of this library.
     Table(Box<Table>),
@@ -27,7 +27,7 @@ pub(crate) enum Opened {
     FilterBlock(Box<FilterBlock<Bytes>>),
     /// A range filter's block without a table. Its payload has not been verified.
     RangeFilter(Box<RangeBlock>),
-    /// A filter in partitions without a table, of which the top index has been verified.
+    /// A partitioned filter without a table. Its top index has been verified, its partitions have not.
     Partitions(Box<Container>),
     /// A table of RocksDB, LevelDB or Pebble.
     Foreign(Box<ForeignTable>),
@@ -36,7 +36,7 @@ pub(crate) enum Opened {
 /// A table of another engine, in a file or in memory.
 pub(crate) type ForeignTable = sstfilter_interop::Table<Source>;
 
-/// The bytes of a file, for a package that knows nothing of our tables.
+/// The bytes of a file, for the interop package, which does not depend on this library's tables.
 pub(crate) struct Source(Box<dyn RandomAccess>);
 
 impl sstfilter_interop::RandomAccess for Source {
@@ -52,7 +52,7 @@ impl sstfilter_interop::RandomAccess for Source {
 /// Why a file was not opened.
 #[derive(Debug)]
 pub(crate) struct Unopened {
-    /// Damage, or a failure to read, which tells nothing about the bytes.
+    /// `No` for damage; `Failed` if the file could not be read, so that nothing is known about its bytes.
     pub(crate) outcome: Outcome,
     pub(crate) reason: anyhow::Error,
 }
@@ -70,7 +70,8 @@ impl Opened {
         Self::open_as(look, path, reading).map_err(Unopened::from)
     }
 
-    /// Opens the file at `path`, and if it is a table of another engine, as [`foreign_to_probe`] does.
+    /// Opens the file at `path` for probing: takes the comparator of another engine's table from its keys if nothing
+    /// names it.
     pub(crate) fn open_to_probe(path: &Path, reading: Reading<'_>) -> Result<Self, Unopened> {
         let mut opened = Self::open(path, reading)?;
         if let Self::Foreign(table) = &mut opened {
@@ -102,8 +103,8 @@ impl Opened {
     }
 }
 
-/// A sidecar, for whichever table it was made, whose checksums hold: of a filter in partitions, that of the top index,
-/// because damage to a partition costs no other one.
+/// A sidecar of any table, with verified checksums. For a partitioned filter, only the top index is verified, because
+/// damage to one partition does not affect the others.
 pub(crate) struct Sidecar {
     pub(crate) metadata: FilterMetadata,
     pub(crate) table: TableIdentity,
@@ -117,8 +118,9 @@ impl Sidecar {
         let sidecar = Self { metadata, table, bytes };
         for section in sidecar.metadata.sections() {
             let filter = sidecar.filter(section.part).unwrap_or_default();
-            // The last four bytes are a checksum themselves.
+            // The section's checksum excludes its last four bytes, which are a checksum themselves.
             let index_bytes = if section.index_bytes == 0 { filter.len() } else { section.index_bytes as usize };
+            // Of a partitioned filter, only the top index at its end.
             let summed = filter.len() - index_bytes..filter.len().saturating_sub(4);
             let (expected, got) = (section.checksum, crc32c::crc32c(filter.get(summed).unwrap_or_default()));
             if expected != got {
@@ -128,20 +130,20 @@ impl Sidecar {
         Ok(sidecar)
     }
 
-    /// The bytes of a filter, if there is one.
+    /// Returns the bytes of a filter, if the sidecar has one.
     pub(crate) fn filter(&self, part: FilterPart) -> Option<Bytes> {
         let section = self.metadata.sections().iter().find(|section| section.part == part)?;
         let (start, bytes) = (usize::try_from(section.offset).ok()?, usize::try_from(section.bytes).ok()?);
         Some(self.bytes.slice(start..start + bytes))
     }
 
-    /// The filter in partitions, if there is one.
+    /// Returns the partitioned filter, if there is one.
     pub(crate) fn container(&self) -> Result<Option<Container>, PartitionError> {
         self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
     }
 }
 
-/// The filter for lookups of the sidecar at `path`, which may have partitions; without one, that for scans.
+/// Opens the point filter of the sidecar at `path`, whole or partitioned; if it has none, its range filter.
 fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     let context = || input::name(path).into_owned();
     let sidecar = Sidecar::read(path).with_context(context)?;
@@ -153,7 +155,7 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
     let has_whole_keys = sidecar.metadata.has_whole_keys();
-    ensure!(has_whole_keys, "{}: holds parts of keys, whose extractor the program does not have", context());
+    ensure!(has_whole_keys, "{}: holds parts of keys, and this program does not have their extractor", context());
     if let Some(container) = container {
         return Ok(Opened::Partitions(Box::new(container)));
     }
@@ -161,63 +163,64 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     Ok(Opened::FilterBlock(Box::new(block)))
 }
 
-/// The partitioned filter at `path`, without a table.
+/// Opens the partitioned filter at `path`, without a table.
 pub(crate) fn container(path: &Path) -> anyhow::Result<Container> {
     let container = Container::open(input::whole(path)?)?;
-    container.context("the end of a filter in partitions is cut short")
+    container.context("the end of a partitioned filter is cut short")
 }
 
-/// What is known of tables before they are read: from the options of the command line, and from their databases.
+/// What is known about tables before they are read, from the command line and from their databases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
-    /// Of the database, for tables that do not say enough of theirs.
+    /// The database's comparator, for tables that do not describe it fully.
     pub(crate) comparator: Option<&'a str>,
-    /// Of the range filters to be probed.
+    /// Prefix of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
-    /// Whether filters are used that have no checksum.
+    /// Whether filters without a checksum are used.
     pub(crate) unchecked_filters: bool,
-    /// Moved on by what is read of tables.
+    /// Advanced by each read of a table.
     pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 impl<'a> Reading<'a> {
-    /// What concerns tables of this library.
+    /// Returns the part that applies to tables of this library.
     pub(crate) fn of_tables(self) -> TableReading<'a> {
         TableReading { secret: self.secret, range_prefix: self.range_prefix, progress: self.progress }
     }
 }
 
-/// The manifests of databases, each read once for all of its tables.
+/// The manifests of databases, each read once for all tables of its database.
 #[derive(Debug, Default)]
 pub(crate) struct Manifests {
     by_directory: Mutex<HashMap<PathBuf, Option<Arc<Manifest>>>>,
 }
 
 impl Manifests {
-    /// The manifest of the database whose table is at `path`, if it has one that can be read. Other threads wait
-    /// meanwhile: they need the same one.
+    /// Returns the manifest of the database that the table at `path` belongs to, if it can be read. Other threads wait
+    /// for the read, because they need the same manifest.
     pub(crate) fn beside(&self, path: &Path) -> Option<Arc<Manifest>> {
-        // The current directory is not where standard input comes from.
+        // The parent of `-` would be the current directory, which standard input does not come from.
         let directory = path.parent().filter(|_| !input::is_standard(path))?;
         let mut read = self.by_directory.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(manifest) = read.get(directory) {
             return manifest.clone();
         }
         let manifest = manifest_in(directory).map(Arc::new);
+        // A missing manifest is remembered as well: the directory may have ten thousand tables.
         read.insert(directory.to_owned(), manifest.clone());
         manifest
     }
 }
 
 impl Manifests {
-    /// What that manifest says of the table at `path`.
+    /// Returns the entry of the table at `path` in its database's manifest.
     pub(crate) fn file(&self, path: &Path) -> Option<ManifestFile> {
         self.beside(path)?.file(path.file_stem()?.to_str()?.parse().ok()?).cloned()
     }
 
-    /// The level of the table at `path`, by that manifest.
+    /// Returns the level of the table at `path` by its database's manifest.
     pub(crate) fn level(&self, path: &Path) -> Option<u32> {
         self.file(path).map(|file| file.level)
     }
@@ -230,7 +233,7 @@ pub(crate) struct TakenComparator {
     pub(crate) from: Origin,
 }
 
-/// Where the comparator of a table is taken from.
+/// The source of a table's comparator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Option,
@@ -248,8 +251,8 @@ impl Origin {
     }
 }
 
-/// A table of another engine, and the comparator that it does not name itself: from the command line, or from its
-/// database's manifest. What neither says is the reason why its filter cannot be used.
+/// Opens a table of another engine. If the table does not name its comparator, it comes from the command line or from
+/// its database's manifest; without either, the filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let source = source(path)?;
     let table = ForeignTable::open(Source(match reading.progress {
@@ -267,6 +270,7 @@ fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Optio
     if let Some(name) = reading.comparator {
         return Some(TakenComparator { name: name.to_owned(), from: Origin::Option });
     }
+    // Tables of the other engines name their comparator.
     if engine != Engine::LevelDb {
         return None;
     }
@@ -274,8 +278,8 @@ fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Optio
     Some(TakenComparator { name: manifest.comparator()?.to_owned(), from: Origin::Manifest })
 }
 
-/// The same for a table whose filter is to be probed: what nothing else says is taken from its keys, all of which are
-/// read then.
+/// Opens a table of another engine for probing. If nothing names its comparator, it is inferred from the keys, which
+/// are all read for that.
 pub(crate) fn foreign_to_probe(
     path: &Path,
     reading: Reading<'_>,
@@ -288,23 +292,25 @@ pub(crate) fn foreign_to_probe(
     Ok((table, taken))
 }
 
-/// Takes from a table's keys what nothing else has said of its comparator. Fails only if the table cannot be read.
+/// Infers a table's comparator from its keys. Fails only if the table cannot be read.
 fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparator>, Error> {
     match table.take_comparator_from_keys() {
         Err(unread @ Error::Io { .. }) => Err(unread),
         Ok(()) if table.engine() == Engine::LevelDb && table.load_filter().is_ok() => {
             Ok(Some(TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys }))
         }
-        // Other errors say less than a probe does.
+        // The probe that follows reports other errors with more detail.
         Ok(()) | Err(_) => Ok(None),
     }
 }
 
 fn manifest_in(directory: &Path) -> Option<Manifest> {
     let current = directory.join("CURRENT");
+    // A regular file of a few bytes: a pipe would block, and a huge file would fill memory.
     let current = RegularFile::open(&current).ok().filter(|file| file.length <= MAX_CURRENT_BYTES)?;
     let current = current.end(MAX_CURRENT_BYTES).ok()?;
     let name = core::str::from_utf8(&current).ok()?.trim_end_matches('\n');
+    // CURRENT may be damaged or hostile: its contents must not lead out of the directory.
     if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
         return None;
     }
@@ -312,10 +318,10 @@ fn manifest_in(directory: &Path) -> Option<Manifest> {
     Manifest::parse(&RegularFile::open(&manifest).ok()?.up_to_hole().ok()?).ok()
 }
 
-/// The file CURRENT holds `MANIFEST-`, a number and a line feed.
+/// Limit on the file CURRENT, which contains `MANIFEST-`, a number and a line feed.
 const MAX_CURRENT_BYTES: u64 = 64;
 
-/// The bytes of a table, read when they are needed.
+/// Opens the bytes of a table, which are read on demand.
 fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     if input::is_standard(path) {
         return Ok(Box::new(input::whole(path)?));
@@ -323,7 +329,7 @@ fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
 }
 
-/// What the file is by its last bytes, if it has any: a pipe or a device has no end to look at.
+/// Recognizes the file by its last bytes. Fails for a pipe or a device, which has no end to look at.
 fn look_at(path: &Path) -> anyhow::Result<Look> {
     let look = files::look_at(path)?;
     let has_end = look != Look::Neither || input::length(path).is_some() || input::is_standard(path);
@@ -331,14 +337,14 @@ fn look_at(path: &Path) -> anyhow::Result<Look> {
     Ok(look)
 }
 
-/// Tells a failure to read from bytes that are no table.
+/// Distinguishes a failure to read from bytes that are not a table.
 pub(crate) fn outcome_of(reason: &anyhow::Error) -> Outcome {
     let of_foreign = reason.downcast_ref().map(outcome_of_foreign);
     let is_unread = reason.chain().any(<dyn core::error::Error>::is::<std::io::Error>);
     of_foreign.unwrap_or(if is_unread { Outcome::Failed } else { Outcome::No })
 }
 
-/// What an error of another engine's table says of its file: nothing, if the file is merely not understood.
+/// Returns what an error of another engine's table means for its file: no damage if the file is only not understood.
 pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
     match error {
         Error::Io { .. } => Outcome::Failed,
@@ -347,10 +353,9 @@ pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
     }
 }
 
-/// Calls `visit` with each key of the table at `path`, ascending, until it breaks: of a table of this library or of
-/// another engine.
+/// Calls `visit` with each key of the table at `path`, ascending, until it breaks. The table may be of any engine.
 ///
-/// Fails on a bare filter block, which has no keys, and on the first damage.
+/// Fails on a bare filter block, which has no keys, and at the first damage.
 pub(crate) fn for_each_key(
     path: &Path,
     reading: Reading<'_>,
@@ -374,15 +379,15 @@ pub(crate) fn for_each_key(
             Ok(())
         }
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
-            bail!("{} is a filter block, which has no keys to list: give a table", input::name(path))
+            bail!("{} is a filter block, which has no keys to list: pass a table", input::name(path))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! A directory of ten thousand tables has one manifest, of megabytes; and a table of gigabytes is read for its
-    //! comparator only where its filter is probed.
+    //! The failures guarded against: a manifest of megabytes that is read for each of ten thousand tables, and a table
+    //! of gigabytes whose keys are all read although its filter is not probed.
 
     use sstfilter_interop::Probe;
 

@@ -1,4 +1,4 @@
-//! Where results go: one JSON object, or lines for a person.
+//! Output of results: one JSON object, or lines for a person.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,49 +9,51 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Serialize, Serializer};
 
-/// What a command that did its work found: its number is the exit code.
+/// The result of a command that ran to its end; the number is the exit code.
 ///
-/// The worst of several is their maximum.
+/// The maximum of several outcomes is the worst one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// All present, all sound.
+    /// Everything is present and sound.
     #[default]
     Yes = 0,
-    /// Something absent, lost or damaged, and said so.
+    /// Something is absent, lost or damaged, as reported.
     No = 1,
-    /// Some of the work could not be done, and the report says which.
+    /// Some of the work could not be done, as reported.
     Failed = 2,
 }
 
 impl Outcome {
-    /// `Yes` when `sound`.
+    /// Returns `Yes` if `sound`, else `No`.
     pub(crate) fn from_sound(sound: bool) -> Self {
         if sound { Self::Yes } else { Self::No }
     }
 }
 
-/// What failed when standard output did.
+/// Context of an error on standard output.
 pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";
 
 /// Standard output, as text or as JSON.
 pub(crate) struct Output<'a> {
     pub(crate) writer: &'a mut dyn Write,
     pub(crate) is_json: bool,
-    /// Whether a terminal shows the keys and values that a program would read.
+    /// Whether keys and values are escaped, because a terminal shows them.
     escapes: bool,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn new(writer: &'a mut dyn Write, is_json: bool) -> Self {
+        // Programs need the exact bytes, but a terminal would obey control characters in them.
         Self { writer, is_json, escapes: io::stdout().is_terminal() }
     }
 
-    /// Prints what a command found as one JSON object, or in its own words.
+    /// Prints a command's report as one JSON object or as text.
     pub(crate) fn report(&mut self, found: (Outcome, impl Serialize + fmt::Display)) -> anyhow::Result<Outcome> {
         let (outcome, report) = found;
         if self.is_json {
             self.json(&report)?;
         } else {
+            // The text may quote names and values from a hostile file.
             let text = escaped_lines(&report.to_string());
             self.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)?;
         }
@@ -60,11 +62,12 @@ impl<'a> Output<'a> {
 
     /// Prints `report` as one JSON object.
     pub(crate) fn json(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
+        // Converted to an I/O error, by which `main` recognizes a closed pipe.
         let written = serde_json::to_writer_pretty(&mut *self.writer, report).map_err(io::Error::from);
         written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
     }
 
-    /// Writes keys and values, one after the other, and `terminator`: as they are, or with escapes on a terminal.
+    /// Writes keys and values one after the other, and then `terminator`: unchanged, or with escapes on a terminal.
     pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: &[u8]) -> anyhow::Result<()> {
         let mut record = parts.concat();
         if self.escapes {
@@ -75,7 +78,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 16.0,
+/// Whether a character moves the cursor, ends the line, or changes the direction of the text after it (Unicode 16.0,
 /// 23.1 and 23.2).
 fn drives_terminal(character: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
@@ -83,7 +86,7 @@ fn drives_terminal(character: char) -> bool {
     character.is_control() || is_separator || turns.contains(&character)
 }
 
-/// `bytes` as text. What is no UTF-8, and characters that are special, become the escapes of their bytes: `\n`, `\x1b`.
+/// Returns `bytes` as text. Special characters and bytes that are not UTF-8 become escapes such as `\n` and `\x1b`.
 fn escaped(bytes: &[u8], is_special: impl Fn(char) -> bool) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -99,13 +102,13 @@ fn escaped(bytes: &[u8], is_special: impl Fn(char) -> bool) -> String {
     text
 }
 
-/// Lines for a person: what a file says of itself may stand in them.
+/// Escapes lines for a person, which may quote the contents of a file.
 pub(crate) fn escaped_lines(text: &str) -> String {
     escaped(text.as_bytes(), |character| drives_terminal(character) && character != '\n')
 }
 
-/// The path as text and JSON name it: the path itself, unless it could drive a terminal or is no text. Where a
-/// backslash separates no names, it is escaped, too, so that no two names look the same.
+/// Returns the path as text and JSON show it: unchanged, unless it could drive a terminal or is not text. A backslash
+/// is also escaped where it is not a path separator, so that no two names look the same.
 pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let is_special = |character| drives_terminal(character) || (character == '\\' && MAIN_SEPARATOR != '\\');
@@ -115,15 +118,15 @@ pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
     }
 }
 
-/// The path as one word of a shell's command line, whatever is in it.
+/// Quotes the path as one word of a shell's command line, whatever it contains.
 pub(crate) fn shell_word(path: &Path) -> String {
     let name = path_name(path);
     let has_escapes = matches!(name, Cow::Owned(_));
-    // A word that begins so would be an option.
+    // A word with a leading `-` would be an option.
     let name = if name.starts_with('-') && name != "-" { Cow::Owned(format!("./{name}")) } else { name };
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+,:@%=".contains(character);
     if has_escapes {
-        // The form that bash and zsh read escapes in.
+        // Bash and zsh read escapes in this form.
         format!("$'{}'", name.replace('\'', r"\'"))
     } else if !name.is_empty() && name.chars().all(is_plain) {
         name.into_owned()
@@ -132,61 +135,62 @@ pub(crate) fn shell_word(path: &Path) -> String {
     }
 }
 
-/// What is said of tables that need their database's comparator, and only of those.
+/// Messages of the library about tables that need their database's comparator, and about no others.
 const UNSTATED: [&str; 2] =
     ["as none of LevelDB does, is not supported", "whether its filter holds whole keys is not supported"];
 
-/// What is said of filters that could be damaged without a trace.
+/// Message of the library about filters whose damage would go unnoticed.
 const UNCHECKED: &str = "a filter without a checksum is not supported";
 
-/// A message of the library, with its advice in the options of the command line.
+/// Returns a message of the library, with its advice reworded as options of the command line.
 pub(crate) fn in_options(message: &impl fmt::Display) -> String {
-    // One line, whatever names are in it.
+    // Escaped first: a name in the message could contain a line break.
     let message = escaped(message.to_string().as_bytes(), drives_terminal);
-    let message = message.replace("open with the hasher of that seed", "give the seed with --secret-seed-file");
-    let message = message.replace("open it with that extractor", "give its prefix with --range-prefix");
-    let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it all the same"));
+    let message = message.replace("open with the hasher of that seed", "pass the seed with --secret-seed-file");
+    let message = message.replace("open it with that extractor", "pass its prefix with --range-prefix");
+    let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it anyway"));
     let is_other_prefix = message.contains("range-filter") && message.contains("filter of other parts of keys");
-    let message = if is_other_prefix { message + ": give its prefix with --range-prefix" } else { message };
+    let message = if is_other_prefix { message + ": pass its prefix with --range-prefix" } else { message };
     if UNSTATED.iter().any(|unstated| message.contains(unstated)) {
-        message + ": if the name of its database's comparator is known, state it with --comparator"
+        message + ": if you know the name of its database's comparator, pass it with --comparator"
     } else {
         message
     }
 }
 
-/// An error and its causes, each said once: the library's own messages already quote those of the system.
+/// Returns an error and its causes, each once: the library's messages already quote those of the system.
 #[must_use]
 pub fn explained(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(|cause| in_options(&cause)).collect();
+    // `text` is the earlier message: a cause that it already quotes is dropped.
     causes.dedup_by(|cause, text| text.ends_with(cause.as_str()));
     causes.join(": ")
 }
 
-/// Tells something beside the result, on standard error.
+/// Prints a message to standard error.
 pub(crate) fn note(message: &str) {
-    // A closed standard error is no reason to fail, let alone to panic as `eprintln!` does.
+    // A closed standard error must not make the program fail; `eprintln!` would even panic.
     let _ = writeln!(io::stderr(), "{}", escaped_lines(message));
 }
 
-/// Widest line printed, in columns.
+/// Maximum width of printed tables, in columns.
 const MAX_COLUMNS: u16 = 100;
 
 /// Lines above and below the header and at the end: `UTF8_HORIZONTAL_ONLY` without those between rows.
 const LINES: &str = "  ── ══      ──    ";
 
-/// The same in ASCII.
+/// The lines of a table in ASCII.
 const PLAIN_LINES: &str = "  -- ==      --    ";
 
-/// Whether tables are to be drawn in ASCII: for a program that reads them, or a terminal that shows nothing else.
+/// Whether tables are drawn in ASCII, for a program that reads them or a terminal that shows only ASCII.
 fn is_plain() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-    // The first that is set counts (POSIX, Environment Variables, 8.2).
+    // The first variable that is set takes precedence (POSIX, Environment Variables, 8.2).
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
     !io::stdout().is_terminal() || is_ascii_locale(locale.as_deref())
 }
 
-/// Of terminals without any locale most show UTF-8.
+/// Whether the locale is ASCII. No locale counts as UTF-8, which most such terminals show.
 fn is_ascii_locale(locale: Option<&str>) -> bool {
     matches!(locale, Some("C" | "POSIX"))
 }
@@ -194,7 +198,7 @@ fn is_ascii_locale(locale: Option<&str>) -> bool {
 /// A column: its title, and its cell for a row.
 pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
 
-/// A table of `rows`, whose columns from the second on are right-aligned figures.
+/// Returns a table of `rows`. Columns from the second on are right-aligned figures.
 pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> Table {
     let mut table = Table::new();
     if is_plain() {
@@ -211,11 +215,11 @@ pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<
     table
 }
 
-/// Bytes of a user's key or value: a JSON string when they are UTF-8, else `{"hex": "..."}`.
+/// Bytes of a user's key or value: a JSON string if they are UTF-8, else `{"hex": "..."}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Text(pub(crate) Vec<u8>);
 
-/// Two digits for each byte.
+/// Returns two hexadecimal digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
@@ -231,7 +235,7 @@ impl Serialize for Text {
 }
 
 impl fmt::Display for Text {
-    /// Control characters and bytes that are not UTF-8 are escaped: a key cannot drive a terminal.
+    /// Escapes control characters and bytes that are not UTF-8, so that a key cannot drive a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match core::str::from_utf8(&self.0) {
             Ok(text) if !text.chars().any(drives_terminal) => f.write_str(text),
@@ -268,7 +272,7 @@ mod tests {
         ];
         for (name, shown) in names {
             assert_eq!(path_name(Path::new(name)), shown);
-            assert_eq!(in_options(&name), shown, "and a message names the file alike");
+            assert_eq!(in_options(&name), shown, "a message shows the name in the same form");
         }
         assert_eq!(escaped_lines("a\x1b\nb\x07\n"), "a\\x1b\nb\\x07\n");
     }
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!((shown(b"\xff.sst").as_str(), shown(br"\xff.sst").as_str()), (r"\xff.sst", r"\\xff.sst"));
     }
 
-    /// A name with a semicolon would end the command that a report advises, and begin another.
+    /// The failure guarded against: a name with a semicolon ends the command that a report advises and begins another.
     #[test]
     fn a_path_is_one_word_of_a_command_line() {
         for (name, word) in [

@@ -1,4 +1,4 @@
-//! A partitioned filter with all of its partitions in memory, and what there is to tell of it.
+//! A partitioned filter with all partitions in memory, and its description.
 
 use core::fmt;
 use core::ops::Range;
@@ -16,20 +16,20 @@ use crate::output::Outcome;
 use crate::parts::HeldParts;
 use crate::units::{bytes, counted, grouped, percent};
 
-/// Problems of partitions listed one by one.
+/// Maximum number of partitions whose problems are listed.
 const LISTED_PROBLEMS: usize = 10;
 
-/// All partitions, or why there is none to probe.
+/// All partitions of a filter; each is a block or the reason why it cannot be probed.
 pub(crate) struct Partitions<'a> {
     index: &'a PartitionIndex,
     blocks: Vec<Result<FilterBlock<Bytes>, PartitionError>>,
 }
 
 impl<'a> Partitions<'a> {
-    /// Reads all partitions of the filter that the table at `path` uses, if it has partitions.
+    /// Reads all partitions of the filter that the table at `path` uses. Returns `None` if that filter has none.
     pub(crate) fn of_table(table: &'a Table, path: &Path) -> Option<Self> {
         let index = table.filters().partitions()?;
-        // In a sidecar, the filter for lookups comes first.
+        // In a sidecar, the point filter comes first.
         let (path, start) = if table.uses_sidecar() {
             (sidecar_path(path), 0)
         } else {
@@ -42,10 +42,10 @@ impl<'a> Partitions<'a> {
         }))
     }
 
-    /// The partitions that `read` gives.
+    /// Opens the partitions that `read` returns.
     fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, PartitionError>) -> Self {
         let block = |number| index.block_range(number).and_then(&read);
-        // Whatever comes of it, every partition says so that is opened.
+        // The result is not needed: opening each partition below returns its problem.
         let _ = index.check_known_keys(block);
         let open = |number| block(number).and_then(|block| index.open(number, block));
         Self { index, blocks: (0..index.partitions()).map(open).collect() }
@@ -59,18 +59,19 @@ impl<'a> Partitions<'a> {
         self.index.has_whole_keys()
     }
 
-    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter, and
-    /// for all of a filter without whole keys.
+    /// Whether the filter may contain a key with its hash. Returns `true` for every key of a partition without a usable
+    /// filter, and for every key if the filter holds no whole keys.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         if !self.index.has_whole_keys() {
             return true;
         }
         let (number, hash) = self.index.locate(key, hash);
         let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
+        // A partition without a usable filter may contain any key.
         block.is_none_or(|block| block.may_contain(hash))
     }
 
-    /// The partitions that should have a filter and have none that can be used.
+    /// Returns the partitions that should have a filter but have no usable one.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &PartitionError)> {
         (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
             Ok(_) | Err(PartitionError::WithoutFilter) => None,
@@ -78,10 +79,11 @@ impl<'a> Partitions<'a> {
         })
     }
 
-    /// What the problems say of the file: the worst of them.
+    /// Returns the worst outcome of all problems.
     pub(crate) fn outcome(&self) -> Outcome {
         let of = |problem: &PartitionError| match problem {
             PartitionError::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
+            // A partition that was read but cannot be used is damaged.
             _ => Outcome::No,
         };
         self.problems().map(|(_, problem)| of(problem)).max().unwrap_or(Outcome::Yes)
@@ -99,8 +101,8 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Those of a file; `None` if they are a filter of another sort. Takes whatever hash and file the filter was built
-    /// for.
+    /// Opens the bytes of a file, for any hash and file that the filter was built with. Returns `None` if they are not
+    /// a partitioned filter.
     pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, PartitionError> {
         let got = bytes.len() as u64;
         let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {
@@ -122,7 +124,7 @@ impl Container {
         Partitions::new(&self.index, |range| Ok(self.slice(range)))
     }
 
-    /// Empty if it is not inside.
+    /// Returns the bytes of a range, or no bytes if the range is not inside the container.
     fn slice(&self, range: Range<u64>) -> Bytes {
         let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let range = range.filter(|&(start, end)| start <= end && end <= self.bytes.len());
@@ -133,12 +135,13 @@ impl Container {
         PartitionFields::new(&self.partitions())
     }
 
-    /// Checks every byte, and that the filter is bound to this file.
+    /// Checks every byte, and that the filter is bound to `file`.
     pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), PartitionError> {
         let (expected, got) = (file, self.index.file());
         if expected != got {
             return Err(BlockError::FileMismatch { expected, got }.into());
         }
+        // Bytes between partitions must be zero, so that verification covers every byte.
         let mut end = 0;
         for number in 0..self.index.partitions() {
             let (block, aux) = (self.index.block_range(number)?, self.index.user_data_range(number)?);
@@ -156,9 +159,10 @@ impl Container {
     }
 }
 
-/// The top index at the end of a container, for whatever hash, file and parts of keys the filter was built.
+/// Loads the top index at the end of a container, for any hash, file and parts of keys that the filter was built with.
 pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> {
     let (mut hash, mut file) = (HashIdentity::default(), None);
+    // The reader names the hash or file that it found instead of the expected one: try again with that.
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
             Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
@@ -173,37 +177,37 @@ fn context(hash: HashIdentity, file: Option<FileId>) -> LoadContext<'static> {
     file.map_or(context, |file| context.with_file_id(file))
 }
 
-/// A partitioned filter as its top index and its partitions describe it.
+/// The description of a partitioned filter, from its top index and its partitions.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartitionFields {
     partitions: u32,
     cut: &'static str,
     pub(crate) keys: u64,
-    /// Of the whole container.
+    /// Bytes of the whole container.
     pub(crate) bytes: u64,
-    /// Without the top index.
+    /// Bytes without the top index.
     partition_bytes: u64,
-    /// With the trailer behind it.
+    /// Bytes of the top index and its trailer.
     top_index_bytes: u64,
-    /// Of `bytes`.
+    /// `top_index_bytes` over `bytes`.
     top_index_share: f64,
     smallest_partition_bytes: u64,
     largest_partition_bytes: u64,
     bits_per_key: f64,
-    /// Mean over the partitions, weighted by their keys. Those of partitions that cannot be used are all positives.
+    /// Mean over the partitions, weighted by their keys; 1 for partitions that cannot be used.
     pub(crate) expected_fpr: f64,
     kinds: Vec<KindPartitions>,
     pub(crate) key_parts: HeldParts,
     hash: String,
-    /// Partitions whose filter cannot be used.
+    /// Number of partitions whose filter cannot be used.
     unusable: usize,
-    /// Why, of the first ones.
+    /// The first problems.
     problems: Vec<String>,
     #[serde(skip)]
     pub(crate) outcome: Outcome,
 }
 
-/// The partitions whose filters were chosen in the same way.
+/// The partitions with the same kind, requested kind and reason.
 #[derive(Debug, Serialize)]
 struct KindPartitions {
     #[serde(flatten)]
@@ -250,19 +254,19 @@ impl PartitionFields {
         }
     }
 
-    /// What is wrong with the first partition that cannot be used, if there is one.
+    /// Returns the problem of the first partition that cannot be used.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problems.first().map(String::as_str)
     }
 
-    /// Why the first partition of another kind than the requested one is of that kind, if there is one.
+    /// Returns why the first partition with another kind than requested has that kind.
     pub(crate) fn fallback(&self) -> Option<String> {
         let requested = |kind: &&KindPartitions| kind.filter.kind != kind.filter.requested;
         let Choice { requested, reason, .. } = self.kinds.iter().find(requested)?.filter;
         Some(format!("not all of its partitions are {requested}: {reason}"))
     }
 
-    /// The names of the partitions' kinds.
+    /// Returns the names of the partitions' kinds.
     pub(crate) fn kind_names(&self) -> String {
         let mut names: Vec<_> = self.kinds.iter().map(|kind| kind.filter.kind).collect();
         names.sort_unstable();
@@ -270,7 +274,7 @@ impl PartitionFields {
         names.join(", ")
     }
 
-    /// The kinds of the partitions in one line.
+    /// Returns the kinds of the partitions in one line.
     pub(crate) fn kinds(&self) -> String {
         match self.kinds.as_slice() {
             [only] => only.filter.to_string(),
@@ -282,7 +286,7 @@ impl PartitionFields {
     }
 }
 
-/// A problem of a partition. That of a damaged one names it already, in the words of all commands.
+/// Returns a partition's problem with its number, which the messages about damage already contain.
 fn named((number, problem): (u32, &PartitionError)) -> String {
     match problem {
         PartitionError::Checksum { .. } | PartitionError::Length { .. } => problem.to_string(),
@@ -290,17 +294,19 @@ fn named((number, problem): (u32, &PartitionError)) -> String {
     }
 }
 
-/// A key is in a partition with the probability that a stored key is.
+/// Returns the mean rate of all partitions, under the assumption that probed keys fall into partitions as stored keys
+/// do.
 fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]) -> f64 {
     let (mut filtered, mut positives) = (0, 0.0);
     for info in blocks.iter().flatten().map(FilterBlock::info) {
         filtered += info.keys;
         positives += info.expected_fpr * info.keys as f64;
     }
+    // Keys of partitions without a usable filter are always positive.
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 
-/// The length of each partition's block, in order.
+/// Returns the length of each partition's block, in order.
 fn lengths(index: &PartitionIndex) -> impl Iterator<Item = u64> {
     (0..index.partitions()).map(|number| index.block_range(number).map_or(0, |range| range.end - range.start))
 }
@@ -316,6 +322,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionE
             Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
+        // In order of first use: there are few kinds, so a linear search is enough.
         let known = kinds.iter().position(|kind| kind.filter == filter).unwrap_or_else(|| {
             kinds.push(KindPartitions { filter, partitions: 0, keys: 0, bytes: 0 });
             kinds.len() - 1

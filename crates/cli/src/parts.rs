@@ -1,4 +1,4 @@
-//! Which parts of keys a filter holds, as its block or its container records it.
+//! The parts of keys that a filter holds, as its block or its container records them.
 
 use core::fmt;
 
@@ -6,8 +6,8 @@ use serde::Serialize;
 use sstfilter::{BlockInfo, Domain};
 use sstfilter_store::PartitionIndex;
 
-/// A filter records its extractors by the tags of their names. A name shows here if something else has it: the file
-/// around the filter, the user, or the library, for its own extractors.
+/// A filter records only tags of its extractors' names. A name is known if the file around the filter, the user, or the
+/// library (for its own extractors) supplies it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HeldParts {
     whole_keys: bool,
@@ -36,8 +36,9 @@ impl HeldParts {
         held
     }
 
-    /// Names the extractors that have these names.
+    /// Names the extractors whose tags match these names.
     pub(crate) fn name(&mut self, names: impl IntoIterator<Item = impl Into<String>>) {
+        // Saves the 512 tags of `own_names`: most filters hold only whole keys.
         if self.extractors.is_empty() {
             return;
         }
@@ -54,7 +55,7 @@ fn tag(domain: Domain) -> String {
     format!("{:#018x}", domain.tag())
 }
 
-/// The names that `FixedPrefix` and `DelimitedPrefix` give themselves, of prefixes up to 255 bytes.
+/// Returns the names of the library's own extractors, for prefixes up to 255 bytes and every delimiter.
 fn own_names() -> impl Iterator<Item = String> {
     let fixed = (0..=u8::MAX).map(|length| format!("fixed-prefix:{length}"));
     fixed.chain((0..=u8::MAX).map(|byte| format!("prefix-to-byte:{byte:#04x}")))

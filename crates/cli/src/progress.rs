@@ -1,4 +1,4 @@
-//! Progress bars on standard error: drawn on a terminal only, and cleared when the value that shows them is dropped.
+//! Progress bars on standard error: drawn only on a terminal, and cleared when their value is dropped.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
@@ -11,13 +11,13 @@ use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 
 use crate::units;
 
-/// How long work of many small steps runs before its bar is shown.
+/// Time that work of many small steps runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Steps between two updates of the bar: reading the clock for every key would slow a build down.
 const STEPS_PER_UPDATE: u64 = 1_024;
 
-/// Less than this is read, sorted or checked within a second.
+/// Fewer bytes than this are read, sorted or checked within a second.
 const QUICK_BYTES: u64 = 64 << 20;
 
 /// Tick of a bar whose work does not report in small steps.
@@ -26,9 +26,10 @@ const TICK: Duration = Duration::from_millis(200);
 fn bar(total: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
-        // A bar that cannot be written is no reason to fail.
+        // A failure to draw the bar must not fail the command.
         let _ = text.write_str(&rate(state.per_sec()));
     });
+    // Hidden at first, so that short work shows no bar.
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     bar.with_style(style).with_finish(ProgressFinish::AndClear)
 }
@@ -38,12 +39,13 @@ fn show_now(bar: &ProgressBar) {
     bar.enable_steady_tick(TICK);
 }
 
-/// Steps per second, as a whole number.
+/// Formats steps per second as a whole number.
 fn rate(per_second: f64) -> String {
     units::grouped(units::whole(per_second.round()))
 }
 
-/// A bar for `total_bytes` of work that reports rarely, such as once per file. Shown from the start if there are many.
+/// Returns a bar for `total_bytes` of work that reports rarely, such as once per file. It is shown from the start if
+/// the bytes are many.
 pub(crate) fn bytes(task: &'static str, total_bytes: u64) -> ProgressBar {
     let bar = bar(total_bytes, "{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})").with_message(task);
     if total_bytes > QUICK_BYTES {
@@ -52,11 +54,11 @@ pub(crate) fn bytes(task: &'static str, total_bytes: u64) -> ProgressBar {
     bar
 }
 
-/// A bar for the bytes of files, moved on by the reads of each.
+/// A bar for the bytes of files, advanced by each read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadProgress {
     bar: ProgressBar,
-    /// Where the file ends that is being read. Some bytes are read more than once: they do not move the bar beyond it.
+    /// End of the current file on the bar. Bytes that are read more than once do not move the bar beyond it.
     end: Arc<AtomicU64>,
 }
 
@@ -65,17 +67,18 @@ impl ReadProgress {
         Self { bar: bytes(task, total_bytes), end: Arc::default() }
     }
 
-    /// Ends the file before, and begins one of this length.
+    /// Ends the previous file and begins one of this length.
     pub(crate) fn begin(&self, bytes: u64) {
         self.bar.set_position(self.end.fetch_add(bytes, Ordering::Relaxed));
     }
 
     fn advance(&self, bytes: u64) {
+        // Relaxed, because the bar is only an estimate.
         let left = self.end.load(Ordering::Relaxed).saturating_sub(self.bar.position());
         self.bar.inc(bytes.min(left));
     }
 
-    /// `source`, whose reads move the bar.
+    /// Wraps `source` so that its reads move the bar.
     pub(crate) fn watch(&self, source: Box<dyn RandomAccess>) -> Box<dyn RandomAccess> {
         Box::new(Watched { source, progress: self.clone() })
     }
@@ -97,7 +100,7 @@ impl RandomAccess for Watched {
     }
 }
 
-/// The system's files, whose reads move the bar.
+/// The local file system; its reads move the bar.
 impl FileSystem for ReadProgress {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
         Ok(self.watch(LocalFileSystem.open(path)?))
@@ -112,7 +115,7 @@ impl FileSystem for ReadProgress {
     }
 }
 
-/// A bar for `total` long steps, whose message says which one is running. Shown from the start.
+/// Returns a bar for `total` long steps; its message names the current one. It is shown from the start.
 pub(crate) fn stages(total: u64) -> ProgressBar {
     let bar = bar(total, "{spinner} {wide_msg} {bar:24} {pos} of {len} ({elapsed})");
     show_now(&bar);
@@ -126,7 +129,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `total` steps of `task`.
+    /// Returns a bar for `total` steps of `task`.
     pub(crate) fn new(task: &'static str, total: u64) -> Self {
         let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
         Self { bar: bar.with_message(task), steps: 0 }
@@ -144,11 +147,11 @@ impl Progress {
     }
 }
 
-/// A bar that several threads advance, by steps of any size. Shown once the work has run for a second.
+/// A bar that several threads advance by steps of any size. It is shown once the work has run for a second.
 pub(crate) struct SharedProgress(ProgressBar);
 
 impl SharedProgress {
-    /// `total` units of `task`.
+    /// Returns a bar for `total` units of `task`.
     pub(crate) fn new(task: &'static str, total: u64) -> Self {
         let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
         Self(bar.with_message(task))

@@ -1,4 +1,4 @@
-//! `sstfilter rebuild`: a new filter beside each table, which stays as it is.
+//! `sstfilter rebuild`: writes a new filter next to each table. The table is not changed.
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildArgs {
-    /// Tables of sstfilter, or directories of them, whose sub-directories are not entered. The filter of NAME is
-    /// written to NAME.filter, which readers use instead of the table's own. A sidecar of that name is replaced, and
-    /// nothing else is
+    /// Tables of sstfilter, or directories of them (not searched recursively). The filter of NAME is written to
+    /// NAME.filter, which readers use instead of the table's own filter. An existing file of that name is replaced only
+    /// if it is a filter file made for a table
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
 
@@ -47,7 +47,7 @@ struct TableReport {
     path: String,
     #[serde(flatten)]
     rebuilt: Option<Rebuilt>,
-    /// Why there is no new filter. One that was there before still is.
+    /// Why there is no new filter. An earlier sidecar is kept.
     problem: Option<String>,
 }
 
@@ -62,7 +62,7 @@ struct Rebuilt {
     expected_fpr: f64,
 }
 
-/// Goes on after a table that fails, and is then not done.
+/// Rebuilds all filters. Continues after a table that fails; the outcome is then a failure.
 pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, RebuildReport)> {
     let rebuild = Rebuild::new(args, reading)?;
     let mut tables = Vec::new();
@@ -86,20 +86,23 @@ pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(O
     Ok((if report.failed > 0 { Outcome::Failed } else { Outcome::Yes }, report))
 }
 
-/// The table itself, or all of a directory.
+/// Returns the table itself, or all tables of a directory.
 fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    ensure!(!input::is_standard(path), "standard input has no place beside it for a filter: give a file");
+    ensure!(
+        !input::is_standard(path),
+        "standard input: expected a table's file, because its filter is written next to it"
+    );
     let found = files::expand(path, &mut Vec::new())?;
     if found.len() == 1 && found[0] == path {
         return Ok(found);
     }
-    // Those that are damaged, too: they are to be said to be.
+    // Chosen by name, so that damaged tables are included and reported.
     let tables: Vec<_> = found.into_iter().filter(|file| files::has_table_extension(file)).collect();
-    ensure!(!tables.is_empty(), "{} holds no table of sstfilter", input::name(path));
+    ensure!(!tables.is_empty(), "{} contains no table of sstfilter", input::name(path));
     Ok(tables)
 }
 
-/// How all tables get their filters.
+/// The options of a rebuild, the same for all tables.
 struct Rebuild<'a> {
     reading: TableOptions,
     writing: TableOptions,
@@ -111,7 +114,7 @@ impl<'a> Rebuild<'a> {
     fn new(args: &RebuildArgs, reading: Reading<'a>) -> anyhow::Result<Self> {
         let hasher = args.filter.hasher(reading.secret)?;
         let (secret, hash_seed) = (reading.secret, args.filter.hash_seed);
-        // Without a secret seed, each table is read by the hash that it describes.
+        // Without a secret seed, each table is read with the hash that it records.
         let options =
             files::read_options(files::TableReading { secret, ..files::TableReading::default() }).without_sidecars();
         let writing = TableOptions::default()
@@ -129,19 +132,20 @@ impl<'a> Rebuild<'a> {
 
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
+        // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
         let replaces = Replaces::Own(Mark::End(Look::Sidecar));
         replaces.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;
         let reason = built.filters().points.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
-        // Reading the keys can be ended at any time; writing the filter is to be completed.
+        // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
         let (sidecar, bytes) = table.install_sidecar(&built, &self.writing)?.unwrap_or_default();
         Ok(Rebuilt::new(&sidecar, bytes, built.filters().points.as_ref()))
     }
 
-    /// The table at `path`, if a filter can be built that its readers use.
+    /// Opens the table at `path`. Fails if its readers could not use a new filter.
     fn open(&self, path: &Path) -> anyhow::Result<Table> {
         match files::look_at(path)? {
             Look::Foreign(engine) => bail!("is a table of {}: expected one of sstfilter", engine.name()),
@@ -154,11 +158,12 @@ impl<'a> Rebuild<'a> {
         let filters = &table.properties().filters;
         let (described, parts) = (filters.hash_identity(), filters.key_parts());
         let is_whole = filters.extractors().len() == 0;
-        ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
+        ensure!(is_whole, "its filter holds {parts}: this program does not have these extractors");
         let is_known = self.secret.is_some() || table.store().filters().hasher().identity() == described;
-        ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");
+        ensure!(is_known, "its keys are hashed by {described}: pass the seed with --secret-seed-file");
         if let Some(seed) = self.hash_seed {
-            // This program's readers hash keys as the table says, or with a secret: they have no use for another seed.
+            // Readers hash keys as the table records, or with a secret seed: they could not use a filter of another
+            // seed.
             let (expected, got) = (described, KeyHasher::with_seed(seed).identity());
             ensure!(
                 expected == got,

@@ -1,9 +1,9 @@
-//! How the program writes files, and what they may take the place of.
+//! How the program writes files, and which files it may replace.
 //!
-//! A file appears whole or not at all. What is at its path already is replaced only if it is a regular file, and a link
-//! is neither followed nor replaced: `--out /dev/full` would make a file of the device. And it is replaced only if its
-//! bytes say that this program wrote it: other programs number their tables alike, and `--out` may name the table that
-//! is read.
+//! A file appears whole or not at all. An existing file is replaced only if it is a regular file; a link is neither
+//! followed nor replaced. Otherwise, `--out /dev/full` would turn the device into a file. And it is replaced only if
+//! its bytes show that this program wrote it: other programs number their tables in the same way, and `--out` may name
+//! the table that is being read.
 
 use std::fs::{self, FileType};
 use std::io;
@@ -16,7 +16,7 @@ use crate::files::{self, Look};
 use crate::interrupt;
 use crate::output::path_name;
 
-/// What a new file may take the place of.
+/// The existing files that a new file may replace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Replaces {
     Nothing,
@@ -24,7 +24,7 @@ pub(crate) enum Replaces {
     Own(Mark),
 }
 
-/// By which bytes a file shows that the program wrote it.
+/// The bytes that show that this program wrote a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
     /// The end of a table or of a sidecar.
@@ -36,18 +36,19 @@ pub(crate) enum Mark {
 }
 
 impl Replaces {
-    /// Fails if something is at `path` that is not to be replaced.
+    /// Fails if `path` exists and must not be replaced.
     pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
         let name = path_name(path);
+        // Not `metadata`, which follows links.
         let found = match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.with_context(|| format!("cannot read {name}"))?.file_type(),
         };
         ensure!(found.is_file(), "{name}: expected a regular file or none, got {}: it is not replaced", kind(found));
         match self {
-            Self::Nothing => bail!("{name} exists already: choose another --out, or replace it with --overwrite"),
+            Self::Nothing => bail!("{name} already exists: choose another --out, or replace it with --overwrite"),
             Self::Own(mark) if mark.is_on(path)? => Ok(()),
-            Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another place"),
+            Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another path"),
         }
     }
 }
@@ -74,39 +75,41 @@ fn kind(found: FileType) -> &'static str {
     }
 }
 
-/// Writes a file under a temporary name, and then gives it its own.
+/// Writes a file under a temporary name and then renames it.
 pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path_name(path));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _writing = interrupt::writing();
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
+    // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
     file.write_all(contents).and_then(|()| file.sync()).with_context(context)?;
-    // Minutes may have passed since the path was first looked at.
+    // Checked again: minutes may have passed since the first check.
     replaces.check(path)?;
     file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)
 }
 
-/// Files that one command writes to one directory, each known by its beginning.
+/// Files that one command writes to one directory, each recognized by its beginning.
 pub(crate) struct OwnFiles(Vec<(PathBuf, Replaces)>);
 
 impl OwnFiles {
-    /// Makes the directory if there is none, and checks that files of these names and beginnings can be written there.
+    /// Creates the directory if it is missing, and checks that files with these names and beginnings can be written.
     pub(crate) fn prepare(
         directory: &Path,
         files: impl IntoIterator<Item = (impl AsRef<Path>, &'static str)>,
     ) -> anyhow::Result<Self> {
         let name = path_name(directory);
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {name} (--out)"))?;
+        fs::create_dir_all(directory).with_context(|| format!("cannot create the directory {name} (--out)"))?;
         ensure_no_database(directory)?;
         let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
         let files: Vec<_> = files.into_iter().map(own).collect();
         files.iter().try_for_each(|(path, replaces)| replaces.check(path))?;
+        // A trial, so that a read-only directory is refused before the work and not after it.
         let file = LocalFileSystem.create(directory);
         file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))?;
         Ok(Self(files))
     }
 
-    /// Writes the contents of all files, in their order; gives their names.
+    /// Writes the contents of all files in their order and returns the file names.
     pub(crate) fn write(&self, contents: &[impl AsRef<[u8]>]) -> anyhow::Result<Vec<String>> {
         let write = |((path, replaces), contents): (&(PathBuf, Replaces), &_)| {
             write(path, AsRef::as_ref(contents), *replaces).map(|()| path_name(path).into_owned())
@@ -115,7 +118,7 @@ impl OwnFiles {
     }
 }
 
-/// Fails in the directory of a database, whose files are its engine's alone.
+/// Fails for the directory of a database, because only its engine may write there.
 pub(crate) fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
     let context = || format!("cannot read the directory {}", path_name(path));
     for entry in fs::read_dir(path).with_context(context)? {
@@ -123,7 +126,7 @@ pub(crate) fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
         let is_of_database = name == "CURRENT" || name.as_encoded_bytes().starts_with(b"MANIFEST-");
         ensure!(
             !is_of_database,
-            "{} is a database, by its {}: nothing is written there, choose another --out",
+            "{} is the directory of a database (it contains {}): choose another --out",
             path_name(path),
             path_name(Path::new(&name))
         );

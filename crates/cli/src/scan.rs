@@ -1,4 +1,4 @@
-//! `sstfilter scan`: the entries of a range, and which tables were not read for them.
+//! `sstfilter scan`: the entries of a range, and the tables that were skipped.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::{files, input};
 
 #[derive(Debug, Args)]
 pub(crate) struct ScanArgs {
-    /// A directory of numbered tables of sstfilter (highest number newest), or one table
+    /// Directory of numbered sstfilter tables (the highest number is the newest), or one table
     #[arg(value_name = "DIR")]
     tables: PathBuf,
 
-    /// Where the range begins
+    /// Lower end of the range, inclusive
     lower: OsString,
 
-    /// The end before which it stops
+    /// Upper end of the range, exclusive
     upper: OsString,
 }
 
@@ -34,7 +34,7 @@ struct ScanReport {
     entries: Vec<Entry>,
     count: usize,
     tables: usize,
-    /// None of whose keys are in the range, by the smallest and the largest.
+    /// Tables whose smallest and largest key exclude the range.
     skipped_by_keys: usize,
     skipped_by_range_filter: usize,
     data_block_reads: u64,
@@ -54,7 +54,7 @@ struct TableRead {
     data_block_reads: u64,
 }
 
-/// The answer is no when the range holds no entry.
+/// Scans the range. The answer is no if it contains no entry.
 pub(crate) fn run(
     args: &ScanArgs,
     format: KeysFormat,
@@ -72,6 +72,7 @@ pub(crate) fn run(
         let (key, value) = entry?;
         entries.push(Entry { key: Text(key.to_vec()), value: Text(value.to_vec()) });
     }
+    // After the scan, whose counters show what was read.
     let read = |(table, path): (&Arc<Table>, &PathBuf)| TableRead::new(table, path, ends.range());
     let per_table: Vec<_> = set.tables(0).zip(&paths).map(read).collect();
     let skipped = |by| per_table.iter().filter(|table| table.skipped_by == Some(by)).count();
@@ -94,7 +95,7 @@ pub(crate) fn run(
 }
 
 impl TableRead {
-    /// A table after a scan of `range`, the first thing that it was read for.
+    /// Describes a table after a scan of `range`, which must be its first read.
     fn new(table: &Table, path: &Path, range: KeyRange<'_>) -> Self {
         let may_contain_range = table.filters().may_contain_range(range);
         let stats = table.stats();
@@ -110,7 +111,7 @@ impl TableRead {
 }
 
 impl ScanReport {
-    /// Lines of key and value, as `build` reads them. What was read for them is said on standard error.
+    /// Prints lines of key and value, as `build` reads them, and a summary of the reads on standard error.
     fn print(&self, format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
         let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
         for Entry { key, value } in &self.entries {

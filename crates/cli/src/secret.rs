@@ -1,4 +1,4 @@
-//! The secret seed, from a file: command lines are seen by everyone on the machine.
+//! Reads the secret seed from a file, because every user of the machine can see command lines.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,12 +8,12 @@ use sstfilter::{KeyHasher, SecretSeed};
 
 use crate::input;
 
-/// Most bytes of a seed file: 16 digits, and room for the blanks and ends of lines behind them.
+/// Maximum bytes of a seed file: 16 digits, and room for trailing blanks and line ends.
 const MAX_SEED_FILE_BYTES: u64 = 64;
 
-/// The hasher of the seed in `file`: 8 bytes, or 16 hexadecimal digits for them in their order.
+/// Returns the hasher with the seed in `file`: 8 bytes, or 16 hexadecimal digits for those bytes in the same order.
 ///
-/// It may be a pipe, so that a seed need not be on the disk; no more is read of it than tells that it is no seed.
+/// The file may be a pipe, so that a seed need not be on disk. Reading stops once the contents are too long for a seed.
 pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
     let mut contents = Vec::new();
     let read = input::open(file, "--secret-seed-file")?.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents);
@@ -22,7 +22,7 @@ pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
         return Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes)));
     }
     let got = match contents.len() as u64 {
-        ..=MAX_SEED_FILE_BYTES => format!("{} bytes of another form", contents.len()),
+        ..=MAX_SEED_FILE_BYTES => format!("{} bytes in another format", contents.len()),
         _ => format!("more than {MAX_SEED_FILE_BYTES} bytes"),
     };
     bail!("{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {got}", input::name(file))
@@ -36,9 +36,10 @@ fn parse(contents: &[u8]) -> Option<[u8; 8]> {
         return Some(bytes);
     }
     let digits = contents.trim_ascii_end();
+    // Checked first, because `from_str_radix` accepts a sign.
     let is_hexadecimal = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
     let number = u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?, 16).ok()?;
-    // The digits stand in the order of the bytes, the most significant first.
+    // The digits are in byte order, and the first byte of a seed is its least significant one.
     Some(number.swap_bytes().to_le_bytes())
 }
 

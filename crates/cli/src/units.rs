@@ -5,18 +5,18 @@ use core::ops::RangeInclusive;
 pub(crate) use sstfilter_charts::grouped;
 use unit_prefix::NumberPrefix;
 
-/// `1 table`, `70 tables`: a number of what has a regular plural.
+/// Formats a count of a noun with a regular plural: `1 table`, `70 tables`.
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// A figure without its decimals.
+/// Returns a figure without its decimals.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast to an integer saturates")]
 pub(crate) fn whole(figure: f64) -> u64 {
     figure as u64
 }
 
-/// A length in bytes with a binary unit: `1536` as `1.5 KiB`.
+/// Formats a length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
     match NumberPrefix::binary(length as f64) {
         NumberPrefix::Standalone(_) => format!("{length} B"),
@@ -24,13 +24,13 @@ pub(crate) fn bytes(length: u64) -> String {
     }
 }
 
-/// A rate from 0 to 1 as a percentage with three significant decimals.
+/// Formats a rate from 0 to 1 as a percentage with three decimals, or in scientific notation below 0.001 %.
 pub(crate) fn percent(rate: f64) -> String {
     let percentage = rate * 100.0;
     if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
 }
 
-/// A rate from 0 to 1 as a percentage with two significant digits or more, and no zeros behind them.
+/// Formats a rate from 0 to 1 as a percentage with two or more significant digits and no trailing zeros.
 pub(crate) fn brief_percent(rate: f64) -> String {
     let percentage = rate * 100.0;
     let decimals = match percentage {
@@ -42,24 +42,24 @@ pub(crate) fn brief_percent(rate: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The 97.5th percentile of the normal distribution: a rate is within this many standard errors 95 times in 100.
+/// The 97.5th percentile of the normal distribution: in 95 of 100 cases, a rate is within this many standard errors.
 const NORMAL_95: f64 = 1.96;
 
-/// A rate of which no positive was seen among `n` is below 3 / n, 95 times in 100: the "rule of three" (Hanley,
+/// If `n` probes show no positive, the rate is below 3 / n in 95 of 100 cases: the "rule of three" (Hanley,
 /// Lippman-Hand 1983), from (1 - p)^n = 0.05.
 const NONE_SEEN_95: f64 = 3.0;
 
-/// A margin above this share of the rate is shown: the second digit is then uncertain.
+/// A margin is shown if it exceeds this share of the rate, because the second digit is then uncertain.
 const SHOWN_MARGIN: f64 = 0.05;
 
-/// How far a rate of `positives` among `probes` may be from the real one, 95 times in 100.
+/// Returns how far the rate `positives / probes` may be from the real one in 95 of 100 cases.
 pub(crate) fn margin(positives: u64, probes: u64) -> f64 {
     let probes = probes as f64;
     let rate = positives as f64 / probes;
     if positives == 0 { NONE_SEEN_95 / probes } else { NORMAL_95 * (rate * (1.0 - rate) / probes).sqrt() }
 }
 
-/// An observed rate, and how far it may be off where that is much.
+/// Formats an observed rate, with its margin if that is large.
 pub(crate) fn with_margin(rate: f64, margin: f64) -> String {
     if rate == 0.0 {
         return format!("< {}", percent(margin));
@@ -68,12 +68,12 @@ pub(crate) fn with_margin(rate: f64, margin: f64) -> String {
         return percent(rate);
     }
     let [rate, margin] = [rate, margin].map(|rate| rate * 100.0);
-    // Two digits of the margin, which no more of the rate is certain to.
+    // Two digits of the margin: further digits of the rate would be noise.
     let decimals = if margin >= 1.0 { 1 } else { whole(1.0 - margin.log10().floor()).min(6) as usize };
     format!("{rate:.decimals$} +- {margin:.decimals$} %")
 }
 
-/// A time in nanoseconds in the unit that fits.
+/// Formats a time in nanoseconds in a suitable unit.
 pub(crate) fn nanoseconds(time_ns: f64) -> String {
     match time_ns {
         ..1e3 => format!("{time_ns:.1} ns"),
@@ -82,12 +82,12 @@ pub(crate) fn nanoseconds(time_ns: f64) -> String {
     }
 }
 
-/// Parses a length in bytes: a whole number with an optional unit, of 1,024 each (`4096`, `64K`,
-/// `256MiB`, `2g`).
+/// Parses a length in bytes: a whole number with an optional unit, in powers of 1,024 (`4096`, `64K`, `256MiB`, `2g`).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number of bytes, with K, M, G or T for units of 1,024, got '{text}'");
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
+    // `K`, `KB` and `KiB` all mean 1,024.
     let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
         "" => 0,
         "k" => 10,
@@ -100,12 +100,13 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(expected)
 }
 
-/// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, those of bytes
-/// powers of 1,024.
+/// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, unlike units of
+/// bytes.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '{text}'");
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
+    // Refuses a leading underscore, and a unit without a number.
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(expected());
     }
@@ -122,7 +123,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("expected at most {}, got '{text}'", grouped(u64::MAX)))
 }
 
-/// A parser of counts in `range`.
+/// Returns a parser of counts in `range`.
 pub(crate) fn count_in<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! `sstfilter verify`: everything read, every checksum compared, all damage listed.
+//! `sstfilter verify`: reads everything, compares every checksum, and lists all damage.
 
 use core::fmt;
 use std::fs;
@@ -21,8 +21,8 @@ use crate::{input, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
-    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
+    /// Tables (also of RocksDB, LevelDB and Pebble), bare filter blocks, or directories of them (not searched
+    /// recursively). LevelDB's tables take their comparator from the MANIFEST next to them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 }
@@ -34,10 +34,10 @@ pub(crate) struct VerifyReport {
     damaged: usize,
     unreadable: usize,
     entries: u64,
-    /// Of filters that have some.
+    /// Partitions of all filters.
     partitions: u64,
     files: Vec<FileVerdict>,
-    /// Sidecars without their table, which no reader uses.
+    /// Sidecars without a table, which no reader uses.
     orphans: Vec<String>,
     /// Files of directories that are neither tables nor filter blocks.
     skipped: Vec<String>,
@@ -46,17 +46,17 @@ pub(crate) struct VerifyReport {
 #[derive(Debug, Default, Serialize)]
 struct FileVerdict {
     path: String,
-    /// Those that are sound.
+    /// Sound entries.
     entries: u64,
-    /// Of a damaged table, entries that could not be read.
+    /// Entries of a damaged table that could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     entries_missing: Option<u64>,
     /// Partitions of its filters.
     partitions: u64,
     problems: Vec<String>,
-    /// Why the filter was not compared with the keys, where it was not.
+    /// Why the filter was not compared with the keys; null if it was.
     filter_not_asked: Option<String>,
-    /// The engine whose table it is, if it is not one of this library.
+    /// The engine that wrote the table, unless it is this library.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<&'static str>,
     /// Distinct keys of another engine's table that its filter was probed for.
@@ -71,18 +71,18 @@ struct FileVerdict {
     is_orphan: bool,
 }
 
-/// How many blocks of another engine's table have which state.
+/// The number of blocks of another engine's table in each state.
 #[derive(Debug, Default, Serialize)]
 struct BlockCounts {
     sound: u64,
-    /// Nothing is wrong with them as far as can be told.
+    /// Blocks without a checksum and without visible damage.
     without_checksum: u64,
-    /// Of a kind that is not known here; their checksums hold.
+    /// Blocks of an unknown format, with matching checksums.
     not_understood: u64,
     damaged: u64,
 }
 
-/// The answer is no when anything is damaged.
+/// Verifies all files. The answer is no if anything is damaged.
 pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.paths {
@@ -98,13 +98,15 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
         progress.begin(length(file));
         verdicts.push(FileVerdict::new(file, reading));
     }
+    // Fills the bar to the end of the last file.
     progress.begin(0);
     let report = VerifyReport::new(verdicts, skipped);
+    // An unread file outweighs damage, because its state is unknown.
     let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
     (outcome, report)
 }
 
-/// A pipe or a device has none.
+/// Whether the input has an end; a pipe or a device has none.
 fn has_end(path: &Path) -> bool {
     input::is_standard(path) || input::length(path).is_some()
 }
@@ -122,7 +124,7 @@ impl FileVerdict {
             Ok(Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
                 verdict.problems.push(files::neither(path));
             }
-            // A pipe is not waited for.
+            // A pipe named like a table ends up here: the table's reader refuses it instead of waiting for it.
             Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.of_tables()) {
                 Err(problem) => match problem.downcast_ref() {
                     Some(problem) => verdict.add(problem),
@@ -139,7 +141,7 @@ impl FileVerdict {
         Self { path: input::name(path).into_owned(), problems, is_unreadable: true, ..Self::default() }
     }
 
-    /// The keys that `verify` counts in a block that it finds sound.
+    /// Verifies a block with `verify`, which returns the number of its keys.
     fn verify_block(&mut self, path: &Path, verify: fn(Bytes) -> Result<u64, BlockError>) {
         match input::whole(path).map(verify) {
             Ok(Ok(keys)) => self.entries = keys,
@@ -151,7 +153,7 @@ impl FileVerdict {
         }
     }
 
-    /// All partitions of a filter without a table, and all bytes between them.
+    /// Verifies all partitions of a filter without a table, and all bytes between them.
     fn verify_partitions(&mut self, path: &Path) {
         let verified = opened::container(path).and_then(|container| {
             (self.entries, self.partitions) = (container.index.keys(), container.index.partitions().into());
@@ -163,8 +165,8 @@ impl FileVerdict {
         }
     }
 
-    /// Its checksums, and whether it was made for the table that it is beside, if it is beside one. Its filter is
-    /// compared with the keys where the table is verified.
+    /// Verifies a sidecar's checksums, and whether it was made for the table next to it, if there is one. The
+    /// verification of the table compares the filter with the keys.
     fn verify_sidecar(&mut self, path: &Path, reading: Reading<'_>) {
         match Sidecar::read(path) {
             Ok(sidecar) => {
@@ -172,6 +174,7 @@ impl FileVerdict {
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));
             }
             Err(problem) => {
+                // A `FilterProblem` is damage; any other error is a failure to read.
                 self.is_unreadable = !problem.is::<FilterProblem>();
                 return self.problems.push(explained(&problem));
             }
@@ -198,7 +201,7 @@ impl FileVerdict {
         Ok(())
     }
 
-    /// One that was built for other readers is sound.
+    /// Adds a sidecar's problem. A sidecar that was built for other readers is sound.
     fn add_of_sidecar(&mut self, problem: &TableError) {
         if problem.is_foreign_filter() {
             self.filter_not_asked = Some(in_options(problem));
@@ -226,19 +229,19 @@ impl FileVerdict {
             return self.problems.push(explained(reason));
         };
         self.add_foreign(problem);
-        // Not a word has been verified of a version that is not known.
+        // Nothing of a file with an unknown version was verified, so it counts as unreadable.
         self.is_unreadable |= self.problems.is_empty();
         self.problems.extend(self.filter_not_asked.take());
     }
 
-    /// Every checksum of another engine's table, and its filter against its keys, where its data can be read.
+    /// Verifies every checksum of another engine's table, and compares its filter with its keys if they can be read.
     fn verify_foreign(&mut self, path: &Path, engine: Engine, reading: Reading<'_>) {
         self.engine = Some(engine.name());
         let mut table = match opened::foreign(path, reading) {
             Ok((table, _)) => table,
             Err(reason) => return self.add_unopened(&reason),
         };
-        // Whatever prevents it is found below.
+        // An error here is found again below.
         table.take_comparator_from_keys().ok();
         let report = table.verify();
         let mut blocks = BlockCounts::default();
@@ -298,6 +301,7 @@ fn range_filter_keys(block: Bytes) -> Result<u64, BlockError> {
 
 impl VerifyReport {
     fn new(files: Vec<FileVerdict>, skipped: Vec<String>) -> Self {
+        // A damaged orphan counts as damaged.
         let is_orphan = |file: &FileVerdict| file.is_orphan && file.problems.is_empty();
         let (orphans, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_orphan);
         let unreadable = files.iter().filter(|file| file.is_unreadable).count();
@@ -320,7 +324,7 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             for problem in &file.problems {
-                // Problems of tables end with the file, and those of sidecars begin with theirs.
+                // Messages about tables end with the file's name, and those about sidecars begin with it.
                 let problem = problem.replace(&format!(" of {}", file.path), "");
                 let path = if problem.starts_with(&file.path) { String::new() } else { format!("{}: ", file.path) };
                 writeln!(f, "{path}{problem}")?;
@@ -342,11 +346,11 @@ impl fmt::Display for VerifyReport {
             }
         }
         for file in &self.orphans {
-            writeln!(f, "{file}: an orphan: the table that it was made for is not beside it, and no reader uses it")?;
+            writeln!(f, "{file}: an orphan: its table is not next to it, so no reader uses it")?;
         }
         for file in &self.skipped {
             let is_leftover = files::is_leftover(Path::new(file));
-            let why = if is_leftover { "left over by a build that was killed" } else { files::NEITHER };
+            let why = if is_leftover { "left by a build that was killed" } else { files::NEITHER };
             writeln!(f, "{file}: skipped: {why}")?;
         }
         let (files, entries) = (units::counted(self.checked as u64, "file"), units::grouped(self.entries));

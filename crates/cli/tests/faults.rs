@@ -1,11 +1,11 @@
-//! The program's every system call on its files fails in turn: a table that could not be looked at must not
-//! count as one that is not there (older values would answer), half a table must not stay behind, and whoever
-//! reads the message must learn which file it was and what the system said.
+//! Makes each of the program's system calls on its files fail in turn. The failures guarded against: an unreadable
+//! table that counts as missing, so that older values answer; half a table that is left; and a message that does not
+//! name the file or the system's error.
 //!
 //! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled with `cc`.
-//! Where that cannot be done, the tests say so and are skipped. It is a program of its own because traced processes are
-//! slow beside other tests. A sample of the calls is tried; all of them with `SSTFILTER_LONG=1 cargo test --release
-//! --test faults -- --nocapture`, which prints how many.
+//! If that is impossible, the tests report it and are skipped. It is a separate test program because traced processes
+//! are slow next to other tests. By default, a sample of the calls is tried. `SSTFILTER_LONG=1 cargo test --release
+//! --test faults -- --nocapture` tries all calls and prints their number.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -30,14 +30,14 @@ const EIO: i32 = 5;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
-/// Exit code of the injector when the system does not let it trace.
+/// Exit code of the injector if the system does not let it trace.
 const CANNOT_TRACE: i32 = 77;
 
-/// What befalls one call.
+/// The fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Fails(i32),
-    /// All calls that make, grow or sync files fail from this one on.
+    /// From this call on, all calls that create, grow or sync files fail.
     FailsFromThenOn(i32),
     /// A read or write of half the bytes.
     Short,
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// What the system says of it.
+    /// Returns the system's message about it.
     fn cause(self) -> String {
         match self {
             Self::Fails(code) | Self::FailsFromThenOn(code) => io::Error::from_raw_os_error(code).to_string(),
@@ -61,7 +61,7 @@ impl Fault {
     }
 }
 
-/// The call that failed, and on which path.
+/// The call that failed, and its path.
 #[derive(Debug)]
 struct Hit {
     call: String,
@@ -76,7 +76,7 @@ struct Trial {
     calls: usize,
 }
 
-/// The injector, compiled and tried; `None`, and a word about it, where it cannot be had or does not work.
+/// Compiles and tries the injector. Returns `None`, and reports why, if it cannot be compiled or does not work.
 fn injector() -> Option<&'static Path> {
     static INJECTOR: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compiled = INJECTOR.get_or_init(|| {
@@ -86,7 +86,8 @@ fn injector() -> Option<&'static Path> {
     compiled.as_deref()
 }
 
-/// Other test processes may compile it at the same time: each its own, which then takes the one name.
+/// Compiles the injector under a temporary name and renames it, because other test processes may do so at the same
+/// time.
 fn compile_injector() -> Result<PathBuf, String> {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         return Err("the registers of this CPU are not known".to_owned());
@@ -103,7 +104,7 @@ fn compile_injector() -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Makes the shell open a file, which is to succeed, and then is to fail.
+/// Makes the shell open a file: once without a fault, which must succeed, and once with one, which must fail.
 fn try_injector(program: &Path) -> Result<(), String> {
     let place = Place::new();
     let file = place.write("file", "");
@@ -123,7 +124,7 @@ fn try_injector(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What a run is compared with in which nothing fails.
+/// A run without a fault, for comparison.
 struct Sound {
     stdout: String,
     calls: usize,
@@ -135,13 +136,13 @@ struct Scenario {
     name: &'static str,
     place: Place,
     arguments: Vec<String>,
-    /// The files are made again for each trial.
+    /// The files are created again for each trial.
     writes: bool,
     /// Standard output is the same in every run.
     is_steady: bool,
-    /// Of so many calls, one is tried, unless all are.
+    /// By default, one of this many calls is tried; in the long form, all are.
     every: usize,
-    /// The tables before.
+    /// The tables before the command.
     old: Tables,
 }
 
@@ -180,14 +181,14 @@ impl Scenario {
         fs::copy(self.place.path("new.tsv"), work.join("new.tsv")).unwrap();
     }
 
-    /// All tables with their entries.
+    /// Returns all tables with their entries.
     fn tables(&self) -> Tables {
         let paths = files_below(&self.place.path("work")).into_iter();
         let tables = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sst"));
         tables.map(|path| (path.clone(), entries_of(&path, self.name))).collect()
     }
 
-    /// Runs the command, and nothing fails: the tables that it makes have all keys between them, each once.
+    /// Runs the command without a fault. The tables that it writes must contain all keys, each once.
     fn sound(&self, fault: Fault) -> Option<Sound> {
         let Trial { code, stdout, stderr, calls, .. } = self.trial(usize::MAX >> 1, fault)?;
         assert_eq!(code, 0, "{}: {stderr}", self.name);
@@ -228,7 +229,7 @@ impl Scenario {
         Some(Trial { code, stdout: text(run.stdout), stderr: text(run.stderr), hit, calls })
     }
 
-    /// Tries `fault` at the sampled calls, and at others until [`has_told`]; gives how often each outcome was met.
+    /// Tries `fault` at the sampled calls, and at others until [`has_told`]. Returns how often each outcome occurred.
     fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
         let mut outcomes = BTreeMap::new();
         let Some(sound) = self.sound(fault) else { return outcomes };
@@ -257,8 +258,8 @@ impl Scenario {
             return "not applicable";
         };
         if hit.call == "close" && trial.code == 101 && trial.stderr.contains("closedir") {
-            // The standard library's own: it panics when a directory that was listed cannot be closed. A build then
-            // removes the directory that it made.
+            // The standard library panics if a listed directory cannot be closed. A build then removes the directory
+            // that it created.
             return "std panics";
         }
         assert!(!trial.stderr.contains("panicked"), "{story}");
@@ -282,15 +283,15 @@ impl Scenario {
         "error"
     }
 
-    /// Whatever has the name of a table or of a report is whole, and nothing else is left behind unless it could
-    /// not be removed. A table has all entries that it had before, or all that it has when nothing fails.
+    /// Checks that every file named like a table or a report is whole, and that nothing else is left unless it could
+    /// not be removed. A table must have all entries from before, or all entries of a run without a fault.
     fn check_files(&self, may_be_left: bool, sound: Option<&Sound>, story: &str) {
         let temporary = self.place.path("work/tmp");
         let may_be_left = may_be_left || story.contains(COMPLETE);
         for path in files_below(&self.place.path("work")) {
             let aside = path.iter().find(|name| name.to_str().unwrap().starts_with(".sstfilter-"));
             assert!(may_be_left || aside.is_none(), "left over: {story}");
-            // A table that is still aside is the one that would get its name.
+            // A table in the subdirectory counts as the table that it would be renamed to.
             let found = path.clone();
             let path: PathBuf = path.iter().filter(|&name| Some(name) != aside).collect();
             match path.extension().and_then(|extension| extension.to_str()) {
@@ -310,7 +311,7 @@ impl Scenario {
         }
     }
 
-    /// Of a build that failed, they are all there unless the new ones are.
+    /// Checks that a failed build left all old tables, unless the new ones are complete.
     fn check_old_tables(&self, story: &str) {
         for (path, entries) in self.old.iter().filter(|_| !story.contains(COMPLETE)) {
             assert!(path.exists(), "{} went before the new tables were complete: {story}", path.display());
@@ -319,29 +320,29 @@ impl Scenario {
     }
 }
 
-/// What is said of new tables once old ones may be gone.
-const COMPLETE: &str = "the new tables are complete, and not all in ";
+/// The message about new tables from the time on when old ones may be gone.
+const COMPLETE: &str = "the new tables are complete, but some may still be in ";
 
 const BARE_BLOCK: &str = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
 
-/// Whether it is a directory, or was one: a build that failed has removed those that it made. All files here have an
+/// Whether the path is or was a directory: a failed build has removed those that it created. All files here have an
 /// extension.
 fn was_directory(path: &Path) -> bool {
     path.is_dir() || path.extension().is_none()
 }
 
-/// Calls on files that are made again when a signal interrupts them. The others are not interrupted by signals.
+/// Calls on files that are repeated after a signal interrupts them. Signals do not interrupt the other calls.
 const RETRIED: [&str; 7] = ["openat", "read", "pread64", "write", "fsync", "close", "fdatasync"];
 
-/// Whether the program may go on after this.
+/// Whether the program may continue after this fault.
 fn is_absorbed(hit: &Hit, trial: &Trial, fault: Fault) -> bool {
     let is_taken_up_again = matches!(fault, Fault::Short | Fault::Fails(EINTR));
     match hit.call.as_str() {
-        // What was written is synced before; there may be no locks; removing what is of no use; a hint of
-        // a length; and what cannot be told to be a file must be opened.
+        // In order: written data is synced before; locks may be unsupported; a useless file is removed; a length is
+        // only a hint; and a path that may be a file is opened anyway.
         "close" | "flock" | "unlink" | "unlinkat" | "rmdir" => true,
         "statx" | "fstat" | "newfstatat" | "lseek" => hit.path.extension().is_none_or(|extension| extension != "sst"),
-        // A filter is done without, and that is said.
+        // The program works without the filter, and reports that.
         "pread64" => is_taken_up_again || names_file(&format!("{}{}", trial.stderr, trial.stdout), hit),
         _ => is_taken_up_again,
     }
@@ -351,7 +352,7 @@ fn is_removal(hit: &Hit) -> bool {
     ["unlink", "unlinkat", "rmdir", "getdents64"].contains(&hit.call.as_str())
 }
 
-/// Temporary files and directories are named by what is to be made there.
+/// Whether the text names the file of the failed call. Messages about temporary files name their directory.
 fn names_file(text: &str, hit: &Hit) -> bool {
     let is_temporary = hit.path.to_str().unwrap().contains("/.sstfilter-");
     let path = if is_temporary { hit.path.parent().unwrap() } else { &hit.path };
@@ -366,7 +367,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 type Tables = BTreeMap<PathBuf, Entries>;
 
-/// All entries of a table, which is whole and has some.
+/// Returns all entries of a table, which must be whole and not empty.
 fn entries_of(path: &Path, story: &str) -> Entries {
     let table = Table::open(path, &TableOptions::default()).unwrap_or_else(|error| panic!("{error}: {story}"));
     table.verify().unwrap_or_else(|error| panic!("{error}: {story}"));
@@ -376,7 +377,7 @@ fn entries_of(path: &Path, story: &str) -> Entries {
     entries
 }
 
-/// The entries of tables that have no key in common.
+/// Returns the entries of tables that have no key in common.
 fn union<'a>(tables: impl Iterator<Item = &'a Entries>) -> Entries {
     let mut all = Entries::new();
     for (key, value) in tables.flatten() {
@@ -385,7 +386,7 @@ fn union<'a>(tables: impl Iterator<Item = &'a Entries>) -> Entries {
     all
 }
 
-/// `count` keys of one build, with its values.
+/// Returns `count` keys of one build, with its values.
 fn build_of(count: usize, value: &str) -> Entries {
     let entry = |key| (format!("key{key:04}").into_bytes(), format!("{value}{key:04}").into_bytes());
     (0..count).map(entry).collect()
@@ -393,7 +394,7 @@ fn build_of(count: usize, value: &str) -> Entries {
 
 const ALL_FAULTS: [Fault; 4] = [Fault::Fails(EIO), Fault::Fails(EMFILE), Fault::Fails(EINTR), Fault::Short];
 
-/// Whether some call met with the fault, and the program said so if it must.
+/// Whether the fault occurred at some call, and the program reported it if it must.
 fn has_told(outcomes: &BTreeMap<&'static str, usize>, fault: Fault) -> bool {
     match fault {
         Fault::Fails(EIO) | Fault::FailsFromThenOn(_) => outcomes.contains_key("error"),
@@ -465,14 +466,14 @@ fn a_measurement_whose_calls_fail_leaves_whole_files() {
 #[test]
 fn a_report_whose_calls_fail_leaves_whole_files_and_says_which_table_failed() {
     let scenario = Scenario::new("report", &["report", "WORK/tables", "--out", "WORK/report"]).writing();
-    // Keys are drawn of a table whose filter that time could not be read: nothing else comes of it.
+    // The program draws keys from a table even if its filter could not be read; there is no other effect.
     let scenario = Scenario { is_steady: true, ..scenario };
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Fails(EINTR), Fault::Short]);
 }
 
 #[test]
 fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
-    // It makes some hundred thousand calls, of which the first write and open tables.
+    // The command makes some hundred thousand calls; the first ones write and open tables.
     let scenario = Scenario::new("demo", &["demo"]).writing();
     let mut points = 0;
     for number in (0..400).step_by(if effort::is_long() { 31 } else { 197 }) {
@@ -485,7 +486,7 @@ fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
     println!("demo, Fails(5): {points} points");
 }
 
-/// Each of these was passed over without a word once, and older tables answered.
+/// Once, each of these was skipped silently, and older tables answered.
 #[test]
 fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
     let make: [fn(&Path); 4] = [
@@ -514,7 +515,7 @@ fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
     }
 }
 
-/// Waits for a reader of its pipe, which does not come when the test fails.
+/// A writer that waits for a reader of its pipe; in a failing test, none comes.
 struct Feeder(Child);
 
 impl Drop for Feeder {
@@ -609,14 +610,14 @@ fn closed_standard_streams_are_no_panic() {
     }
 }
 
-/// What a shell says when the limit or mount that a test needs is there.
+/// Output of the shell once the limit or mount of a test is in place.
 const SET_UP: &str = "set up";
 
 #[test]
 fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
     let place = Place::new();
     let out = place.text("tables");
-    // Files of at most 64 KiB, and a file system of 200.
+    // A limit of 64 KiB for files, and a file system of 200 KiB.
     let limits = [("sh", "trap '' XFSZ; ulimit -f 128"), ("unshare", "mount -t tmpfs -o size=200k none \"$D\"")];
     let old = "\"$1\" build --generate 100 --out \"$D\" > /dev/null";
     let cases = limits.into_iter().flat_map(|limit| [(limit, ":"), (limit, old)]);
@@ -642,8 +643,8 @@ fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
         let (found, text) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert_eq!(run.status.code(), Some(2), "{text}");
         let (remains, verified) = match before {
-            ":" => ("0 tables before it are complete".to_owned(), "holds no table"),
-            _ => (format!("the tables in {out} are those of before"), "1 file checked, 100 entries: 0 damaged"),
+            ":" => ("0 tables before it are complete".to_owned(), "contains no table"),
+            _ => (format!("the old tables in {out} are unchanged"), "1 file checked, 100 entries: 0 damaged"),
         };
         assert!(text.contains(&format!("error: cannot write table 1; {remains}")), "{text}");
         assert!(text.contains("File too large") || text.contains("No space left on device"), "{text}");

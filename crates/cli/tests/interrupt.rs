@@ -1,6 +1,5 @@
 //! Ctrl-C during a build used to leave a temporary file as large as a table, which nobody looks for, and an empty
-//! directory. A build that is told to end leaves complete tables and nothing else, and says by its exit code that it
-//! ended so.
+//! directory. An interrupted build leaves complete tables and nothing else, and its exit code shows the interruption.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -18,11 +17,11 @@ use nix::unistd::Pid;
 
 use common::{Place, names, program, run};
 
-/// The program, not ignoring signals that the tests were started to ignore: a script without job control starts what
-/// runs in its background so.
+/// Returns the program with default signal handling, even if the tests were started with ignored signals, as a script
+/// without job control starts its background jobs.
 fn attentive_program() -> Command {
     const DEFAULTS: &str = "--default-signal=HUP,INT,TERM";
-    // GNU's alone has the option.
+    // Only GNU's `env` has the option.
     let is_known = Command::new("env").args([DEFAULTS, "true"]).stderr(Stdio::null()).status();
     if !is_known.is_ok_and(|status| status.success()) {
         return program();
@@ -55,7 +54,7 @@ impl Endless {
         self.wait_for(is_so, Duration::from_millis(5));
     }
 
-    /// Looks after every `pause`.
+    /// Checks after every `pause`.
     fn wait_for(&mut self, is_so: impl Fn() -> bool, pause: Duration) {
         let end = Instant::now() + Duration::from_secs(20);
         while !is_so() {
@@ -65,7 +64,7 @@ impl Endless {
         }
     }
 
-    /// The exit code and what was said.
+    /// Returns the exit code and the message.
     fn end(mut self) -> (Option<i32>, String) {
         for _ in 0..4_000 {
             if let Some(status) = self.0.try_wait().unwrap() {
@@ -120,7 +119,7 @@ fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
     build.signal(Signal::SIGINT);
     let (ended, stderr) = build.end();
     assert_eq!(ended, Some(130), "{stderr}");
-    assert_eq!(stderr, format!("interrupted; the tables in {out} are those of before\n"));
+    assert_eq!(stderr, format!("interrupted; the old tables in {out} are unchanged\n"));
     assert!(contents() == before && names(&out) == names_before, "{:?}", names(&out));
 }
 
@@ -168,7 +167,7 @@ fn a_build_that_waits_for_its_input_ends_at_once_and_leaves_no_directory() {
     }
 }
 
-/// As `nohup` starts a command, and a script one that goes on in the background.
+/// `nohup` and scripts with background jobs start commands with ignored signals.
 #[cfg(target_os = "linux")]
 #[test]
 fn signals_that_the_build_was_started_to_ignore_do_not_end_it() {

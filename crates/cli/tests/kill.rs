@@ -1,6 +1,6 @@
-//! A build that is killed must leave whole tables or nothing: a reader that meets half a table would lose keys that the
-//! table's filter or index never got to. A program of its own: each build must get far before it is killed, which it
-//! would not beside other tests.
+//! A killed build must leave whole tables or nothing: a reader of half a table would lose keys that the table's filter
+//! or index does not cover yet. A separate test program, because next to other tests, builds would not get far before
+//! they are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Starts a build that would take far longer than it is given, and kills it.
+/// Starts a build that takes far longer than `wait`, and kills it.
 fn kill_after(out: &str, wait: Duration) {
     let mut child = program()
         .args(["build", "--generate", "500000000", "--table-bytes", "192K", "--overwrite", "--out", out])
@@ -42,7 +42,7 @@ fn kill_after(out: &str, wait: Duration) {
     child.wait().unwrap();
 }
 
-/// Whether there is a file that was written since a time.
+/// Whether the file was written after `time`.
 fn is_newer(path: &Path, time: SystemTime) -> bool {
     fs::metadata(path).and_then(|found| found.modified()).is_ok_and(|written| written > time)
 }
@@ -51,8 +51,8 @@ fn has_extension(name: &str, expected: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == expected)
 }
 
-/// How many tables there are, all of them sound, numbered from 1 without a gap; nothing else but
-/// temporary files lies beside them.
+/// Returns the number of tables. Checks that all are sound and numbered from 1 without a gap, and that all other files
+/// are temporary.
 fn sound_tables(directory: &Path) -> usize {
     let (tables, others): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| has_extension(name, "sst"));
     for (number, name) in (1..).zip(&tables) {
@@ -81,7 +81,7 @@ fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
         let mut command = program();
         command.args(["rebuild", "--bits-per-key", bits]).args(again).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        // It looks at all tables before it writes, which takes as long as the machine is busy.
+        // The build checks all tables before it writes; how long that takes depends on the machine's load.
         let has_written = || names(&out).iter().any(|name| is_newer(&Path::new(&out).join(name), started));
         let patience = Instant::now() + Duration::from_secs(10);
         while !has_written() && Instant::now() < patience {

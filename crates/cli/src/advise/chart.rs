@@ -1,4 +1,4 @@
-//! A picture of a store's own filters: size and rate of each table's, beside what this library's would be.
+//! Draws the size and rate of each table's filter in a store, together with this library's filters.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,14 +11,14 @@ use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, St
 use super::tables::TableFilter;
 use crate::units::{counted, grouped, percent};
 
-/// Rates of the lines that are drawn beside the tables.
+/// Steps of the lines of this library's filters.
 const STEPS: u32 = 60;
 
-/// The most bits per key that are drawn: a table of a few keys has hundreds, and would make all others a line at the
-/// bottom.
+/// Maximum bits per key in the chart: a table of a few keys has hundreds, and would compress all others into a line at
+/// the bottom.
 const MAX_BITS: f64 = 40.0;
 
-/// Styles of the levels; further ones begin again.
+/// Styles of the levels; further levels reuse them.
 const STYLES: [(Colour, Mark); 7] = [
     (Colour::RED, Mark::Disc),
     (Colour::AMBER, Mark::Square),
@@ -32,18 +32,19 @@ const STYLES: [(Colour, Mark); 7] = [
 /// A table's name and filter.
 pub(crate) type NamedFilter = (String, TableFilter);
 
-/// Draws the filters to a new file. What is there already is not touched.
+/// Draws the filters to a new file. Fails if the file exists.
 pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> {
     let none = || format!("--chart: no filter of at most {MAX_BITS} bits per key has a rate between 0 and 1");
     let chart = chart(filters).with_context(none)?;
     let svg = chart.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
     let context =
         || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
+    // Never replaces a file: an SVG has no mark of this program.
     let mut file = File::create_new(path).with_context(context)?;
     file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
 }
 
-/// The filters whose size and rate fit into a chart; `None` if there is no such filter.
+/// Returns a chart of the filters whose size and rate fit into it; `None` if there is no such filter.
 pub(crate) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     let is_drawn = |filter: &TableFilter| {
         filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MAX_BITS
@@ -52,6 +53,7 @@ pub(crate) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     if drawn.is_empty() {
         return None;
     }
+    // The axis reaches at least from 3 % to 0.33 %, so that a single rate does not fill it.
     let rates = drawn.iter().map(|(_, filter)| filter.expected_fpr);
     let ends = (rates.clone().fold(0.02, f64::max) * 1.5, rates.fold(0.005, f64::min) / 1.5);
     let ends = (ends.0.min(0.99), ends.1);
@@ -70,7 +72,7 @@ pub(crate) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     Some(Chart::bits_by_rate(&title, x, (max_bits.min(MAX_BITS) / 5.0).ceil() * 5.0, series))
 }
 
-/// The tables of each level, as marks.
+/// Returns the tables of each level, as marks.
 fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     let mut levels: Vec<_> = drawn.iter().map(|(_, filter)| filter.level).collect();
     levels.sort_unstable();
@@ -79,6 +81,7 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
         let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
         let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
+        // From left to right: the axis of rates is descending.
         points.sort_by(|left, right| right.at.0.total_cmp(&left.at.0));
         let name = match level {
             Some(level) => format!("level {level} now"),
@@ -95,7 +98,7 @@ fn point(name: &str, filter: &TableFilter) -> Point {
     Point { at: (filter.expected_fpr, bits), tip: format!("{name}: {keys} keys, {bits:.2} bits per key, {rate}") }
 }
 
-/// This library's filters for as many keys as the median table has.
+/// Returns lines of this library's filters with the number of keys of the median table.
 fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 2] {
     let mut keys: Vec<_> = drawn.iter().map(|(_, filter)| filter.keys).collect();
     keys.sort_unstable();

@@ -1,4 +1,4 @@
-//! `sstfilter advise --levels`: one memory budget spread over the levels of a store.
+//! `sstfilter advise --levels`: spreads one memory budget over the levels of a store.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::opened::{Opened, Reading};
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::units::{counted, grouped, percent, whole};
 
-/// Bits per key of the budget where nothing else says how much memory there is.
+/// Bits per key of the default budget.
 const DEFAULT_BITS_PER_KEY: f64 = 10.0;
 
 #[derive(Debug, Serialize)]
@@ -27,15 +27,15 @@ pub(crate) struct LevelsReport {
     memory_bytes: u64,
     levels: Vec<LevelFilters>,
     plan: Total,
-    /// The same memory at the same bits per key in all levels that have filters.
+    /// The same memory with equal bits per key in all levels with filters.
     equal_bits: Total,
-    /// The filters that the tables have.
+    /// The present filters of the tables.
     now: Option<Total>,
-    /// A plan of half the memory or less that has hardly more useless reads; null if there is none.
+    /// A plan with at most half the memory and hardly more useless reads; null if there is none.
     enough: Option<Total>,
-    /// Useless reads with equal bits over those with the plan; null where the plan has none.
+    /// Useless reads with equal bits over useless reads with the plan; null if the plan has none.
     ratio: Option<f64>,
-    /// Tables that are in none of these figures.
+    /// Tables left out of these figures.
     left_out: Vec<LeftOut>,
 }
 
@@ -62,16 +62,17 @@ struct Total {
     useless_reads: f64,
 }
 
-/// The levels of a store, and the filters that they have, if they were read from tables.
+/// The levels of a store, and their present filters if the levels were read from tables.
 struct Store {
     levels: Vec<LevelSize>,
     now: Option<Total>,
     left_out: Vec<LeftOut>,
 }
 
-/// The answer is no when a table is damaged, and a failure when one cannot be read.
+/// Plans the levels. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, LevelsReport)> {
     let mut store = store(args, reading)?;
+    // The last level with keys: an empty one below it has no filter anyway.
     if args.optimize_for_hits
         && let Some(last) = store.levels.iter_mut().filter(|level| level.keys > 0).max_by_key(|level| level.level)
     {
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
     let outcome = LeftOut::outcome(&store.left_out);
     let plan_within = |bytes| LevelPlan::new(&store.levels, bytes, configure).ok();
+    // Not finite if the plan has no useless reads: null in the report.
     let ratio = equal.useless_reads() / plan.useless_reads();
     let report = LevelsReport {
         kind: kind.name,
@@ -102,10 +104,10 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, report))
 }
 
-/// How many useless reads more are hardly any.
+/// Useless reads that exceed those of a plan by at most this factor are hardly more.
 const HARDLY_MORE: f64 = 1.01;
 
-/// The smallest plan of a half, a quarter and so on of the memory of `plan` that has hardly more useless reads.
+/// Halves the memory of `plan` as long as useless reads hardly increase, and returns the smallest such plan.
 fn enough(plan: &LevelPlan, within: impl Fn(u64) -> Option<LevelPlan>) -> Option<LevelPlan> {
     let max_reads = plan.useless_reads() * HARDLY_MORE;
     let halves = core::iter::successors(Some(plan.bytes() / 2), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 0);
@@ -152,13 +154,13 @@ fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<St
     Ok(Store { levels, now: Some(now), left_out })
 }
 
-/// The level of a table and its filter: one of no bytes, which is positive for every key, if it has none.
+/// Returns a table's level and filter. A missing filter counts as one of no bytes that is positive for every key.
 fn surveyed(path: &Path, reading: Reading<'_>) -> Result<(u32, TableFilter), Unknown> {
     let filter = match filter_of(path, reading) {
         Err(Unknown::NoFilter(table)) => without_filter(path, &table, reading)?,
         filter => filter?,
     };
-    let unknown = "its level is not known: it says none, and no MANIFEST beside it does";
+    let unknown = "its level is unknown: neither the table nor a MANIFEST next to it records it";
     let level = filter.level.ok_or_else(|| Unknown::Because(unknown.to_owned(), Outcome::Yes))?;
     Ok((level, filter))
 }
@@ -168,9 +170,10 @@ fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<T
         Opened::Table(table) => (table.properties().entries, table.properties().level),
         Opened::Foreign(table) => {
             let damaged = |problem| Unknown::Because(in_options(&problem), crate::opened::outcome_of_foreign(&problem));
+            // Entries, not distinct keys, which only a full read would show.
             let keys = match table.properties().entries() {
                 Some(entries) => entries,
-                // LevelDB's tables do not say how many keys they have.
+                // LevelDB's tables do not record their number of keys, so the keys are counted.
                 None => table.user_keys().try_fold(0, |keys, key| key.map(|_| keys + 1)).map_err(damaged)?,
             };
             (keys, reading.manifests.level(path))
@@ -182,7 +185,7 @@ fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<T
     Ok(TableFilter { keys, bytes: 0, expected_fpr: 1.0, level })
 }
 
-/// Tables of level 0 overlap, so that each is a run; those of any other level are one run.
+/// Returns the size of a level. Tables of level 0 overlap, so each is a run; the tables of any other level are one run.
 fn level_of(level: u32, filters: &[TableFilter]) -> LevelSize {
     let (keys, files) = (filters.iter().map(|filter| filter.keys).sum(), filters.len() as u64);
     LevelSize::new(level, keys).with_runs(if level == 0 { files } else { 1 }).with_files(files)
@@ -198,8 +201,8 @@ impl Total {
         Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64, useless_reads }
     }
 
-    /// The filters that tables have. A lookup in a level of one run reads the one table whose range its key is in: in a
-    /// larger table, if tables differ, with a higher probability.
+    /// Returns the total of the tables' present filters. In a level of one run, a lookup reads at most the table whose
+    /// range includes its key; larger tables are hit with a higher probability.
     fn of_tables(levels: &[LevelSize], filters: &BTreeMap<u32, Vec<TableFilter>>) -> Self {
         let useless_reads = levels.iter().zip(filters.values()).map(|(level, filters)| {
             if level.runs == filters.len() as u64 {
@@ -228,7 +231,7 @@ impl LevelFilters {
     }
 }
 
-/// Useless reads per lookup, with four significant digits.
+/// Formats useless reads per lookup with four significant digits.
 fn reads(reads: f64) -> String {
     if reads < 1e-3 && reads > 0.0 { format!("{reads:.3e}") } else { format!("{reads:.5}") }
 }
@@ -264,19 +267,21 @@ impl fmt::Display for LevelsReport {
         for left in &self.left_out {
             writeln!(f, "{left}")?;
         }
-        writeln!(f, "useless reads: of tables, per lookup of a key that no table has")?;
+        writeln!(f, "useless reads: tables read per lookup of a key that no table contains")?;
         if let Some(enough) = self.enough {
             let (bytes, reads) = (counted(enough.bytes, "byte"), reads(enough.useless_reads));
-            writeln!(f, "{bytes} would do: {reads} useless reads instead of {}", self::reads(self.plan.useless_reads))?;
+            let planned = self::reads(self.plan.useless_reads);
+            writeln!(f, "{bytes} would be enough: {reads} useless reads instead of {planned}")?;
         }
         match self.ratio {
             _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
-                writeln!(f, "filters of equal bits per key everywhere do not fit, not even the smallest")
+                writeln!(f, "even the smallest filters do not fit with equal bits per key everywhere")
             }
+            // Below this, the ratio would print as 1.00.
             Some(ratio) if ratio > 1.005 => {
-                writeln!(f, "equal bits per key everywhere have {ratio:.2} times the useless reads of this plan")
+                writeln!(f, "equal bits per key everywhere cause {ratio:.2} times the useless reads of this plan")
             }
-            _ => writeln!(f, "equal bits per key everywhere do as well"),
+            _ => writeln!(f, "equal bits per key everywhere are as good"),
         }
     }
 }

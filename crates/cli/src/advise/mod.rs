@@ -1,4 +1,4 @@
-//! `sstfilter advise`: which filter for which use.
+//! `sstfilter advise`: recommends a filter for a use case.
 
 pub(crate) mod chart;
 pub(crate) mod levels;
@@ -62,6 +62,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
 fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
     let keys = args.keys.unwrap_or_default();
     let lookups = args.lookups_per_key * keys as f64;
+    // Far below 2^64, because the number is converted to an integer.
     ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
     Ok(Need {
         keys,
@@ -85,7 +86,7 @@ impl Ranked {
         let ratio = found.cost() / first.cost();
         let is_first = found.kind.name == first.kind.name;
         let why = if is_first { found.kind.strength.to_owned() } else { behind(found, first, need) };
-        let lock = if found.is_locked { "; many writers need a lock around it, which is counted" } else { "" };
+        let lock = if found.is_locked { "; with several writers it needs a lock, whose time is included" } else { "" };
         Self {
             kind: found.kind.name,
             setting: found
@@ -100,13 +101,14 @@ impl Ranked {
             expected_fpr: found.plan.expected_fpr,
             build_ns_per_key: found.build_ns,
             probe_ns_per_key: found.probe_ns,
+            // Without keys, all costs are 0.
             relative_cost: if ratio.is_finite() { ratio } else { 1.0 },
             why: why + lock,
         }
     }
 }
 
-/// What makes `other` more expensive than the first.
+/// Explains why `other` is more expensive than the first.
 fn behind(other: &Candidate, first: &Candidate, need: &Need) -> String {
     let name = first.kind.name;
     let bytes = other.plan.block_bytes as f64 / first.plan.block_bytes as f64;
@@ -115,14 +117,15 @@ fn behind(other: &Candidate, first: &Candidate, need: &Need) -> String {
             let rate = times(other.plan.expected_fpr, first.plan.expected_fpr);
             format!("has {rate} the false positive rate of {name}")
         }
+        // A ratio that rounds to 0 %.
         (_, 0.995..1.005) => format!("is as large as {name}"),
         (_, ..1.0) => format!("is {:.0} % smaller than {name}", (1.0 - bytes) * 100.0),
         _ => format!("takes {:.0} % more memory than {name}", (bytes - 1.0) * 100.0),
     };
-    format!("{size}, and takes {} its time over their life", times(other.seconds, first.seconds))
+    format!("{size}, and takes {} its time over the filter's life", times(other.seconds, first.seconds))
 }
 
-/// How many times `first` is in `other`; both may be 0, without keys.
+/// Formats the ratio of `other` to `first`. Without keys, both may be 0.
 fn times(other: f64, first: f64) -> String {
     match other / first {
         _ if other <= 0.0 && first <= 0.0 => "1.00 times".to_owned(),
@@ -146,7 +149,7 @@ impl fmt::Display for AdviceReport {
             ("cost", |found| format!("{:.2}", found.relative_cost)),
         ];
         if self.ranked.is_empty() {
-            writeln!(f, "no kind does all of this")?;
+            writeln!(f, "no kind meets all requirements")?;
         } else {
             writeln!(f, "{}", figures(&columns, &self.ranked))?;
         }
@@ -158,7 +161,7 @@ impl fmt::Display for AdviceReport {
         }
         writeln!(
             f,
-            "\ncost: bytes times time over the filter's life, the first's being 1; times are those of benches/RESULTS.md"
+            "\ncost: bytes times time over the filter's life, relative to the first; times are from benches/RESULTS.md"
         )
     }
 }

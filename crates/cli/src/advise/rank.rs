@@ -1,15 +1,15 @@
-//! Ranks the kinds of filter for a use.
+//! Ranks the kinds of filter for a use case.
 //!
-//! Kinds that cannot do what is needed are refused with the reason. The others are sized for the number of keys and the
-//! wanted rate or memory, and ranked by what they cost: their bytes times the time that they take over their life,
+//! Kinds that do not meet the requirements are refused with the reason. The others are sized for the number of keys and
+//! the target rate or memory, and ranked by cost: their bytes times their time over the filter's life,
 //!
 //! ```text
 //! time = keys x build + absent lookups x (probe + rate x cost of a false positive)
 //! ```
 //!
-//! with the wanted rate, or the one that the memory gives. So a filter that is probed a thousand times per key may take
-//! longer to build if that makes it smaller or sharper, and one that is soon thrown away may not. Sizes and rates are
-//! those of the plans that builders follow. Times were measured on one machine, to be compared with each other.
+//! with the target rate, or the rate that the memory allows. So a filter that is probed a thousand times per key may
+//! take longer to build if that makes it smaller or its rate lower, and a short-lived filter may not. Sizes and rates
+//! come from the plans that builders follow. Times were measured on one machine; compare them only with each other.
 
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Plan, Updates};
@@ -18,10 +18,10 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
 use super::measured::MEASURED;
 use crate::units;
 
-/// What a filter is needed for.
+/// The requirements for a filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// The largest expected number of distinct keys.
+    /// Maximum expected number of distinct keys.
     pub(super) keys: u64,
     pub(super) target: Target,
     pub(super) updates: Updates,
@@ -32,12 +32,12 @@ pub(super) struct Need {
     pub(super) false_positive_ns: u64,
 }
 
-/// What a filter is sized by.
+/// The limit that sizes a filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
     /// At most this false positive rate, in as few bytes as possible.
     Rate(FalsePositiveRate),
-    /// At most this many bytes (of Ribbon and xor+: about this many), with as low a rate as possible.
+    /// At most this many bytes (for Ribbon and xor+, about this many), with as low a rate as possible.
     Bytes(u64),
 }
 
@@ -48,14 +48,14 @@ pub(super) struct Candidate {
     pub(super) plan: Plan,
     pub(super) build_ns: f64,
     pub(super) probe_ns: f64,
-    /// Whether it needs a lock around it, which its times include.
+    /// Whether it needs a lock, whose time is included.
     pub(super) is_locked: bool,
-    /// The time that it takes over its life.
+    /// Its time over the filter's life.
     pub(super) seconds: f64,
 }
 
 impl Candidate {
-    /// Bytes times seconds.
+    /// Returns bytes times seconds.
     pub(super) fn cost(&self) -> f64 {
         self.seconds * self.plan.block_bytes as f64
     }
@@ -74,7 +74,7 @@ const LOCK_NS: f64 = 100.0;
 /// The rate above which a filter is not worth probing.
 const USELESS_FPR: f64 = 0.9;
 
-/// The suitable kinds, best first, and the others.
+/// Returns the suitable kinds, best first, and the others.
 pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
     let (mut ranked, mut refused) = (Vec::new(), Vec::new());
     for kind in kind::all() {
@@ -91,7 +91,7 @@ impl Need {
     fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
         if self.updates > kind.updates {
             let cannot =
-                if self.updates == Updates::Insert { "takes no keys once it is built" } else { "cannot remove keys" };
+                if self.updates == Updates::Insert { "accepts no keys once it is built" } else { "cannot remove keys" };
             return Err(cannot.to_owned());
         }
         let plan = match self.target {
@@ -99,29 +99,32 @@ impl Need {
             Target::Bytes(bytes) => self.largest_plan(kind, bytes)?,
         };
         let rate = match self.target {
-            // A lower rate than the wanted one earns no credit; few keys may miss it by some percent.
+            // A rate below the target gives no advantage. With few keys, it may exceed the target by some percent.
             Target::Rate(rate) if plan.expected_fpr <= rate.get() * 1.1 + 1e-12 => rate.get(),
             Target::Bytes(_) if plan.expected_fpr <= USELESS_FPR => plan.expected_fpr,
             _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
         };
+        // A filter without updates is only read, which needs no lock.
         let is_locked = self.updates > Updates::None && self.has_many_writers && !kind.is_concurrent;
         let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
         let [build_ns, probe_ns] = measured_times(kind.name, self.keys).map(|time| time + lock_ns);
+        // Only lookups of absent keys: a found key costs its read with any filter.
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
         let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
         Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
     }
 
     fn plan(&self, kind: &KindEntry, sizing: Sizing) -> Result<Plan, String> {
-        // What serves few keys badly is ranked by what it costs.
+        // Without a minimum of keys: a kind that serves few keys badly is ranked by its cost, not refused.
         let policy = kind.configure(sizing).map_err(|error| error.to_string())?.with_min_keys(0);
-        policy.plan(self.keys, None).map_err(|reason| format!("does not serve this number of keys: {reason}"))
+        policy.plan(self.keys, None).map_err(|reason| format!("does not support this number of keys: {reason}"))
     }
 
-    /// The plan of the largest size whose block has at most `bytes`.
+    /// Returns the plan with the largest size whose block has at most `bytes`.
     fn largest_plan(&self, kind: &KindEntry, bytes: u64) -> Result<Plan, String> {
         let plan = |size: BitsPerKey| self.plan(kind, size.into());
         let least = smallest_size(|size| kind.configure(size).is_ok()).unwrap_or(BitsPerKey::MAX);
+        // Checked first, because the bisection assumes that the smallest size fits.
         let min_bytes = plan(least)?.block_bytes;
         if min_bytes > bytes {
             return Err(format!("needs at least {} for this number of keys", units::bytes(min_bytes)));
@@ -132,7 +135,7 @@ impl Need {
     }
 }
 
-/// The smallest size for which the monotone predicate holds, by bisection.
+/// Returns the smallest size for which the monotone predicate is true, by bisection.
 fn smallest_size(holds: impl Fn(BitsPerKey) -> bool) -> Option<BitsPerKey> {
     let (mut low, mut high) = (BitsPerKey::MIN.millibits(), BitsPerKey::MAX.millibits() + 1);
     while low < high {
@@ -146,13 +149,14 @@ fn smallest_size(holds: impl Fn(BitsPerKey) -> bool) -> Option<BitsPerKey> {
     BitsPerKey::from_millibits(low).ok()
 }
 
-/// Nanoseconds per key to build and per absent key to probe. What was not measured ranks behind what was.
+/// Returns nanoseconds per key to build and per absent key to probe. A kind that was not measured gets times that rank
+/// it last.
 fn measured_times(name: &str, keys: u64) -> [f64; 2] {
     let found = MEASURED.iter().find(|(measured, _)| *measured == name);
     between(found.map_or(&[(1e3, 1e3); 4], |(_, times)| times), keys)
 }
 
-/// Between two measured numbers of keys times are in proportion to the logarithm, outside those of the nearest.
+/// Interpolates times between measured numbers of keys, linearly in the logarithm. Beyond them, the nearest times hold.
 fn between(measured: &[(f64, f64); 4], keys: u64) -> [f64; 2] {
     // The first is measured at 10^4 keys, the last at 10^7.
     let position = ((keys.max(1) as f64).log10() - 4.0).clamp(0.0, 3.0);
@@ -184,8 +188,9 @@ mod tests {
         assert_eq!(MEASURED.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
     }
 
-    /// A size that wraps at 2^31, 2^32 or 2^64 keys would be advised for a filter that cannot be built. All pairs of
-    /// keys and memory in the long form, otherwise one in five, which is prime to how many there are of either.
+    /// The failure guarded against: a size that wraps at 2^31, 2^32 or 2^64 keys, and so advice for a filter that
+    /// cannot be built. The long form tries all pairs of keys and memory; otherwise one in five, which is coprime to
+    /// the number of either.
     #[test]
     fn every_kind_is_ranked_or_refused_whatever_the_keys_and_the_memory() {
         const MAX_BLOCK_BYTES: u64 = kind::MAX_PAYLOAD_BYTES + 32 + 15 * 4;
@@ -206,7 +211,7 @@ mod tests {
                 for found in &ranked {
                     let Plan { block_bytes, expected_fpr, .. } = found.plan;
                     assert!(block_bytes <= MAX_BLOCK_BYTES && found.cost().is_finite(), "{need:?}: {found:?}");
-                    // The register-blocked filter gives what its memory allows.
+                    // The register-blocked filter has the rate that its memory allows.
                     assert!(block_bytes * 8 >= keys || expected_fpr > 0.4, "{need:?}: {found:?}");
                     assert!(found.cost() >= 0.0 && (0.0..=1.0).contains(&expected_fpr), "{need:?}: {found:?}");
                 }

@@ -1,4 +1,4 @@
-//! `sstfilter advise --tables`: what the filters of existing tables cost, and what this library's would.
+//! `sstfilter advise --tables`: compares the cost of existing filters with that of this library's.
 
 use core::fmt;
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::{files, input};
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
 
-/// Most keys that a rate is measured with where it cannot be computed.
+/// Maximum number of keys to measure a rate with if it cannot be computed.
 const MEASURED_KEYS: usize = 100_000;
 
-/// Bytes that are added to a stored key to get an absent one.
+/// Bytes added to a stored key to make an absent one.
 pub(crate) const ABSENT_SUFFIX: [u8; 2] = *b"\xff\xa5";
 
 #[derive(Debug, Serialize)]
@@ -34,13 +34,13 @@ pub(crate) struct TablesReport {
     now: Cost,
     /// This library's filters for the same tables.
     alternatives: Vec<Alternative>,
-    /// The same by level, where manifests tell it.
+    /// Costs by level; empty if no level is known.
     pub(crate) levels: Vec<LevelCost>,
-    /// Tables that are in none of these figures.
+    /// Tables left out of these figures.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Filters of several tables.
+/// The cost of several tables' filters.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Cost {
     bytes: u64,
@@ -55,13 +55,13 @@ struct Alternative {
     goal: &'static str,
     #[serde(flatten)]
     cost: Cost,
-    /// Negative if it takes more.
+    /// Negative if the alternative takes more.
     saved_bytes: i64,
-    /// Tables whose filter is counted as it is, because the policy has none for this goal.
+    /// Tables that keep their present filter, because the policy has none for this goal.
     kept: usize,
 }
 
-/// Why the cost of a table's filter cannot be told.
+/// Why the cost of a table's filter is unknown.
 pub(crate) enum Unknown {
     /// The table has none.
     NoFilter(Opened),
@@ -80,15 +80,15 @@ impl Unknown {
 /// The filters of one level.
 #[derive(Debug, Serialize)]
 pub(crate) struct LevelCost {
-    /// Null for tables whose level is not known.
+    /// Null for tables whose level is unknown.
     level: Option<u32>,
     tables: usize,
     now: Cost,
-    /// What the policy for compactions would build at the same rate.
+    /// The filters that the policy for compactions would build at the same rate.
     auto: Cost,
 }
 
-/// A table's filter as it is.
+/// A table's present filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableFilter {
     pub(crate) keys: u64,
@@ -97,10 +97,10 @@ pub(crate) struct TableFilter {
     pub(crate) level: Option<u32>,
 }
 
-/// Which of the library's policies.
+/// A policy of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
-    /// For tables of a compaction, as nearly all are: Ribbon, and Bloom for small ones.
+    /// The policy for compactions, which write nearly all tables: Ribbon, and Bloom for small tables.
     Auto,
     Bloom,
     Ribbon,
@@ -126,7 +126,7 @@ impl Policy {
     }
 }
 
-/// What the other filter must equal.
+/// The figure in which the alternative filter must equal the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     SameRate,
@@ -156,12 +156,13 @@ impl TableFilter {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
-    /// The filter that `policy` would build for the table's keys, a fallback to Bloom included.
+    /// Returns the filter that `policy` would build for the table's keys, including a fallback to Bloom.
     fn replaced(&self, policy: Policy, goal: Goal) -> Option<Self> {
         let sizing = goal.sizing(self)?;
         let kind = policy.kind_policy(sizing)?;
         let plan = match kind.plan(self.keys, None) {
             Ok(plan) => plan,
+            // As builders do: a file with too few keys for Ribbon gets Bloom.
             Err(_) => FixedPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok()?,
         };
         Some(Self { bytes: plan.block_bytes + BINDING_BYTES, expected_fpr: plan.expected_fpr, ..*self })
@@ -173,14 +174,15 @@ impl Cost {
         let keys: u64 = filters.iter().map(|filter| filter.keys).sum();
         let bytes: u64 = filters.iter().map(|filter| filter.bytes).sum();
         let positives: f64 = filters.iter().map(|filter| filter.expected_fpr * filter.keys as f64).sum();
+        // Filters without keys have a rate of 0 and not NaN.
         let keys = keys.max(1) as f64;
         Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys, expected_fpr: positives / keys }
     }
 }
 
-/// The answer is no when a table is damaged, and a failure when one cannot be read.
+/// Compares the filters. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
-    ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with --tables alone");
+    ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with only --tables");
     let (mut named, mut left_out) = (Vec::new(), Vec::new());
     for path in &args.tables {
         let files = files::expand(path, &mut Vec::new())?;
@@ -192,7 +194,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         }
     }
     let first = LeftOut::first(&left_out);
-    ensure!(!named.is_empty(), "--tables: no filter whose cost can be told{first}");
+    ensure!(!named.is_empty(), "--tables: no filter with a known cost{first}");
     if let Some(path) = &args.chart {
         chart::write(path, &named)?;
     }
@@ -201,14 +203,14 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
-/// The filter of the table at `path`, or why its cost cannot be told.
+/// Returns the filter of the table at `path`, or why its cost is unknown.
 pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
         Opened::Table(table) => filter_of_table(path, table),
         Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
         Opened::RangeFilter(_) => {
-            Err(Unknown::Because("it is a range filter, which answers no lookups".to_owned(), Outcome::Yes))
+            Err(Unknown::Because("it is a range filter, which lookups do not use".to_owned(), Outcome::Yes))
         }
         Opened::Partitions(container) => TableFilter::of_partitions(&container.fields()),
         Opened::Foreign(table) => filter_of_foreign(path, table, reading),
@@ -236,6 +238,7 @@ fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading
     let (keys, expected_fpr) = if let Some(known) = info.keys.zip(info.expected_fpr) {
         known
     } else {
+        // Only if the rate must be measured, because this reads all keys.
         table.take_comparator_from_keys().map_err(failed)?;
         measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
     };
@@ -257,8 +260,8 @@ impl TableFilter {
     }
 }
 
-/// Keys and false positive rate of a table that does not say how many keys it has: its keys are counted, and its filter
-/// is probed for each of the first ones with two bytes more.
+/// Returns the number of keys and the false positive rate of a table that does not record its number of keys. Counts
+/// the keys, and probes the filter for each of the first ones with two bytes added.
 fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     let (mut keys, mut probed, mut positives) = (0_u64, 0_u64, 0_u64);
     for key in table.user_keys() {
@@ -276,7 +279,7 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     Ok((keys, positives as f64 / probed as f64))
 }
 
-/// A row of what filters cost: whose they are, and the share of the present bytes that they save.
+/// A row of costs: the name of the filters, their cost, and the share of the present bytes that they save.
 pub(crate) type CostRow = (String, Cost, String);
 
 /// The columns of rows of costs.
@@ -297,7 +300,7 @@ pub(crate) const LEVEL_COLUMNS: [Column<LevelCost>; 5] = [
     ("auto, same rate", |row| grouped(row.auto.bytes)),
 ];
 
-/// What to know about the figures of all rows.
+/// Note on the figures of all rows.
 pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's \
     within 1 % above 5,000 keys; small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a \
     few percent more";
@@ -316,7 +319,7 @@ impl TablesReport {
         }
     }
 
-    /// The present filters, and those of each policy and goal.
+    /// Returns rows of the present filters and of each policy and goal.
     pub(crate) fn rows(&self) -> Vec<CostRow> {
         let now = ("now".to_owned(), self.now, String::new());
         let row = |other: &Alternative| {
@@ -326,15 +329,15 @@ impl TablesReport {
         core::iter::once(now).chain(self.alternatives.iter().map(row)).collect()
     }
 
-    /// What makes some of the rows other than their names say.
+    /// Returns remarks on rows that include present filters.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
         self.alternatives.iter().filter(|other| other.kept > 0).map(|other| {
             let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
-            format!("{policy}, {goal}: {kept} counted as now, because {policy} has none of that rate or size")
+            format!("{policy}, {goal}: {kept} kept, because {policy} supports no such rate or size")
         })
     }
 
-    /// What the policy for compactions would save at the same rate.
+    /// Returns a sentence on the bytes that the policy for compactions would save at the same rate.
     pub(crate) fn conclusion(&self) -> Option<String> {
         let is_auto = |found: &&Alternative| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name();
         let auto = self.alternatives.iter().find(is_auto).filter(|_| self.tables > 0)?;
@@ -342,13 +345,13 @@ impl TablesReport {
         let ours = format!("at the same false positive rate, sstfilter's filters would take {is} bytes");
         Some(match auto.saved_bytes {
             1.. => format!("{ours} instead of {was}: {} less", share(auto.saved_bytes, self.now.bytes)),
-            _ => format!("{ours}, which saves nothing of {was}"),
+            _ => format!("{ours}, no fewer than the present {was}"),
         })
     }
 }
 
 impl LevelCost {
-    /// None where no level is known.
+    /// Returns the costs of each level; empty if no level is known.
     fn of_each(filters: &[TableFilter]) -> Vec<Self> {
         let mut levels: Vec<_> = filters.iter().map(|filter| filter.level).collect();
         levels.sort_unstable();
@@ -378,10 +381,10 @@ impl Alternative {
     }
 }
 
-/// A part of a whole, as a percentage.
+/// Formats a part of a whole as a percentage.
 fn share(part: i64, whole: u64) -> String {
     let tenths = (part as f64 * 1_000.0 / whole.max(1) as f64).round();
-    // Not minus zero.
+    // Adding zero turns minus zero into zero, which prints without a sign.
     format!("{:.1} %", (tenths + 0.0) / 10.0)
 }
 

@@ -1,9 +1,9 @@
-//! The directory that tables are written to: made, locked, and cleared of what is to go.
+//! The directory for tables: creates it, locks it, and removes old files from it.
 //!
-//! Tables of an earlier build stay until all new ones are complete, which are written to a directory of their own
-//! below. The old ones then go, the last one first, and the new ones take their names from the first on: a lookup never
-//! mixes the two, and whoever is killed in between leaves the first tables of one build, and the new ones complete, in
-//! one place or the other.
+//! If there are tables of an earlier build, new ones are written to a subdirectory, and the old ones stay until all new
+//! ones are complete. Then the old tables are removed, the last one first, and the new ones are renamed, the first one
+//! first: a lookup never mixes the two. A build that is killed in between leaves only the first tables of one build,
+//! and every new table complete, in the subdirectory or in its final place.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -19,32 +19,33 @@ use crate::output::path_name;
 use crate::replace::{Mark, Replaces, ensure_no_database};
 use crate::units;
 
-/// A directory that this process alone builds in, for as long as the value lives.
+/// A directory that only this process builds in, as long as the value lives.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    /// Whether it holds tables of an earlier build, which are to be replaced.
+    /// Whether it contains tables of an earlier build, which will be replaced.
     has_old_tables: bool,
-    /// Where the new tables are until the old ones are replaced.
+    /// Where new tables are until the old ones are replaced.
     staging: Option<TempDir>,
-    /// Temporary files and directories of killed runs that were removed.
+    /// Number of temporary files and directories of killed runs that were removed.
     pub(super) leftovers_removed: u64,
     _lock: Option<File>,
-    /// Those that stay without a table go with this value.
+    /// Removes created directories without a table when dropped.
     _made: MadeDirectories,
 }
 
 impl Directory {
-    /// Makes the directory if need be and removes what killed runs left there. Tables stay until
+    /// Creates the directory if it is missing and removes what killed runs left there. Tables stay until
     /// [`publish`](Self::publish).
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
         let made = make(path)?;
+        // Before anything is listed: another build may be removing files.
         let lock = lock(path)?;
         ensure_no_database(path)?;
         let tables = own_tables(path)?;
         if !tables.is_empty() && !overwrite {
             let count = tables.iter().filter(|file| files::has_table_extension(file)).count().max(1);
             let (directory, tables) = (path_name(path), units::counted(count as u64, "table"));
-            bail!("{directory} holds {tables} already: choose another --out, or replace them with --overwrite");
+            bail!("{directory} already contains {tables}: choose another --out, or replace them with --overwrite");
         }
         let leftovers: Vec<_> = files::list(path)?.into_iter().filter(|file| files::is_leftover(file)).collect();
         leftovers.iter().try_for_each(|leftover| remove_leftover(leftover, overwrite))?;
@@ -58,50 +59,52 @@ impl Directory {
         })
     }
 
-    /// To be called before tables are written.
+    /// Prepares the writing of tables. Call it before the first one.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         if self.has_old_tables {
             let staging = tempfile::Builder::new().prefix(".sstfilter-").suffix(".tmp").tempdir_in(&self.path);
-            let context = || format!("cannot make a directory for new tables in {}", path_name(&self.path));
+            let context = || format!("cannot create a directory for new tables in {}", path_name(&self.path));
             self.staging = Some(staging.with_context(context)?);
         }
         Ok(())
     }
 
-    /// Where tables are written.
+    /// Returns the directory to write tables to.
     pub(super) fn place(&self) -> &Path {
         self.staging.as_ref().map_or(&self.path, TempDir::path)
     }
 
-    /// What to say of the old tables, if there are some, when a build ends before it is complete.
+    /// Returns a sentence about the old tables, if there are any, for a build that fails before it is complete.
     pub(super) fn old_tables(&self) -> Option<String> {
-        let remain = || format!("the tables in {} are those of before", path_name(&self.path));
+        let remain = || format!("the old tables in {} are unchanged", path_name(&self.path));
         self.staging.as_ref().map(|_| remain())
     }
 
-    /// Replaces the old tables by the new ones, of which there are `tables`, all complete.
+    /// Replaces the old tables by the `tables` new ones, which are all complete.
     pub(super) fn publish(&mut self, tables: usize) -> anyhow::Result<()> {
         let Some(staging) = self.staging.take() else { return Ok(()) };
         let old = own_tables(&self.path)?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))?;
-        // The old tables go: from here on the new ones stay, whatever happens.
+        // Old tables are removed from here on, so the new ones must stay even if this fails.
+        // Kept, because dropping it would remove the new tables.
         let staging = staging.keep();
         let replaced = remove(&old).and_then(|()| self.take(tables, &staging));
-        replaced.with_context(|| format!("the new tables are complete, and not all in {} yet", path_name(&staging)))
+        replaced
+            .with_context(|| format!("the new tables are complete, but some may still be in {}", path_name(&staging)))
     }
 
     fn take(&self, tables: usize, staging: &Path) -> anyhow::Result<()> {
         for name in (1..=tables as u64).map(files::table_name) {
             let path = self.path.join(&name);
-            fs::rename(staging.join(name), &path).with_context(|| format!("cannot make {}", path_name(&path)))?;
+            fs::rename(staging.join(name), &path).with_context(|| format!("cannot create {}", path_name(&path)))?;
         }
         fs::remove_dir(staging).with_context(|| format!("cannot remove {}", path_name(staging)))?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))
     }
 }
 
-/// The tables of an earlier build with their sidecars, the last one first. Fails if a file has the name of one and is
-/// none.
+/// Returns the tables of an earlier build with their sidecars, the last one first. Fails if a file has the name of one
+/// but was not written by this program.
 fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut tables = Vec::new();
     for file in files::list(directory)? {
@@ -115,24 +118,25 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let is_numbered = files::is_numbered_by_us(table);
         let name = path_name(&file);
         ensure!(is_numbered, "{name} was not written by this command: move it away, or choose another --out");
-        // The sidecar of a table before the table: it would be taken for that of the next one of this name.
+        // A sidecar is removed before its table: otherwise, it could be taken for that of the new table.
         tables.push((files::table_number(table), sidecar_of.is_some(), file));
     }
     tables.sort_by(|a, b| b.cmp(a));
     Ok(tables.into_iter().map(|(_, _, file)| file).collect())
 }
 
-/// Removes a temporary file that a killed run left, or its directory of tables that were to replace others.
+/// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others.
 fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     let name = path_name(leftover);
     let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();
     if found.is_file() {
         return remove(&[leftover.to_owned()]);
     }
-    ensure!(found.is_dir(), "{name} is no temporary file of this command: move it away, or choose another --out");
+    ensure!(found.is_dir(), "{name} is not a temporary file of this command: move it away, or choose another --out");
+    // Not removed without --overwrite: they may be the only complete copy of the tables.
     ensure!(
         overwrite,
-        "{name} holds tables of a build that was killed: move them away, or replace them with --overwrite"
+        "{name} contains tables of a build that was killed: move them away, or replace them with --overwrite"
     );
     for file in files::list(leftover)? {
         let is_temporary = files::is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
@@ -144,7 +148,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}"))
 }
 
-/// Makes the directory if there is none, such that it outlasts a crash like the tables in it.
+/// Creates the directory if it is missing, and syncs its parents, so that it survives a crash like the tables in it.
 fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
     match fs::metadata(path) {
         Ok(metadata) => {
@@ -156,14 +160,14 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
             let made = MadeDirectories::new(missing.iter().map(|directory| (*directory).to_owned()).collect());
             fs::create_dir_all(path)
                 .and_then(|()| missing.into_iter().filter_map(Path::parent).try_for_each(sync))
-                .with_context(|| format!("cannot make the directory {}", path_name(path)))?;
+                .with_context(|| format!("cannot create the directory {}", path_name(path)))?;
             Ok(made)
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", path_name(path))),
     }
 }
 
-/// The parent of a relative path of one name is empty, and is the current directory.
+/// Whether the directory exists. An empty path, the parent of a relative path of one name, is the current directory.
 fn is_there(directory: &Path) -> bool {
     directory.as_os_str().is_empty() || directory.exists()
 }
@@ -179,8 +183,8 @@ fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
         .try_for_each(|path| fs::remove_file(path).with_context(|| format!("cannot remove {}", path_name(path))))
 }
 
-/// Keeps a second build out, which would take our temporary files for left-overs. The system releases
-/// the lock when the process ends, however it ends. Where directories cannot be locked there is none.
+/// Locks the directory against a second build, which would remove this build's temporary files as leftovers. The system
+/// releases the lock when the process ends, however it ends. On systems that cannot lock directories, there is no lock.
 fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     let directory = match File::open(path) {
         Ok(directory) => directory,

@@ -1,4 +1,4 @@
-//! `sstfilter build`: tables from lines of keys, or from generated ones.
+//! `sstfilter build`: writes tables from lines of keys, or with generated keys.
 
 mod directory;
 pub(crate) mod report;
@@ -21,16 +21,18 @@ use report::BuildSummary;
 use source::Source;
 use write::Writer;
 
-/// Reads all input, and writes all tables, before it touches those that it replaces.
+/// Reads all input and writes all tables before it touches the tables that they replace.
 pub(crate) fn run(
     args: &BuildArgs,
     format: KeysFormat,
     reading: TableReading<'_>,
 ) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
+    // Checked first, so that a wrong option leaves no directory.
     let options = table_options(args, reading)?;
     let opening = interrupt::writing();
     let mut directory = Directory::open(&args.out, args.overwrite)?;
+    // The input may be a pipe that never ends: a signal must be able to end the process while it is read.
     interrupt::pause(opening);
     let source = match &args.input {
         Some(path) => Source::Lines(source::read_lines(path, format, args.memory_limit)?),
@@ -40,6 +42,7 @@ pub(crate) fn run(
         },
     };
     let (entries, tables) = (source.len(), args.files.unwrap_or_default());
+    // Every table must have a key.
     ensure!(tables <= entries, "--files: expected at most {entries}, the number of keys, got {tables}");
     let _writing = interrupt::writing();
     directory.begin()?;

@@ -1,4 +1,4 @@
-//! What a build wrote.
+//! The report of a build.
 
 use core::fmt;
 use core::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct BuildSummary {
     table_list: Vec<TableLine>,
 }
 
-/// All tables whose filters were chosen in the same way.
+/// The tables whose filters have the same kind, requested kind and reason.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FilterGroup {
     #[serde(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct FilterGroup {
     pub(crate) expected_fpr: f64,
 }
 
-/// Which kind of filter was built, and why not the requested one.
+/// The kind of filter that was built, and why it differs from the requested one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Choice {
     pub(crate) kind: &'static str,
@@ -80,6 +80,7 @@ impl BuildSummary {
             blank_lines,
             leftovers_removed,
             seconds,
+            // The clock may show no time at all for a tiny build.
             keys_per_second: source.len() as f64 / seconds.max(1e-9),
             peak_memory_bytes: memory::peak_bytes(),
             filters: group(&table_list),
@@ -128,11 +129,12 @@ impl TableLine {
     }
 }
 
-/// The filters of tables, together where they were chosen in the same way.
+/// Groups the filters of tables by kind, requested kind and reason.
 pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
         let known = groups.iter().position(|group| group.filter == table.filter);
+        // In order of first use: there are few groups, so a linear search is enough.
         let position = known.unwrap_or_else(|| {
             groups.push(FilterGroup { filter: table.filter, ..FilterGroup::default() });
             groups.len() - 1
@@ -142,7 +144,7 @@ pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     groups
 }
 
-/// The range filters of those that were to have one.
+/// Groups the range filters of the tables that should have one.
 fn group_ranges(written: &[TableSummary]) -> Vec<FilterGroup> {
     let line = |summary: &TableSummary| Some(TableLine::of_filter(summary, Some(summary.range_filter.as_ref()?)));
     group(&written.iter().filter_map(line).collect::<Vec<_>>())
@@ -182,7 +184,7 @@ impl fmt::Display for BuildSummary {
 }
 
 impl Choice {
-    /// That of a filter, or of none.
+    /// Returns the choice of a filter, or of no filter.
     pub(crate) fn of(filter: Option<&BuildReport>) -> Self {
         Self {
             kind: filter.and_then(|report| report.used).map_or("none", |kind| kind.name()),
@@ -193,7 +195,7 @@ impl Choice {
 }
 
 impl fmt::Display for Choice {
-    /// `bloom`, or `bloom (ribbon: too few keys)` when another kind was requested.
+    /// Writes `bloom`, or `bloom (ribbon: too few keys)` if another kind was requested.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, requested, reason } = self;
         if kind == requested { write!(f, "{kind}") } else { write!(f, "{kind} ({requested}: {reason})") }

@@ -1,4 +1,4 @@
-//! The entries to write: sorted lines in memory, or numbers turned into entries as they are needed.
+//! The entries to write: sorted lines in memory, or entries generated from numbers on demand.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{input, progress};
 pub(super) enum Source {
     /// Lines of a file.
     Lines(KeyLines),
-    /// Entry `i` is made from the number `i`.
+    /// Entry `i` is generated from the number `i`.
     Generated {
         /// Number of entries.
         entries: u64,
@@ -18,7 +18,7 @@ pub(super) enum Source {
     },
 }
 
-/// Space for one made entry, used again for the next.
+/// Buffers for one generated entry, reused for the next.
 #[derive(Default)]
 pub(super) struct Scratch {
     key: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Scratch {
 }
 
 impl Source {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Lines(lines) => lines.len() as u64,
@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// Key and value of entry `index`, which is below [`len`](Self::len).
+    /// Returns key and value of entry `index`, which is below [`len`](Self::len).
     pub(super) fn entry<'a>(&'a self, index: u64, scratch: &'a mut Scratch) -> (&'a [u8], &'a [u8]) {
         match self {
             Self::Lines(lines) => usize::try_from(index).map_or((&[], &[]), |index| lines.entry(index)),
@@ -50,7 +50,7 @@ impl Scratch {
     fn generate(&mut self, index: u64, value_bytes: usize) {
         self.key.clear();
         self.key.extend_from_slice(b"user:000000000000:profile");
-        // By hand: formatting takes a fifth of the time of a build.
+        // Digits are written by hand: formatting takes a fifth of the time of a build.
         let mut rest = index;
         for digit in self.key[5..17].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
@@ -66,10 +66,10 @@ impl Scratch {
     }
 }
 
-/// Values are made of 64 printable characters: they can be shown, and compress about as badly as real ones.
+/// Values consist of 64 printable characters: a terminal can show them, and they compress about as badly as real ones.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The next number of a `SplitMix64` sequence (Steele, Lea, Flood 2014).
+/// Returns the next number of a `SplitMix64` sequence (Steele, Lea, Flood 2014).
 fn next_word(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,7 +77,7 @@ fn next_word(state: &mut u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The entries of a file, read and sorted.
+/// Reads the entries of a file and sorts them.
 pub(super) fn read_lines(path: &Path, format: KeysFormat, memory_limit: Option<u64>) -> anyhow::Result<KeyLines> {
     let _progress = progress::bytes("reading and sorting", input::length(path).unwrap_or(0));
     let available = MemoryLimit::default();

@@ -1,7 +1,7 @@
-//! Deals the entries to tables.
+//! Distributes the entries over tables.
 //!
-//! Whatever the layout, tables are written one after the other: the n-th table's entries can be told from
-//! the numbers alone, so that a thousand overlapping tables need the memory and the open files of one.
+//! In every layout, tables are written one after the other: the entries of the n-th table follow from their numbers, so
+//! that a thousand overlapping tables need the memory and the open files of one.
 
 use anyhow::Context;
 use sstfilter_table::{TableOptions, TableSummary, TableWriter};
@@ -29,7 +29,7 @@ impl<'a> Writer<'a> {
         Self { source, directory, options, progress, scratch: Scratch::default(), written: Vec::new() }
     }
 
-    /// Writes the entries to as many tables as `args` say, or to tables of the size that they say.
+    /// Writes the entries to the number of tables in `args`, or to tables of the size in `args`.
     pub(super) fn write(mut self, args: &BuildArgs) -> anyhow::Result<Vec<TableSummary>> {
         let entries = self.source.len();
         let Some(tables) = args.files else {
@@ -39,14 +39,15 @@ impl<'a> Writer<'a> {
             }
             return Ok(self.written);
         };
+        // In 128 bits, because the product of entries and tables may exceed 64.
         let bound = |table: u64| u64::try_from(u128::from(entries) * u128::from(table) / u128::from(tables));
         for table in 0..tables {
             if args.consecutive {
-                // Each table holds a range of its own, all of about the same number of entries.
+                // Each table gets its own key range; all have about the same number of entries.
                 let (from, to) = (bound(table)?, bound(table + 1)?);
                 self.write_known(from..to, to - from)?;
             } else {
-                // Entry `i` goes to table `i mod tables`: all ranges overlap.
+                // Entry `i` goes to table `i mod tables`, so that all ranges overlap.
                 let indices = (table..entries).step_by(usize::try_from(tables)?);
                 self.write_known(indices, (entries - table).div_ceil(tables))?;
             }
@@ -60,13 +61,13 @@ impl<'a> Writer<'a> {
         self.write_table(indices, &self.options.clone().with_context(context), None)
     }
 
-    /// Fails when the build was told to end.
+    /// Fails if a signal has interrupted the build.
     fn ensure_wanted(&self) -> anyhow::Result<()> {
         let complete = || format!("complete tables in {}: {}", path_name(&self.directory.path), self.written.len());
         Ok(interrupt::check(|| self.directory.old_tables().unwrap_or_else(complete))?)
     }
 
-    /// Writes one table, which ends when its file would have `table_bytes`; gives the number of its entries.
+    /// Writes one table, which ends when its file would have `table_bytes`. Returns the number of its entries.
     fn write_table(
         &mut self,
         indices: impl Iterator<Item = u64>,
@@ -78,7 +79,7 @@ impl<'a> Writer<'a> {
         self.ensure_wanted()?;
         let begun = TableWriter::create(&path, options);
         let mut writer = begun.with_context(|| format!("cannot begin {}", path_name(&path)))?;
-        // What stands of the build when it fails.
+        // For the message: what a failed build leaves.
         let remains = self.directory.old_tables();
         let remains = remains.unwrap_or_else(|| format!("{complete} tables before it are complete"));
         let context = || format!("cannot write table {}; {remains}", complete + 1);

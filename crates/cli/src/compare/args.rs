@@ -11,16 +11,16 @@ use crate::units::count_in;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The keys: files of keys (text after a tab is ignored), tables, also of RocksDB, LevelDB or Pebble, or
+    /// Sources of keys: files of keys (text after a tab is ignored), tables (also of RocksDB, LevelDB and Pebble), or
     /// directories of tables
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub(super) input: Vec<PathBuf>,
 
-    /// Absent keys to probe for, in files like those of --input
+    /// Sources of absent keys to probe for, like those of --input
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "holdout")]
     pub(super) absent: Option<Vec<PathBuf>>,
 
-    /// Without --absent: leave this share of the keys out of the filters, and probe for them
+    /// Without --absent: hold out this share of the keys from the filters, and probe for them as absent keys
     #[arg(long, value_name = "P%", default_value = "10%", value_parser = Holdout::parse, allow_negative_numbers = true)]
     pub(super) holdout: Holdout,
 
@@ -29,16 +29,16 @@ pub(crate) struct CompareArgs {
         allow_negative_numbers = true)]
     pub(super) files: u64,
 
-    /// Compare at this false positive rate, between 0 and 1 [default: that of blocked Bloom at 10 bits per key]
+    /// Compare at this false positive rate, between 0 and 1 [default: the rate of blocked Bloom at 10 bits per key]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
     pub(super) fpr: Option<FalsePositiveRate>,
 
-    /// Compare at this size instead, 1 to 100 bits per key (auto: at the rate of a Bloom filter of this size)
+    /// Compare at this size instead, 1 to 100 bits per key (auto uses the rate of a Bloom filter of this size)
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(super) bits_per_key: Option<BitsPerKey>,
 }
 
-/// The share of the keys that are left out of the filters.
+/// The share of the keys that are held out from the filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Holdout {
     /// More than 0 and less than 100.
@@ -46,7 +46,7 @@ pub(super) struct Holdout {
 }
 
 impl Holdout {
-    /// The percent sign is required: `0.1` could be a tenth as well as a thousandth.
+    /// Parses a percentage. The percent sign is required, because `0.1` could mean a tenth or a thousandth.
     fn parse(text: &str) -> Result<Self, String> {
         let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
         let percent = percent.filter(|percent: &f64| *percent > 0.0 && *percent < 100.0);
@@ -54,7 +54,7 @@ impl Holdout {
         percent.map(|percent| Self { percent }).ok_or_else(expected)
     }
 
-    /// Whether a key of this hash is left out: the lowest hashes are.
+    /// Whether a key with this hash is held out: the lowest hashes are.
     pub(super) fn takes(self, hash: u64) -> bool {
         (hash as f64) < self.percent / 100.0 * 2.0_f64.powi(64)
     }

@@ -1,4 +1,4 @@
-//! The sentence that the table amounts to.
+//! The conclusion of a comparison, in one sentence.
 
 use sstfilter::KindId;
 
@@ -6,14 +6,17 @@ use super::Footing;
 use super::measure::Row;
 use crate::units::{bytes, counted, grouped};
 
-/// A filter larger than blocked Bloom by more than this is not "at the same size".
+/// A filter that is larger than blocked Bloom by more than this factor does not have the same size.
 const SAME_BYTES: f64 = 1.01;
 
-/// The kind that is best on this footing, against blocked Bloom; or the loss of a key, beside which nothing matters.
+/// Returns a sentence that compares the best kind on this footing with blocked Bloom. If a filter lost a key, the
+/// sentence says only that.
 pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
     if let Some(row) = rows.iter().find(|row| row.lost_keys > 0) {
         let (name, lost, keys) = (row.name(), grouped(row.lost_keys), counted(keys, "key"));
-        return format!("KEYS WERE LOST: {name} denies {lost} of its {keys}, which must never be. Please report it.");
+        return format!(
+            "KEYS WERE LOST: {name} is negative for {lost} of its {keys}, which must never happen. Please report it."
+        );
     }
     let bloom = rows.iter().find(|row| row.filter == KindId::BLOCKED_BLOOM.name());
     if let Footing::BitsPerKey(_) = footing {
@@ -23,7 +26,7 @@ pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
     }
 }
 
-/// The smallest filter.
+/// Names the smallest filter.
 fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
     let smallest = rows.iter().min_by_key(|row| row.bytes);
     let Some(best) = smallest else { return NONE.to_owned() };
@@ -39,13 +42,14 @@ fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             (1.0 - best.bytes as f64 / bloom.bytes as f64) * 100.0,
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
-        None => format!("At {footing}, {name} is smallest: {size}; there is no blocked Bloom filter like that."),
+        None => format!("At {footing}, {name} is smallest: {size}; blocked Bloom is not possible there."),
     }
 }
 
-/// The filter that is expected to read the fewest blocks in about the bytes of blocked Bloom. What was measured is
-/// too rough: kinds that saw no false positive would all be best.
+/// Names the filter with the fewest expected block reads in about the bytes of blocked Bloom. Measured reads are too
+/// rough: all kinds without an observed false positive would be best.
 fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
+    // Without blocked Bloom, there is no size to keep within.
     let max_bytes = bloom.map_or(f64::INFINITY, |bloom| bloom.bytes as f64 * SAME_BYTES);
     let blocks = |row: &Row| row.expected_blocks_per_absent_key;
     let fitting = rows.iter().filter(|row| row.bytes as f64 <= max_bytes);
@@ -63,15 +67,15 @@ fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
         None => format!(
-            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; there is no blocked Bloom \
-             filter like that."
+            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; blocked Bloom is not \
+             possible there."
         ),
     }
 }
 
-const NONE: &str = "No kind has filters of these keys.";
+const NONE: &str = "No kind can build filters of these keys.";
 
-/// A figure with two significant digits or more.
+/// Formats a figure with two significant digits or more.
 fn significant(figure: f64) -> String {
     if figure >= 0.001 || figure == 0.0 { format!("{figure:.4}") } else { format!("{figure:.1e}") }
 }
@@ -124,9 +128,9 @@ mod tests {
     #[test]
     fn a_comparison_without_bloom_names_what_is_there() {
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::Fpr(1e-9), 7);
-        assert!(text.contains("ribbon is smallest: 10 B; there is no blocked Bloom filter like that."), "{text}");
+        assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom is not possible there."), "{text}");
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::BitsPerKey(1.0), 7);
-        assert!(text.contains("1.0e-9 expected per absent key; there is no"), "{text}");
+        assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom is not"), "{text}");
     }
 
     #[test]
@@ -134,6 +138,6 @@ mod tests {
         let mut rows = [row("bloom", 10, 0.1), row("ribbon", 5, 0.1)];
         rows[1].lost_keys = 1;
         let text = sentence(&rows, Footing::Fpr(0.01), 7);
-        assert!(text.starts_with("KEYS WERE LOST: ribbon denies 1 of its 7 keys"), "{text}");
+        assert!(text.starts_with("KEYS WERE LOST: ribbon is negative for 1 of its 7 keys"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The keys to compare on: those of files of keys and of tables, dealt to files, and absent ones.
+//! The keys of a comparison: stored keys from files and tables, dealt to files, and absent keys.
 
 use core::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::units::{counted, grouped};
 /// The hashes of all keys.
 #[derive(Debug)]
 pub(super) struct Workload {
-    /// Of each file's keys, which are distinct and ascending.
+    /// Hashes of each file's keys, which are distinct and ascending.
     pub(super) files: Vec<Vec<KeyHash>>,
-    /// Of keys that are in no file; the keys are distinct and ascending.
+    /// Hashes of keys that are in no file; the keys are distinct and ascending.
     pub(super) absent: Vec<KeyHash>,
-    /// For each file, those of the absent keys that are between its smallest and its largest.
+    /// For each file, the absent keys between its smallest and its largest key.
     pub(super) reached: Vec<Range<usize>>,
     /// How the absent keys were found.
     pub(super) absent_from: String,
@@ -39,6 +39,7 @@ impl Workload {
         ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
+        // Only hashes are kept for the measurement: every kind takes the same ones.
         let hash = |key| hasher.hash(key);
         Ok(Self {
             files: (0..count).map(|first| file(first).map(hash).collect()).collect(),
@@ -50,7 +51,7 @@ impl Workload {
         })
     }
 
-    /// One file of keys with these hashes, whose range all absent ones are in.
+    /// Returns one file of keys with these hashes; all absent keys are in its range.
     #[cfg(test)]
     pub(super) fn of_hashes(stored: &[u64], absent: &[u64]) -> Self {
         let hashes = |numbers: &[u64]| numbers.iter().copied().map(KeyHash::mix).collect::<Vec<_>>();
@@ -59,12 +60,12 @@ impl Workload {
         Self { files, absent, reached, absent_from: String::new(), notes: Vec::new(), left_out: Vec::new() }
     }
 
-    /// Keys of all files.
+    /// Returns the number of keys of all files.
     pub(super) fn keys(&self) -> u64 {
         self.files.iter().map(|hashes| hashes.len() as u64).sum()
     }
 
-    /// Files whose key range includes an absent key, on average.
+    /// Returns the mean number of files whose key range includes an absent key.
     pub(super) fn files_per_absent_key(&self) -> f64 {
         self.reached.iter().map(Range::len).sum::<usize>() as f64 / self.absent.len() as f64
     }
@@ -85,51 +86,52 @@ pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'
     Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), intake)
 }
 
-/// Those of the ascending `absent` keys that are between the smallest and the largest of a file's ascending `keys`.
+/// Returns which of the ascending `absent` keys are between the smallest and the largest of a file's ascending `keys`.
 fn reached<'a>(absent: &[&[u8]], mut keys: impl DoubleEndedIterator<Item = &'a [u8]>) -> Range<usize> {
     let (smallest, largest) = (keys.next().unwrap_or_default(), keys.next_back());
+    // A file of one key has no second end.
     let largest = largest.unwrap_or(smallest);
     let start = absent.partition_point(|&key| key < smallest);
     start..absent.partition_point(|&key| key <= largest).max(start)
 }
 
-/// The keys that filters are built of, and those that they are probed for. Both are ascending.
+/// The keys that filters are built from, and the keys that they are probed for. Both are ascending.
 struct Split<'a> {
     stored: Vec<&'a [u8]>,
     absent: Vec<&'a [u8]>,
     absent_from: String,
 }
 
-/// The seed of the hash that decides which keys are held out. It must not be that of the filters: keys that are chosen
-/// by the hash that places them would all be probed for in one part of a filter, in which there is no key.
+/// Seed of the hash that decides which keys are held out. It must differ from the seed of the filters: otherwise, all
+/// held-out keys would be probed in one part of a filter, which then contains no key.
 const HOLDOUT_SEED: u64 = 0x686f_6c64_206f_7574;
 
 impl<'a> Split<'a> {
-    /// Those of the `given` keys that are not `stored` are absent.
+    /// Splits keys by source: the `given` keys that are not `stored` are absent.
     fn given(stored: &'a Keys, given: &'a Keys, notes: &mut Vec<String>) -> anyhow::Result<Self> {
         let stored: Vec<_> = stored.iter().collect();
         let absent: Vec<_> = given.iter().filter(|key| stored.binary_search(key).is_err()).collect();
         let present = given.len() - absent.len() as u64;
         let present_keys = counted(present, "key");
-        ensure!(!absent.is_empty(), "--absent: all {present_keys} are in --input as well: expected absent keys");
+        ensure!(!absent.is_empty(), "--absent: all {present_keys} are also in --input: expected absent keys");
         if present > 0 {
-            notes.push(format!("--absent: {present_keys} dropped, being in --input as well"));
+            notes.push(format!("--absent: {present_keys} dropped, because they are also in --input"));
         }
         Ok(Self { stored, absent, absent_from: "from --absent".to_owned() })
     }
 
-    /// A share of the keys is absent: the same ones whenever the same keys are given.
+    /// Holds out a share of the keys as absent ones. The same keys give the same split in each run.
     fn held_out(keys: &'a Keys, share: Holdout) -> anyhow::Result<Self> {
         let hasher = KeyHasher::with_seed(HOLDOUT_SEED);
         let (absent, stored): (Vec<_>, Vec<_>) = keys.iter().partition(|key| share.takes(hasher.hash(key).get()));
         let keys = counted(keys.len(), "key");
         ensure!(
             !absent.is_empty(),
-            "--holdout {share} of {keys} is none: hold out more, or give absent keys (--absent)"
+            "--holdout {share} of {keys} is none: hold out more, or pass absent keys (--absent)"
         );
         ensure!(
             !stored.is_empty(),
-            "--holdout {share} of {keys} is all: hold out less, or give absent keys (--absent)"
+            "--holdout {share} of {keys} is all: hold out less, or pass absent keys (--absent)"
         );
         Ok(Self { stored, absent, absent_from: format!("held out ({share} of the keys given)") })
     }
@@ -141,7 +143,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// The keys of all `paths`, which were given with `option`.
+    /// Reads the keys of all `paths`, the values of `option`.
     fn read(paths: &[PathBuf], option: &str, intake: &mut Intake<'_>) -> anyhow::Result<Self> {
         let mut lines = KeyLines::default();
         for path in paths {
@@ -156,7 +158,7 @@ impl Keys {
         lines.sort_and_dedup();
         if lines.duplicate_keys > 0 {
             let repeated = counted(lines.duplicate_keys, "repetition");
-            intake.notes.push(format!("{option}: {repeated} of keys dropped: each key is counted once"));
+            intake.notes.push(format!("{option}: {repeated} of keys dropped, because each key counts once"));
         }
         Ok(Self { lines })
     }
@@ -170,39 +172,39 @@ impl Keys {
     }
 }
 
-/// What taking in keys takes, and gives beside the keys.
+/// The options for reading keys, and the results other than keys.
 struct Intake<'a> {
     format: KeysFormat,
     tables: Reading<'a>,
     notes: Vec<String>,
     /// Tables that were not read to their end.
     left_out: Vec<LeftOut>,
-    /// One of them is a table of RocksDB in a codec that is not known.
+    /// Whether one of these tables is a RocksDB table with an unknown codec.
     has_other_codecs: bool,
 }
 
 impl Intake<'_> {
-    /// Notes that a table was left out when `keys` of its keys had been read.
+    /// Records that a table was left out after `keys` of its keys were read.
     fn leave_out(&mut self, path: &Path, keys: usize, problem: &anyhow::Error) {
         let is_of_rocksdb = matches!(files::look_at(path), Ok(Look::Foreign(Engine::RocksDb)));
         let outcome = opened::outcome_of(problem);
         self.has_other_codecs |= is_of_rocksdb && outcome == Outcome::Yes;
         let read =
-            if keys > 0 { format!("all behind its first {}: ", counted(keys as u64, "key")) } else { String::new() };
+            if keys > 0 { format!("all after its first {}: ", counted(keys as u64, "key")) } else { String::new() };
         self.left_out.push(LeftOut::new(path, format!("{read}{}", explained(problem)), outcome));
     }
 }
 
-/// Where keys come from. The bytes of a file tell, not its name.
+/// A source of keys, recognized by its bytes and not by its name.
 enum Source {
     /// A file of keys, a pipe, or standard input.
     Lines(PathBuf),
-    /// A table, also one of another engine.
+    /// A table of any engine.
     Table(PathBuf),
 }
 
 impl Source {
-    /// The source at `path`, or the tables of the directory there.
+    /// Returns the source at `path`, or the tables of a directory.
     fn of_path(path: &Path, intake: &mut Intake<'_>) -> anyhow::Result<Vec<Self>> {
         if input::is_standard(path) {
             return Ok(vec![Self::Lines(path.to_owned())]);
@@ -213,16 +215,17 @@ impl Source {
         let is_table = |file: &PathBuf| matches!(files::look_at(file), Ok(Look::Table | Look::Foreign(_)));
         let (tables, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_table);
         let directory = input::name(path);
+        // A file that is only named like a table was cut short: that is damage.
         let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
         for file in damaged {
             let problem = files::neither(&file);
             intake.left_out.push(LeftOut::new(&file, problem, Outcome::No));
         }
         let first = LeftOut::first(&intake.left_out);
-        ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys{first}");
+        ensure!(!tables.is_empty(), "{directory} contains no table: expected tables, or a file of keys{first}");
         if let Some(first) = others.first().and_then(|file| file.file_name()) {
             let (others, first) = (counted(others.len() as u64, "file"), input::name(Path::new(first)));
-            intake.notes.push(format!("{directory}: {others} not read, being no table (the first: {first})"));
+            intake.notes.push(format!("{directory}: {others} skipped, not a table (the first: {first})"));
         }
         Ok(tables.into_iter().map(Self::Table).collect())
     }
@@ -231,7 +234,7 @@ impl Source {
         match files::look_at(path)? {
             Look::Table | Look::Foreign(_) => Ok(Self::Table(path.to_owned())),
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
-                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", input::name(path))
+                bail!("{} is a filter block, which has no keys: pass its table, or a file of keys", input::name(path))
             }
             Look::Neither => Ok(Self::Lines(path.to_owned())),
         }
@@ -242,7 +245,7 @@ impl Source {
         match self {
             Self::Lines(path) => {
                 let lines = KeyLines::read(path, intake.format, option)?;
-                // One file is the rule: its text is taken as it is.
+                // Nearly always there is only one file, whose text need not be copied.
                 if keys.len() == 0 {
                     *keys = lines;
                 } else {
@@ -255,6 +258,7 @@ impl Source {
                     keys.push(key);
                     ControlFlow::Continue(())
                 };
+                // The keys before the damage are kept, and the report says how many they are.
                 if let Err(problem) = opened::for_each_key(path, intake.tables, &mut take) {
                     intake.leave_out(path, keys.len() - before, &problem);
                 }

@@ -1,4 +1,4 @@
-//! The kinds on one workload: a row for each.
+//! Measures each kind on one workload.
 
 use core::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::progress;
 use crate::units::{margin, with_margin};
 
-/// Absent keys in one timed loop, at least and at most: fewer are probed for again and again, of more these are enough.
+/// Minimum and maximum of absent keys in one timed loop: fewer keys are repeated, and of more keys, this many are used.
 const PROBES: (usize, usize) = (32_768, 1_048_576);
 
 /// Repetitions of each time, for few keys and for many.
@@ -26,28 +26,28 @@ const MANY_KEYS: u64 = 1_000_000;
 pub(super) struct Row {
     /// The name of the kind or of its variant; `auto`.
     pub(super) filter: &'static str,
-    /// The kind that was built; `mixed` if not all files have one kind.
+    /// The kind that was built; `mixed` if the files have several.
     pub(super) kind: &'static str,
     /// Bytes of the filters of all files.
     pub(super) bytes: u64,
     pub(super) bits_per_key: f64,
     pub(super) expected_fpr: f64,
-    /// Positives over probes for absent keys, in all files whatever their key range.
+    /// Positives over probes for absent keys, in all files regardless of their key range.
     pub(super) observed_fpr: f64,
-    /// The observed rate is this far from the real one at most, 95 times in 100.
+    /// In 95 of 100 cases, the observed rate is at most this far from the real one.
     pub(super) observed_fpr_margin: f64,
     /// Probes for absent keys.
     pub(super) probes: u64,
-    /// Positives of files whose key range includes the absent key: each reads one data block.
+    /// Positives of files whose key range includes the absent key; each reads one data block.
     pub(super) blocks_per_absent_key: f64,
     pub(super) expected_blocks_per_absent_key: f64,
-    /// Keys of a filter that it is negative for: always 0.
+    /// Keys of a filter that it is negative for. It must always be 0.
     pub(super) lost_keys: u64,
     #[serde(flatten)]
     pub(super) times: Times,
 }
 
-/// Builds, probes and times the filters of every kind, and those of the automatic policy.
+/// Builds, probes and times the filters of every kind and of the automatic policy.
 pub(super) fn rows(workload: &Workload, sizing: Sizing, omissions: &mut Vec<Omission>) -> anyhow::Result<Vec<Row>> {
     let keys = workload.keys();
     let repetitions = if keys < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
@@ -66,20 +66,21 @@ pub(super) fn rows(workload: &Workload, sizing: Sizing, omissions: &mut Vec<Omis
     filters::take_times(&mut all, &workload.files, &timed_probes(workload), repetitions)?;
     let rows: Vec<_> = names.into_iter().zip(&all).map(|(name, timed)| Row::new(name, timed, workload)).collect();
     let reason = omissions.first().map_or("", |omission| &omission.reason);
-    ensure!(!rows.is_empty(), "no kind has filters of these keys with {at}: {reason}");
+    ensure!(!rows.is_empty(), "no kind can build filters of these keys with {at}: {reason}");
     Ok(rows)
 }
 
 pub(super) fn build(name: &'static str, sizing: Sizing, files: &[Vec<KeyHash>]) -> anyhow::Result<Timed> {
     match KindEntry::named(name) {
         Some(entry) => Timed::new(entry.configure(sizing)?, files)?.without_fallback(),
-        // Bloom instead of Ribbon is this policy's own choice.
+        // Bloom instead of Ribbon is this policy's choice, not a fallback.
         None => Timed::new(AutoPolicy::new(sizing)?, files),
     }
 }
 
-/// The absent keys that times are taken with: as many in all files together as one file would be probed for.
+/// Returns the absent keys for timed probes: all files together are probed as often as a single file would be.
 fn timed_probes(workload: &Workload) -> Vec<KeyHash> {
+    // Divided by the number of files, because each probe goes to every file.
     let probes = workload.absent.len().clamp(PROBES.0, PROBES.1).div_ceil(workload.files.len());
     workload.absent.iter().copied().cycle().take(probes).collect()
 }
@@ -98,6 +99,7 @@ impl Row {
         let bytes = timed.bytes();
         Self {
             filter,
+            // The automatic policy may choose another kind for each file.
             kind: if kinds.all(|kind| kind == first) { first } else { "mixed" },
             bytes,
             bits_per_key: bytes as f64 * 8.0 / keys,
@@ -112,7 +114,7 @@ impl Row {
         }
     }
 
-    /// The name, and the kind that was built where the name does not say.
+    /// Returns the name, with the kind that was built for the automatic policy.
     pub(super) fn name(&self) -> String {
         if self.filter == AUTO { format!("{AUTO} ({})", self.kind) } else { self.filter.to_owned() }
     }
@@ -129,9 +131,9 @@ impl Row {
 /// Positives of all filters for absent keys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Positives {
-    /// Whatever the key ranges of the files.
+    /// Positives regardless of the files' key ranges.
     positives: u64,
-    /// Of files whose key range includes the key.
+    /// Positives of files whose key range includes the key.
     blocks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `sstfilter compare`: all kinds of filter on the user's own keys, on an equal footing.
+//! `sstfilter compare`: compares all kinds of filter on the user's own keys, on an equal footing.
 
 mod args;
 mod conclusion;
@@ -21,7 +21,7 @@ use crate::units::{brief_percent, counted, grouped, percent};
 use keys::Workload;
 use measure::Row;
 
-/// What was compared, and what came of it.
+/// The report of a comparison.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     /// Distinct keys in the filters.
@@ -31,22 +31,22 @@ pub(crate) struct Comparison {
     /// How the absent keys were found.
     absent_from: String,
     footing: Footing,
-    /// Files whose key range includes the absent key, on average: the blocks that it costs without filters.
+    /// Mean number of files whose key range includes an absent key: the blocks that it costs without filters.
     blocks_without_filters: f64,
     rows: Vec<Row>,
     /// Kinds that are not in the table, and why.
     omissions: Vec<Omission>,
-    /// Tables that were not read to their end: their keys, or the rest of them, are in none of the figures.
+    /// Tables that were not read to their end. No figure includes their unread keys.
     left_out: Vec<LeftOut>,
     notes: Vec<String>,
     conclusion: String,
 }
 
-/// What all filters have in common.
+/// The size or rate that all filters have in common.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Footing {
-    /// The rate of blocked Bloom at 10 bits per key: at most this.
+    /// At most this rate, the rate of blocked Bloom at 10 bits per key.
     DefaultFpr(f64),
     /// At most this rate.
     Fpr(f64),
@@ -54,10 +54,10 @@ enum Footing {
     BitsPerKey(f64),
 }
 
-/// Keys of the filter that the default rate is that of. With this many, the rate hardly depends on their number.
+/// Keys of the filter that defines the default rate. With this many, the rate hardly depends on their number.
 const KEYS_OF_DEFAULT: u64 = 1 << 24;
 
-/// Fewer absent keys give rates that the text warns of: at 1 % they see no more than ten false positives.
+/// The report warns if there are fewer absent keys: at 1 %, they show no more than ten false positives.
 const FEW_ABSENT_KEYS: u64 = 1_000;
 
 impl Footing {
@@ -66,6 +66,7 @@ impl Footing {
             (Some(rate), _) => Self::Fpr(rate.get()),
             (None, Some(size)) => Self::BitsPerKey(size.get()),
             (None, None) => {
+                // The default policy is blocked Bloom at 10 bits per key.
                 let plan = FixedPolicy::default().plan(KEYS_OF_DEFAULT, None);
                 Self::DefaultFpr(
                     plan.map_err(|reason| anyhow::anyhow!("blocked Bloom has no plan: {reason}"))?.expected_fpr,
@@ -94,7 +95,7 @@ impl fmt::Display for Footing {
     }
 }
 
-/// The answer is no when any filter lost a key, or a table is damaged.
+/// Compares all kinds. The answer is no if any filter lost a key, or a table is damaged.
 pub(crate) fn run(
     args: &CompareArgs,
     format: KeysFormat,
@@ -114,11 +115,13 @@ impl Comparison {
         let blocks_without_filters = workload.files_per_absent_key();
         let mut notes = workload.notes;
         if matches!(footing, Footing::BitsPerKey(_)) {
-            notes.push("auto takes the rate of a Bloom filter of this size, in fewer bytes where it can".to_owned());
+            notes.push(
+                "auto builds filters with the rate of a Bloom filter of this size, in fewer bytes if it can".to_owned(),
+            );
         }
         if absent_keys < FEW_ABSENT_KEYS {
             notes.push(format!(
-                "only {}: measured rates are rough, those expected are the better guide",
+                "only {}: measured rates are rough, and the expected ones are more reliable",
                 counted(absent_keys, "absent key")
             ));
         }
@@ -172,7 +175,7 @@ impl fmt::Display for Comparison {
         writeln!(f, "{}", figures(&columns, &self.rows))?;
         writeln!(f, "build: ns per key; probe: ns for an absent key in one filter; blocks: read for an absent key")?;
         if self.has_all_keys() {
-            writeln!(f, "all {} were found again in every filter", counted(self.keys, "key"))?;
+            writeln!(f, "every filter is positive for all of its keys ({} in total)", counted(self.keys, "key"))?;
         }
         for omission in &self.omissions {
             writeln!(f, "left out: {}: {}", omission.filter, omission.reason)?;
@@ -199,11 +202,11 @@ mod tests {
 
         let sound = compared(row(&workload));
         assert_eq!(sound.outcome(), Outcome::Yes);
-        assert!(sound.to_string().contains("found again in every filter"), "{sound}");
-        // The filter was not built of these keys: its answers are those of a filter that has lost them.
+        assert!(sound.to_string().contains("every filter is positive for all of its keys"), "{sound}");
+        // The filter was built from other keys, so it answers like a filter that has lost these.
         let lost = compared(row(&other));
         assert_eq!((lost.outcome(), lost.rows[0].lost_keys), (Outcome::No, 3));
-        assert!(lost.to_string().contains("KEYS WERE LOST: bloom denies 3"), "{lost}");
-        assert!(!lost.to_string().contains("found again"), "{lost}");
+        assert!(lost.to_string().contains("KEYS WERE LOST: bloom is negative for 3"), "{lost}");
+        assert!(!lost.to_string().contains("is positive for all"), "{lost}");
     }
 }

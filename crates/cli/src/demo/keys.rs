@@ -1,4 +1,4 @@
-//! Real keys that come with the program: package names of Debian.
+//! Real keys that the program includes: package names of Debian.
 
 use std::io::Read;
 
@@ -29,7 +29,7 @@ fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
     let mut lines = KeyLines::parse(text, KeysFormat::Lines)?;
     lines.sort_and_dedup();
     let dropped = lines.duplicate_keys;
-    ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");
+    ensure!(dropped == 0, "the bundled keys contain {dropped} names twice: build the program again");
     Ok(lines)
 }
 

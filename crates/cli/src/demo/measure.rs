@@ -1,5 +1,5 @@
-//! The measurements: lookups of absent keys in 70 files whose ranges all overlap, and Bloom against Ribbon over the
-//! same keys in one compacted file.
+//! Measures lookups of absent keys in 70 files with overlapping ranges, and Bloom against Ribbon for the same keys in
+//! one compacted file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::progress::Progress;
 /// Number of files.
 pub(super) const FILES: usize = 70;
 
-/// Without filters every lookup reads all files: every 16th key is enough, and takes half a second.
+/// Without filters, every lookup reads all files, so one key in this many is enough.
 const EVERY_WITHOUT_FILTERS: usize = 32;
 
-/// What lookups over the 70 files cost under one policy.
+/// The cost of lookups over the 70 files with one policy.
 #[derive(Debug, Serialize)]
 pub(super) struct PolicyFigures {
     pub(super) policy: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct PolicyFigures {
     pub(super) absent_lookups: u64,
     pub(super) present_lookups: u64,
     pub(super) false_negatives: u64,
-    /// False positives over probes for absent keys; without a filter every probe is one.
+    /// False positives over probes for absent keys; 1 without a filter.
     pub(super) observed_fpr: f64,
     pub(super) absent_probes: u64,
     pub(super) expected_fpr: f64,
@@ -43,8 +43,8 @@ pub(super) struct PolicyFigures {
     pub(super) fallback_reason: Option<&'static str>,
 }
 
-/// Measures no filter, Bloom at 10 bits per key, and Ribbon at the rate that this gives: over the 70 files, and then
-/// Bloom and Ribbon in one.
+/// Measures no filter, Bloom at 10 bits per key, and Ribbon at the same rate over the 70 files; then Bloom and Ribbon
+/// in one file.
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([PolicyFigures; 3], [KindFigures; 2])> {
     let bloom = FixedPolicy::default();
     let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
@@ -68,7 +68,7 @@ fn write(
     count: usize,
 ) -> anyhow::Result<(TableSet, Vec<TableLine>)> {
     let directory = directory.join(format!("{}-{count}", name(policy)));
-    std::fs::create_dir(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    std::fs::create_dir(&directory).with_context(|| format!("cannot create the directory {}", directory.display()))?;
     let options = TableOptions::default().with_context(context());
     let options = match policy {
         Some(policy) => options.with_policy(Arc::new(policy.clone())),
@@ -88,7 +88,7 @@ fn write(
     Ok((set, written))
 }
 
-/// Keys that were not found with their own value.
+/// Returns the number of keys that were not found with their own value.
 fn false_negatives(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::Result<u64> {
     let mut progress = Progress::new("looking for every key", keys.present.len().div_ceil(every) as u64);
     let mut lost = 0;
@@ -99,13 +99,13 @@ fn false_negatives(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::
     Ok(lost)
 }
 
-/// Looks for absent keys; the nanoseconds that each takes.
+/// Looks up absent keys and returns the nanoseconds per lookup.
 fn look_up_absent(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::Result<f64> {
     let lookups = keys.absent.len().div_ceil(every) as u64;
     let mut progress = Progress::new("looking for absent keys", lookups);
     let begun = Instant::now();
     for (key, _) in keys.absent.iter().step_by(every) {
-        ensure!(set.get(key)?.is_none(), "{}: found, and was never written", key.escape_ascii());
+        ensure!(set.get(key)?.is_none(), "{}: found, but was never written", key.escape_ascii());
         progress.step();
     }
     Ok(begun.elapsed().as_nanos() as f64 / lookups as f64)
@@ -114,10 +114,11 @@ fn look_up_absent(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::R
 fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&FixedPolicy>) -> anyhow::Result<PolicyFigures> {
     let every = if policy.is_none() { EVERY_WITHOUT_FILTERS } else { 1 };
     let (set, written) = write(keys, directory, policy, FILES)?;
-    // Every table's index is loaded first, and then stays in memory.
+    // Loads every table's index, which then stays in memory: of the first 70 keys, each is in another table.
     for (key, _) in keys.present.iter().take(FILES) {
         set.get(key)?;
     }
+    // Taken after the indexes are loaded, so that only lookups count.
     let before = set.stats();
     let ns_per_absent_lookup = look_up_absent(&set, keys, every)?;
     let after = set.stats();
@@ -161,9 +162,9 @@ pub(super) struct KindFigures {
     pub(super) false_negatives: u64,
     /// From hashes to the finished block.
     pub(super) build_ns_per_key: f64,
-    /// One hash at a time, of keys that are there.
+    /// One hash at a time, of present keys.
     pub(super) query_present_ns: f64,
-    /// One hash at a time, of keys that are not.
+    /// One hash at a time, of absent keys.
     pub(super) query_absent_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The third measurement: the same skewed lookups with less and less memory for filters.
+//! Measures the same skewed lookups with less and less memory for filters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use crate::filters::context;
 /// Number of files: few, so that each filter has several partitions.
 pub(super) const FILES: usize = 8;
 
-/// As small as partitions can be, because these filters have 7 KiB; stores take 4 to 64 KiB.
+/// The minimum size of partitions, because these filters have only 7 KiB. Stores use 4 to 64 KiB.
 pub(super) const PARTITION_BYTES: u32 = 1 << 10;
 
-/// Memory in hundredths of what all filters take.
+/// Memory in percent of the size of all filters.
 const MEMORY_PERCENT: [u64; 4] = [100, 50, 25, 10];
 
 const LOOKUPS: usize = 20_000;
 
-/// Without filters each key costs eight reads: each design is tried with one key in four, all four with every key.
+/// Without filters, each key costs eight reads, so each of the four designs looks up every fourth key; together they
+/// look up every key.
 const DESIGNS: usize = 4;
 
-/// The exponent of the law by which names are looked up: that of YCSB.
+/// The exponent of the distribution of looked-up names, the same as in YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 
-/// What lookups cost with so much memory, by what is done with filters that do not fit.
+/// The cost of lookups with a given amount of memory, for each way to handle filters that do not fit.
 #[derive(Debug, Serialize)]
 pub(super) struct MemoryFigures {
     pub(super) memory_percent: u64,
@@ -74,10 +75,10 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<[M
             shrunk_partitions: of(3, &partitioned, budget())?,
         })
     })?;
-    figures.try_into().ok().context("not a row for each size of memory")
+    figures.try_into().ok().context("a row for a size of memory is missing")
 }
 
-/// Tables that were written, the newest first.
+/// The written tables, the newest first.
 struct Files {
     paths: Vec<PathBuf>,
     filter_bytes: u64,
@@ -86,7 +87,7 @@ struct Files {
 /// Deals the sorted keys to the files, each with a Ribbon filter.
 fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptions>) -> anyhow::Result<Files> {
     let directory = directory.join(if partitions.is_some() { "partitioned" } else { "whole" });
-    std::fs::create_dir(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    std::fs::create_dir(&directory).with_context(|| format!("cannot create the directory {}", directory.display()))?;
     let policy = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
     let options = TableOptions::default().with_context(context()).with_policy(Arc::new(policy));
     let options = match partitions {
@@ -103,6 +104,7 @@ fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptio
         filter_bytes += writer.finish()?.filter_bytes;
         paths.push(path);
     }
+    // The set expects the newest table first.
     paths.reverse();
     Ok(Files { paths, filter_bytes })
 }
@@ -117,9 +119,10 @@ fn measure_design(
     let set = TableSet::open(&files.paths, &TableOptions::default().with_filter_budget(budget.clone()))?;
     for &name in names {
         let (key, _) = keys.absent.entry(name);
-        ensure!(set.get(key)?.is_none(), "{}: found, and was never written", key.escape_ascii());
+        ensure!(set.get(key)?.is_none(), "{}: found, but was never written", key.escape_ascii());
     }
     let lookups = names.len() as f64;
+    // Taken before the lookups of present keys, which must not count.
     let reads = set.stats().data_block_reads;
     let mut false_negatives = 0;
     let filter_bytes = budget.stats().loaded_bytes;
@@ -133,8 +136,8 @@ fn measure_design(
     })
 }
 
-/// Which of `count` sorted names each lookup is for: by a law of Zipf, under which neighbours are about equally
-/// popular.
+/// Returns the index of the name, among `count` sorted ones, for each lookup. The distribution is Zipf's; names next to
+/// each other are about equally popular.
 fn skewed_lookups(count: usize) -> Vec<usize> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=count)
@@ -143,7 +146,7 @@ fn skewed_lookups(count: usize) -> Vec<usize> {
             sum
         })
         .collect();
-    // Well-mixed numbers of 53 bits, the same in each run.
+    // Well-mixed numbers of 53 bits, as many as an `f64` holds exactly, the same in each run.
     let uniform = |lookup: usize| (KeyHash::mix(lookup as u64).get() >> 11) as f64 / (1_u64 << 53) as f64;
     (0..LOOKUPS)
         .map(|lookup| cumulative.partition_point(|&below| below <= uniform(lookup) * sum).min(count - 1))

@@ -1,4 +1,4 @@
-//! `sstfilter demo`: what filters save on real keys, measured on real tables.
+//! `sstfilter demo`: shows what filters save on real keys, measured on real tables.
 
 mod keys;
 mod measure;
@@ -20,7 +20,7 @@ use measure::{FILES, KindFigures, PolicyFigures};
 use memory::{DesignFigures, MemoryFigures};
 use scans::{ScanFigures, ScansFigures};
 
-/// The answer is no when any key was lost, or scans read more than they may.
+/// Runs the demonstration. The answer is no if any key was lost, or scans read more than they may.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     let keys = keys::bundled()?;
     let directory =
@@ -47,7 +47,8 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     Ok((Outcome::from_sound(lost == 0 && is_accepted), report))
 }
 
-/// `work` on each item, shared by all processors: for what is counted, not timed. The results are in the items' order.
+/// Runs `work` on each item, on all cores, and returns the results in the items' order. Only for work that is counted,
+/// because parallel runs would disturb times.
 fn on_all_cores<I: Sync, R: Send>(
     task: &'static str,
     items: &[I],
@@ -65,6 +66,7 @@ fn on_all_cores<I: Sync, R: Send>(
         }
     };
     thread::scope(|scope| {
+        // One thread fewer than cores, because this thread also works.
         (1..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| _ = scope.spawn(work_on));
         work_on();
     });
@@ -85,12 +87,12 @@ pub(crate) struct DemoReport {
     conclusion: String,
 }
 
-/// One sentence of measured figures.
+/// Returns one sentence of measured figures.
 fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys: u64, lost: u64) -> String {
     let ([without, with, _], [bloom, ribbon]) = (scenario, compacted);
     format!(
-        "With {:.2} bits of Bloom filter per key, looking for an absent key in {FILES} files reads {:.2} data \
-         blocks instead of {:.1}, and {} of {} keys are lost; in one compacted file, Ribbon gives the same rate in \
+        "With {:.2} bits of Bloom filter per key, a lookup of an absent key in {FILES} files reads {:.2} data \
+         blocks instead of {:.1}, and {} of {} keys are lost; in one compacted file, Ribbon has the same rate at \
          {:.2} bits per key instead of {:.2} ({:.0} % less memory) for {:.1} times the build time.",
         with.filter_bits_per_key,
         with.data_block_reads_per_absent_lookup,
@@ -108,9 +110,9 @@ impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Keys: {} package names of Debian 12, with their versions.", grouped(self.keys))?;
         writeln!(f, "Absent keys: {} names of a later release.\n", grouped(self.absent_keys))?;
-        writeln!(f, "{FILES} files, all ranges overlapping: what one lookup of an absent key costs")?;
+        writeln!(f, "{FILES} files with overlapping ranges: cost of one lookup of an absent key")?;
         self.write_scenario(f)?;
-        writeln!(f, "\nAll {} keys in one compacted file: the two kinds at one rate", grouped(self.keys))?;
+        writeln!(f, "\nAll {} keys in one compacted file: both kinds at the same rate", grouped(self.keys))?;
         self.write_compacted(f)?;
         self.write_less_memory(f)?;
         self.write_scans(f)?;
@@ -187,10 +189,7 @@ impl DemoReport {
             ("shrunk partitions", |row| reads(&row.shrunk_partitions)),
         ];
         let (files, partition) = (memory::FILES, bytes(memory::PARTITION_BYTES.into()));
-        writeln!(
-            f,
-            "\n{files} files, less and less memory for filters: data blocks that one lookup of an absent key reads"
-        )?;
+        writeln!(f, "\n{files} files, less and less memory for filters: data blocks read per lookup of an absent key")?;
         writeln!(f, "{}", figures(&columns, &self.less_memory))?;
         let columns: [Column<MemoryFigures>; 5] = [
             ("filter memory", |row| bytes(row.memory_bytes)),
@@ -199,9 +198,9 @@ impl DemoReport {
             ("partitions", |row| filters(&row.partitions)),
             ("shrunk partitions", |row| filters(&row.shrunk_partitions)),
         ];
-        writeln!(f, "\nThe same lookups: bytes of filters that each reads")?;
+        writeln!(f, "\nThe same lookups: bytes of filters read per lookup")?;
         writeln!(f, "{}", figures(&columns, &self.less_memory))?;
-        writeln!(f, "Ribbon filters in partitions of {partition}; a few names are looked up most, by Zipf's law")
+        writeln!(f, "Ribbon filters with partitions of {partition}; a few names are looked up most, by Zipf's law")
     }
 }
 
@@ -221,24 +220,28 @@ impl DemoReport {
         ];
         for stretch in scans::STRETCHES {
             let dealt = if stretch == 1 { "one by one".to_owned() } else { format!("in stretches of {stretch}") };
-            writeln!(f, "\n{FILES} files, names dealt {dealt}: data blocks per scan (in files without its names)")?;
+            writeln!(
+                f,
+                "\n{FILES} files, names dealt {dealt}: data blocks read per scan (in files without its names)"
+            )?;
             writeln!(f, "{}", figures(&columns, self.scans.rows.iter().filter(|row| row.stretch == stretch)))?;
         }
         writeln!(
             f,
-            "{} of the scans gave other names or versions than were written",
+            "{} of the scans returned other names or versions than were written",
             grouped(self.scans.wrong_scans())
         )?;
         write_wrapped(f, &self.scans.verdict())
     }
 }
 
-/// Prints `text` in lines of at most 96 columns.
+/// Writes `text` in lines of at most 96 columns.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     const COLUMNS: usize = 96;
     let mut column = 0;
     for word in text.split_whitespace() {
         let width = word.chars().count();
+        // One column for the blank before the word.
         let fits = column + 1 + width <= COLUMNS;
         let before = if column == 0 {
             ""

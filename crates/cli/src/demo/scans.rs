@@ -1,4 +1,4 @@
-//! Scans over 70 files whose ranges all overlap: without filters, with filters of prefixes, and with range filters.
+//! Measures scans over 70 files with overlapping ranges: without filters, with prefix filters, and with range filters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::on_all_cores;
 use crate::files;
 use crate::filters::context;
 
-/// Names of a scan.
+/// Numbers of names in a scan.
 pub(super) const LENGTHS: [usize; 3] = [10, 100, 1_000];
 
-/// Consecutive names that one file gets, as batches of writes come: a scan of 100 then misses most files. Dealt one by
-/// one, the keys of a file are beside every scan.
+/// Consecutive names per file, as batches of writes would put them: then a scan of 100 names misses most files. If
+/// names are dealt one by one, every file has keys next to every scan.
 pub(super) const STRETCHES: [usize; 2] = [100, 1];
 
 /// Scans of each length.
 const SCANS: u64 = 100;
 
-/// The share of useless reads that range filters may leave, of scans of 100 names in files of stretches.
+/// Maximum share of useless reads that range filters may leave in scans of 100 names over files of stretches.
 const MAX_LEFT: f64 = 0.1;
 
-/// The scheme by which scans and dealt names are chosen, each with numbers of its own.
+/// Seeds that choose scans and deal names. They are far apart, so that the two never use the same numbers.
 const SCAN_SEED: u64 = 1 << 40;
 const DEAL_SEED: u64 = 1 << 41;
 
-/// How tables are skipped.
+/// The filter that skips tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     None,
@@ -61,7 +61,8 @@ impl Method {
             Self::PrefixBloom => options.with_key_parts(prefixes()),
             Self::Ordered => options.without_filter().with_range_filter(RangePolicy::ordered(rate)?),
             Self::Hashed => {
-                // The first five bytes of a name: longer ones make scans too long for any declared length.
+                // 24 of 64 bits are dropped, which leaves the first five bytes of a name: with more, scans would be
+                // too long for any declared length.
                 let units = RangeUnits::integer(8)?.with_granularity_bits(24)?;
                 options.without_filter().with_range_filter(RangePolicy::hashed(units, 1 << 18, rate)?)
             }
@@ -78,13 +79,13 @@ impl Method {
     }
 }
 
-/// Prefixes of several lengths: a scan's ends mostly share one of them.
+/// Returns prefixes of several lengths, because the ends of most scans share one of them.
 fn prefixes() -> KeyParts {
     let extractor = |bytes| Arc::new(FixedPrefix::new(bytes));
     [4, 6, 8].into_iter().fold(KeyParts::extracted(extractor(2)), |parts, bytes| parts.with_extractor(extractor(bytes)))
 }
 
-/// What scans cost with one method.
+/// The cost of scans with one method.
 #[derive(Debug, Serialize)]
 pub(super) struct ScanFigures {
     pub(super) stretch: usize,
@@ -98,15 +99,15 @@ pub(super) struct ScanFigures {
 pub(super) struct LengthFigures {
     pub(super) names: usize,
     pub(super) data_block_reads_per_scan: f64,
-    /// In files that hold no name of the scan.
+    /// Reads in files that contain no name of the scan.
     pub(super) useless_reads_per_scan: f64,
     /// Files without a name of the scan.
     pub(super) files_without_a_name: f64,
-    /// Scans whose names or values are not those that were written.
+    /// Scans that returned other names or values than were written.
     pub(super) wrong_scans: u64,
 }
 
-/// All scans.
+/// The figures of all scans.
 #[derive(Debug, Serialize)]
 pub(super) struct ScansFigures {
     pub(super) rows: Vec<ScanFigures>,
@@ -120,14 +121,15 @@ impl ScansFigures {
         self.rows.iter().flat_map(|row| &row.lengths).map(|length| length.wrong_scans).sum()
     }
 
-    /// What is accepted, or not, in a sentence.
+    /// Returns a sentence on whether the figures are accepted.
     pub(super) fn verdict(&self) -> String {
         let useless = |stretch: usize, method: Method| self.useless(stretch, method).unwrap_or_default();
         let [stretches, one_by_one] = STRETCHES;
         let verdict = if self.is_accepted { "at most a tenth, as promised" } else { "MORE than a tenth" };
         format!(
-            "With names in stretches of {stretches}, scans of {} read {:.2} data blocks in files without any of their names, instead \
-             of {:.2}: {verdict}. Dealt one by one, every file has names just beside the scan, and {:.2} of {:.2} are left.",
+            "If files hold stretches of {stretches} names, scans of {} names read {:.2} data blocks in files without any of \
+             their names, instead of {:.2}: {verdict}. If names are dealt one by one, every file has names right next to the \
+             scan, and {:.2} of {:.2} reads are left.",
             LENGTHS[1],
             useless(stretches, Method::Ordered),
             useless(stretches, Method::None),
@@ -136,7 +138,7 @@ impl ScansFigures {
         )
     }
 
-    /// Per scan of 100 names.
+    /// Returns the useless reads per scan of 100 names.
     fn useless(&self, stretch: usize, method: Method) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.stretch == stretch && row.method == method.name())?;
         Some(row.lengths.get(1)?.useless_reads_per_scan)
@@ -159,11 +161,11 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Sc
     Ok(figures)
 }
 
-/// Which file each name is in.
+/// The assignment of names to files.
 struct Deal<'a> {
     names: Vec<(&'a [u8], &'a [u8])>,
     stretch: usize,
-    /// Of each name.
+    /// The file of each name.
     files: Vec<usize>,
 }
 
@@ -177,14 +179,14 @@ impl<'a> Deal<'a> {
 
     fn measure(&self, method: Method, directory: &Path) -> anyhow::Result<ScanFigures> {
         let filter_bytes = self.write(method, directory)?;
-        // The newest first, as they were written.
+        // The newest first, which was written last.
         let path = |file: usize| directory.join(files::table_name(file as u64));
         let paths: Vec<_> = (1..=FILES).rev().map(path).collect();
         let set = TableSet::open(&paths, &method.read_options())?;
         let set = set.snapshot();
-        // Every table's index is loaded first, and then stays in memory.
+        // Loads every table's index, which then stays in memory, so that scans count only data blocks.
         for table in set.tables(0) {
-            ensure!(table.filter_problem().is_none(), "a filter that is not used");
+            ensure!(table.filter_problem().is_none(), "a filter cannot be used");
             table.iter().next();
         }
         let lengths = LENGTHS.map(|names| self.scan(&set, method, names));
@@ -196,9 +198,10 @@ impl<'a> Deal<'a> {
         })
     }
 
-    /// Writes table n + 1 with the names of file n; gives the bytes of all filters.
+    /// Writes the names of file `n` to table `n + 1`. Returns the bytes of all filters.
     fn write(&self, method: Method, directory: &Path) -> anyhow::Result<u64> {
-        std::fs::create_dir(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        std::fs::create_dir(directory)
+            .with_context(|| format!("cannot create the directory {}", directory.display()))?;
         let (options, mut filter_bytes) = (method.options()?, 0);
         for file in 0..FILES {
             let mut writer = TableWriter::create(directory.join(files::table_name(file as u64 + 1)), &options)?;
@@ -211,7 +214,7 @@ impl<'a> Deal<'a> {
         Ok(filter_bytes)
     }
 
-    /// Scans of this many names.
+    /// Measures scans of `length` names.
     fn scan(&self, set: &TableSnapshot, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
         let mut found = LengthFigures { names: length, ..LengthFigures::default() };
         let (before, mut useless, mut without) = (set.stats().data_block_reads, 0, 0);
@@ -222,6 +225,7 @@ impl<'a> Deal<'a> {
             // The newest table is the last that was written.
             let tables = set.tables(0).enumerate();
             let strangers = tables.filter(|(at, _)| !has_name(FILES - 1 - at)).map(|(_, table)| table);
+            // Collected, because their reads are summed before and after the scan.
             let strangers: Vec<_> = strangers.collect();
             let reads = || strangers.iter().map(|table| table.stats().data_block_reads).sum::<u64>();
             let before = reads();
@@ -239,7 +243,7 @@ impl<'a> Deal<'a> {
     }
 }
 
-/// The entries from the first name to the last.
+/// Returns the entries from the first name to the last.
 fn entries(
     set: &TableSnapshot,
     method: Method,
@@ -255,14 +259,14 @@ fn entries(
     let may_contain_range = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
     for entry in set.tables(0).filter(may_contain_range).flat_map(|table| table.range(range)) {
         let entry = entry?;
-        // Every name is in one file.
+        // Every name is in exactly one file, so that there is no older value to hide.
         entries.push((entry.key, entry.value.context("a name without its version")?));
     }
     entries.sort();
     Ok(entries)
 }
 
-/// A number below `count`, the same in each run.
+/// Returns a number below `count`, the same in each run.
 fn below(number: u64, count: usize) -> usize {
     let scaled = (u128::from(KeyHash::mix(number).get()) * count as u128) >> 64;
     usize::try_from(scaled).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What can be told of a table of RocksDB, LevelDB or Pebble without reading its data.
+//! The fields of a RocksDB, LevelDB or Pebble table that are known without reading its data.
 
 use core::fmt;
 
@@ -16,10 +16,10 @@ use crate::units::{bytes, counted, grouped, percent};
 /// The first format version whose footer has a checksum: 6 of RocksDB, and 6 of Pebble.
 const FOOTER_CHECKSUM_VERSION: u32 = 6;
 
-/// How a filter's block is named in the metaindex, up to the policy.
+/// Names of filter blocks in the metaindex, up to the policy's name.
 const FILTER_NAMES: [&[u8]; 3] = [b"fullfilter.", b"partitionedfilter.", b"filter."];
 
-/// What names the comparator of most tables.
+/// The source of the comparator for most tables.
 const OF_TABLE: &str = "the table";
 
 #[derive(Debug, Serialize)]
@@ -27,12 +27,12 @@ pub(super) struct ForeignFields {
     #[serde(skip)]
     pub(super) outcome: Outcome,
     pub(super) engine: &'static str,
-    /// By the manifest of its database.
+    /// Level by the manifest of the database.
     level: Option<u32>,
     format_version: u32,
     checksum_type: &'static str,
     comparator: Option<Text>,
-    /// What names the comparator.
+    /// The source of the comparator.
     comparator_from: Option<&'static str>,
     compression: Option<Text>,
     entries: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct ForeignFields {
     /// Why there is no `filter`.
     filter_problem: Option<String>,
     parts: Vec<PartFields>,
-    /// All of them, by the engine's names.
+    /// All properties, by the engine's names.
     properties: Map<String, Value>,
     properties_problem: Option<String>,
 }
@@ -59,23 +59,23 @@ struct PartFields {
     name: Text,
     offset: Option<u64>,
     bytes: Option<u64>,
-    /// `sound`, `no checksum`, `not read`, or what is wrong.
+    /// `sound`, `no checksum`, `not read`, or the problem.
     checksum_state: String,
 }
 
 #[derive(Debug, Serialize)]
 struct FilterFields {
-    /// As the table's options had it when it was written.
+    /// The policy in the options that the table was written with.
     policy: Option<Text>,
     kinds: Vec<KindBlocks>,
     /// Whether a Ribbon policy wrote Bloom filters.
     fell_back_to_bloom: bool,
-    /// Of the first block.
+    /// Parameters of the first block.
     parameters: Map<String, Value>,
     whole_keys: Option<bool>,
     prefixes: Option<bool>,
     prefix_extractor: Option<String>,
-    /// What a block is for: `table`, `partition` or `data blocks`.
+    /// The unit that a filter block covers: `table`, `partition` or `data blocks`.
     unit: &'static str,
     unit_bytes: Option<u64>,
     blocks: usize,
@@ -86,7 +86,7 @@ struct FilterFields {
     keys: Option<u64>,
     bits_per_key: Option<f64>,
     expected_fpr: Option<f64>,
-    /// Why every key may be present, whatever the filter's bits are.
+    /// Why every key may be present, regardless of the filter's bits.
     unusable: Option<String>,
 }
 
@@ -96,7 +96,7 @@ struct KindBlocks {
     blocks: usize,
 }
 
-/// The kinds of a filter's blocks in one line.
+/// Returns the kinds of a filter's blocks in one line.
 pub(crate) fn kinds(info: &FilterInfo) -> String {
     match info.kinds.as_slice() {
         [] => "no blocks".to_owned(),
@@ -152,8 +152,9 @@ impl ForeignFields {
     }
 }
 
-/// The codecs of data blocks. From format version 7 on RocksDB stores the name of a compression manager and the numbers
-/// of the codecs in use, two hexadecimal digits each, with semicolons behind both (`CompressionType` has the numbers).
+/// Returns the codecs of data blocks. From format version 7 on, RocksDB stores the name of a compression manager and
+/// the numbers of the codecs in use, two hexadecimal digits each, with a semicolon after both (`CompressionType` has
+/// the numbers).
 fn compression(stored: &str) -> String {
     const CODECS: [&str; 8] = ["none", "Snappy", "zlib", "bzip2", "LZ4", "LZ4HC", "Xpress", "ZSTD"];
     let Some((_, numbers)) = stored.strip_suffix(';').and_then(|stored| stored.split_once(';')) else {
@@ -177,7 +178,7 @@ fn json_of(value: &PropertyValue) -> Value {
     }
 }
 
-/// The footer, the metaindex and what it names. Opening has checked the first two.
+/// Returns the footer, the metaindex and the blocks that it names. Opening the table has checked the first two.
 fn parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartFields> {
     let has_checksums = table.checksum_type() != ChecksumType::None;
     let state = |is_checked: bool, problem: Option<&Error>| match problem {
@@ -209,7 +210,7 @@ fn parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartFields
 }
 
 impl ForeignFields {
-    /// In one line. A fallback from Ribbon, which the options asked for, is worth a look.
+    /// Returns the table's overview. A fallback from the requested Ribbon is marked as such.
     pub(super) fn overview(&self) -> Overview {
         let found = self.filter.as_ref().map(FilterFields::overview);
         let found = found.unwrap_or_else(|| {
@@ -255,6 +256,7 @@ impl FilterFields {
             keys: info.keys,
             bits_per_key: info.bits_per_key(),
             expected_fpr: info.expected_fpr,
+            // Any key shows whether the filter can answer.
             unusable: match table.probe(b"") {
                 Probe::Unusable(why) => Some(in_options(&why)),
                 _ => None,
@@ -266,7 +268,7 @@ impl FilterFields {
 impl FilterFields {
     fn overview(&self) -> Overview {
         let names = self.kinds.iter().map(|found| found.kind);
-        // LevelDB's blocks without keys are no kind of their own, beside others.
+        // LevelDB's blocks without keys count as a kind only if there are no other blocks.
         let kinds: Vec<_> = names.filter(|&name| self.kinds.len() == 1 || name != FilterKind::NoKeys.name()).collect();
         let fallback = self.fell_back_to_bloom.then(|| "Bloom although the policy is Ribbon".to_owned());
         let found = Overview {
@@ -340,8 +342,8 @@ impl ForeignFields {
         lines.known("entries", entries, &silent)?;
         let tombstones = match (self.has_range_tombstones, self.range_deletions) {
             (false, _) => "none".to_owned(),
-            (true, Some(count)) => format!("{}; they hold for keys of older tables, too", grouped(count)),
-            (true, None) => "some; they hold for keys of older tables, too".to_owned(),
+            (true, Some(count)) => format!("{}; they also delete keys of older tables", grouped(count)),
+            (true, None) => "some; they also delete keys of older tables".to_owned(),
         };
         lines.line("range tombstones", tombstones)?;
         let blocks = self.data_blocks.zip(self.data_bytes);
@@ -385,8 +387,8 @@ impl FilterFields {
         let kinds = self.kinds.iter().map(named).collect::<Vec<_>>().join(", ");
         if self.fell_back_to_bloom {
             kinds
-                + " although the policy is Ribbon\n                      (RocksDB falls back to Bloom where Ribbon would be \
-                   larger, as for few keys,\n                      where it cannot be built, and on levels below \
+                + " although the policy is Ribbon\n                      (RocksDB falls back to Bloom if Ribbon would be \
+                   larger, as for few keys,\n                      if it cannot be built, and on levels below \
                    bloom_before_level)"
         } else {
             kinds

@@ -1,4 +1,4 @@
-//! `sstfilter inspect`: tables and bare filter blocks, in a line each or with every field.
+//! `sstfilter inspect`: shows tables and bare filter blocks, in one line each or with every field.
 
 pub(crate) mod foreign;
 mod overview;
@@ -30,12 +30,12 @@ use crate::units::{bytes, counted, grouped, percent};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
-    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
+    /// Tables (also of RocksDB, LevelDB and Pebble), bare filter blocks, or directories of them (not searched
+    /// recursively). LevelDB's tables take their comparator from the MANIFEST next to them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Keys that none of the files has: adds the false positive rate that their filters have on these keys
+    /// File of keys that none of the files contains: adds the false positive rate of the filters on these keys
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
 
@@ -43,14 +43,14 @@ pub(crate) struct InspectArgs {
     #[arg(long)]
     full: bool,
 
-    /// Name of a key extractor that filters may hold parts by: bare filters record a tag of the name alone. Can be
-    /// given several times. Those of fixed-prefix:N and prefix-to-byte:0xNN are known
+    /// Name of a key extractor whose parts the filters may hold: bare filters record only a tag of the name. Can be
+    /// repeated. The names fixed-prefix:N and prefix-to-byte:0xNN are known
     #[arg(long = "extractor", value_name = "NAME")]
     extractors: Vec<String>,
 }
 
 impl InspectArgs {
-    /// Each file, or each path that leads to none.
+    /// Returns each file, or an error for each path that leads to none.
     fn files(&self) -> Vec<Result<PathBuf, Unread>> {
         let found = |path: &PathBuf| match files::expand(path, &mut Vec::new()) {
             Ok(files) => files.into_iter().map(Ok).collect(),
@@ -59,13 +59,13 @@ impl InspectArgs {
         self.files.iter().flat_map(found).collect()
     }
 
-    /// The keys of `--absent`, if there are any.
+    /// Returns the keys of `--absent`, if it was passed.
     fn absent(&self, format: KeysFormat) -> anyhow::Result<Option<KeyLines>> {
         self.absent.as_deref().map(|path| KeyLines::read(path, format, "--absent")).transpose()
     }
 }
 
-/// A file of which nothing can be shown.
+/// A file that could not be read.
 #[derive(Debug)]
 struct Unread {
     path: PathBuf,
@@ -89,7 +89,7 @@ struct FileReport {
     overview: Overview,
     #[serde(flatten)]
     fields: Fields,
-    /// On the keys of `--absent`.
+    /// Rate on the keys of `--absent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     observed: Option<Observed>,
 }
@@ -98,7 +98,7 @@ struct FileReport {
 #[derive(Debug, Serialize)]
 struct Observed {
     keys: usize,
-    /// Those that the filter holds nothing of: it says nothing of them.
+    /// Keys that the filter cannot answer, because it holds no part of such keys.
     keys_not_probed: u64,
     positives: u64,
     /// Null if the filter was probed for no key.
@@ -108,6 +108,7 @@ struct Observed {
 
 impl Observed {
     fn new(path: &Path, keys: &KeyBatch<'_>, reading: Reading<'_>) -> Self {
+        // The rate of the filter itself: the key range of the table would exclude keys before it.
         let filters_only = BoundsArgs { filters_only: true };
         let (found, _) = probe_file(path, keys, reading, filters_only, &mut Times::default());
         let FileProbes { keys_not_probed, positives, observed_rate: rate, expected_rate, .. } = found;
@@ -124,7 +125,7 @@ impl fmt::Display for Observed {
         match self.keys_not_probed {
             0 => Ok(()),
             keys => {
-                writeln!(f, "    {:<17} {}: the filter holds nothing of such keys", "not probed", counted(keys, "key"))
+                writeln!(f, "    {:<17} {}: the filter holds no part of such keys", "not probed", counted(keys, "key"))
             }
         }
     }
@@ -142,14 +143,15 @@ enum Fields {
     Problem(String),
 }
 
-/// The answer is no when a file is neither table nor filter block, or shows damage. It is a failure when part of
-/// a file could not be read.
+/// Inspects all files. The answer is no if a file is neither a table nor a filter block, or shows damage. It is a
+/// failure if part of a file could not be read.
 pub(crate) fn run(
     args: &InspectArgs,
     format: KeysFormat,
     reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, InspectReport)> {
     let absent = args.absent(format)?;
+    // One batch for all files, so that keys are hashed once.
     let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
     let report = |path: PathBuf| {
         let mut report = FileReport::new(&path, reading).map_err(|problem| Unread { path: path.clone(), problem })?;
@@ -159,18 +161,19 @@ pub(crate) fn run(
     };
     let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    // A single file has room for every field.
     let is_full = args.full || files.len() == 1;
     Ok((outcome, InspectReport { files, is_full }))
 }
 
-/// A file's bytes and its line of the overview, whatever is wrong with it.
+/// Returns a file's length, outcome and overview, even if it cannot be read.
 pub(crate) fn look_over(path: &Path, reading: Reading<'_>) -> (u64, Outcome, Overview) {
     let unread = |problem| FileReport::unread(&Unread { path: path.to_owned(), problem });
     let FileReport { bytes, outcome, overview, .. } = FileReport::new(path, reading).unwrap_or_else(unread);
     (bytes, outcome, overview)
 }
 
-/// The reports, and what to say of files without one. Fails if no file has one.
+/// Returns all reports, with a problem for each file that could not be read. Fails if no file could be read.
 fn all_unless_none(mut files: Vec<Result<FileReport, Unread>>) -> anyhow::Result<Vec<FileReport>> {
     if files.iter().all(Result::is_err)
         && let Some(Err(first)) = files.drain(..).next()
@@ -194,21 +197,23 @@ impl FileReport {
         }
     }
 
-    /// Fails only when the file cannot be read at all.
+    /// Inspects a file. Fails only if the file cannot be read at all.
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
+        // Kept even if the contents cannot be inspected.
         let bytes = input::whole_length(path)?;
         let (outcome, fields) = match fields(path, look, reading) {
+            // A failure to read is not damage, and is reported as unread.
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| {
-                // A version that is not known is no damage, but the file is not inspected.
+                // An unknown version is not damage, but the file could not be inspected.
                 let outcome = opened::outcome_of(&problem);
                 let outcome = if outcome == Outcome::Yes { Outcome::Failed } else { outcome };
                 (outcome, Fields::Problem(explained(&problem)))
             }),
         };
         let mut overview = Overview::new(&fields, outcome);
-        // Its database knows of a table whatever is wrong with it.
+        // The manifest records a table's level even if the table is damaged.
         overview.level = overview.level.or_else(|| reading.manifests.level(path));
         Ok(Self {
             path: input::name(path).into_owned(),
@@ -223,7 +228,7 @@ impl FileReport {
 }
 
 impl Fields {
-    /// What is wrong with the parts of a table.
+    /// Returns the problems of the parts of a table.
     fn problems(&self) -> Vec<String> {
         let Self::Table(table) = self else { return Vec::new() };
         let of_partitions = table.partitions.as_ref().and_then(PartitionFields::problem);
@@ -234,7 +239,7 @@ impl Fields {
         own.into_iter().chain([of_sidecar, in_sidecar]).flatten().map(str::to_owned).collect()
     }
 
-    /// Names the extractors of filters whose files name none.
+    /// Names the extractors of filters whose files do not record their names.
     fn name_parts(&mut self, names: &[String]) {
         match self {
             Self::FilterBlock(filter) => filter.key_parts.name(names),
@@ -247,6 +252,7 @@ impl Fields {
 fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
+            // Without the sidecar, whose filter would hide the table's own.
             let table = files::open_table_alone(path, reading.of_tables())?;
             let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
             let fields = TableFields { sidecar, ..TableFields::new(path, &table) };
@@ -284,7 +290,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
     }
 }
 
-/// What a problem of a filter, if there is one, says of its file.
+/// Returns what a filter's problem, if there is one, means for its file.
 fn outcome_of(problem: Option<&TableError>) -> Outcome {
     problem.map_or(Outcome::Yes, files::outcome_of_filter)
 }
@@ -296,7 +302,7 @@ impl fmt::Display for InspectReport {
                 Fields::Table(table) => write!(f, "{}: table of {} bytes\n{table}", file.path, grouped(file.bytes))?,
                 Fields::FilterBlock(filter) => write!(f, "{}: filter block\n{filter}", file.path)?,
                 Fields::RangeFilter(filter) => write!(f, "{}: range filter block\n{filter}", file.path)?,
-                Fields::PartitionedFilter(filter) => write!(f, "{}: filter in partitions\n{filter}", file.path)?,
+                Fields::PartitionedFilter(filter) => write!(f, "{}: partitioned filter\n{filter}", file.path)?,
                 Fields::Sidecar(sidecar) => {
                     write!(f, "{}: sidecar of {} bytes\n{sidecar}", file.path, grouped(file.bytes))?;
                 }
@@ -316,23 +322,23 @@ impl fmt::Display for InspectReport {
     }
 }
 
-/// All fields of a table that can be told without reading its data.
+/// All fields of a table that are known without reading its data.
 #[derive(Debug, Serialize)]
 struct TableFields {
     table_id: String,
     properties: Properties,
     layout: Vec<RegionFields>,
-    /// The table's own, unless it has partitions.
+    /// The table's own filter, unless it has partitions.
     filter: Option<FilterFields>,
     partitions: Option<PartitionFields>,
     filter_problem: Option<String>,
     range_filter: Option<RangeFields>,
     range_filter_problem: Option<String>,
-    /// That beside the table, which is used instead of its own if there is no problem.
+    /// The sidecar next to the table. Unless it has a problem, its filters replace the table's own.
     sidecar: Option<SidecarBeside>,
 }
 
-/// The sidecar that was found beside a table.
+/// The sidecar that was found next to a table.
 #[derive(Debug, Serialize)]
 struct SidecarBeside {
     path: String,
@@ -342,7 +348,7 @@ struct SidecarBeside {
 }
 
 impl SidecarBeside {
-    /// The sidecar of the table at `path`, if it has one, and what it says of the table.
+    /// Returns the sidecar of the table at `path`, if it has one, and the outcome for the table.
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Option<Self>, Outcome)> {
         let table = files::open_table(path, reading.of_tables())?;
         let problem = table.sidecar_problem();
@@ -350,7 +356,7 @@ impl SidecarBeside {
             return Ok((None, Outcome::Yes));
         }
         let sidecar = sidecar_path(path);
-        // Of one that is not used, all that can be told.
+        // A sidecar that cannot be used is still shown as far as it can be read.
         let fields = SidecarFields::new(&sidecar).ok();
         let outcome = outcome_of(problem).max(fields.as_ref().map_or(Outcome::Yes, SidecarFields::outcome));
         let shown = Self { path: input::name(&sidecar).into_owned(), fields, problem: problem.map(in_options) };
@@ -358,7 +364,7 @@ impl SidecarBeside {
     }
 }
 
-/// What a sidecar says of itself.
+/// The fields of a sidecar.
 #[derive(Debug, Serialize)]
 struct SidecarFields {
     table_id: String,
@@ -366,7 +372,7 @@ struct SidecarFields {
     table_checksum: String,
     /// Names of extractors; an empty one stands for whole keys.
     key_parts: Vec<String>,
-    /// Unless it has partitions.
+    /// The point filter, unless it has partitions.
     filter: Option<FilterFields>,
     partitions: Option<PartitionFields>,
     range_filter: Option<RangeFields>,
@@ -392,7 +398,7 @@ impl SidecarFields {
         })
     }
 
-    /// What the filter says of the file.
+    /// Returns the worst outcome of the filters.
     fn outcome(&self) -> Outcome {
         let is_sound = self.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
         let of_partitions = self.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
@@ -422,11 +428,11 @@ impl fmt::Display for SidecarBeside {
     }
 }
 
-/// The table's properties by name: one list for JSON and for text.
+/// The table's properties by name, in one list for JSON and for text.
 #[derive(Debug)]
 struct Properties([(&'static str, Property); 14]);
 
-/// A property as it is in JSON and in text.
+/// A property in JSON and in text.
 type Property = (Value, String);
 
 #[derive(Debug, Serialize)]
@@ -460,7 +466,7 @@ impl TableFields {
     }
 }
 
-/// Why there is no range filter, or none that can be used.
+/// Returns why there is no usable range filter.
 fn range_filter_problem(table: &Table) -> Option<String> {
     let missing = || table.properties().range_filter_missing.clone();
     table.range_filter_problem().as_ref().map(in_options).or_else(missing)
@@ -500,7 +506,7 @@ impl Properties {
 }
 
 impl Properties {
-    /// A property that is a number.
+    /// Returns a property that is a number.
     fn number(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(found, _)| *found == name)?.1.0.as_u64()
     }
@@ -524,7 +530,7 @@ impl fmt::Display for TableFields {
         }
         match (&self.filter, &self.partitions, &self.filter_problem) {
             (Some(filter), ..) => write!(f, "  filter\n{filter}")?,
-            (None, Some(partitions), _) => write!(f, "  filter in partitions\n{partitions}")?,
+            (None, Some(partitions), _) => write!(f, "  partitioned filter\n{partitions}")?,
             (None, None, Some(problem)) => writeln!(f, "  filter not usable: {problem}")?,
             (None, None, None) => writeln!(f, "  no filter")?,
         }
@@ -537,7 +543,7 @@ impl fmt::Display for TableFields {
     }
 }
 
-/// A filter block's trailer, and what follows from it.
+/// The fields of a filter block's trailer, and figures derived from them.
 #[derive(Debug)]
 struct FilterFields {
     info: BlockInfo,
@@ -582,7 +588,7 @@ impl Serialize for FilterFields {
             ("payload_checksum", json!(format!("{:#010x}", info.payload_checksum))),
             ("checksum_state", json!(self.checksum_state)),
             ("shape", json!(info.shape)),
-            // Null for a block of no keys.
+            // Null for a block without keys: JSON has no NaN.
             ("bits_per_key", json!(info.bits_per_key())),
             ("expected_fpr", json!(info.expected_fpr)),
             ("fill_ratio", json!(self.fill_ratio)),
@@ -611,7 +617,7 @@ impl fmt::Display for FilterFields {
             field("fill", percent(fill))?;
         }
         field("hash", info.hash.to_string())?;
-        let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
+        let file = info.file.map(|file| format!("the file with fingerprint {:#018x}", file.fingerprint()));
         field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
         field("salt", info.salt.to_string())?;
         field("format version", info.format_version.to_string())?;

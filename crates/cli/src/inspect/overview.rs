@@ -1,4 +1,4 @@
-//! One line for each of several files: which have a filter, of what kind, and which need a look.
+//! One line for each of several files: its filter, the filter's kind, and whether it needs a look.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -11,39 +11,39 @@ use crate::partitions::PartitionFields;
 use crate::probe::distinct_names;
 use crate::units::{grouped, percent};
 
-/// A file's filter in one line. A remark says why it needs a look.
+/// A file's filter in one line. The remark says why it needs a look.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Overview {
-    /// `table`, `RocksDB table`, `filter block` and so on; `none` if it is not known what the file is.
+    /// `table`, `RocksDB table`, `filter block` and so on; `none` if the format is unknown.
     pub(crate) format: String,
     pub(crate) level: Option<u32>,
-    /// Of the table; null if it does not say, and for a filter without a table.
+    /// Entries of the table; null if it does not record them, and for a filter without a table.
     pub(crate) entries: Option<u64>,
-    /// Kinds of filters; `none`, or `unusable`.
+    /// Kinds of filters, `none` or `unusable`.
     pub(crate) filter: String,
     pub(crate) filter_bytes: u64,
     pub(crate) keys: Option<u64>,
     pub(crate) bits_per_key: Option<f64>,
     pub(crate) expected_fpr: Option<f64>,
     pub(crate) state: State,
-    /// What is wrong with the filter, or unusual; null if nothing is.
+    /// Problem or peculiarity of the filter; null if there is none.
     pub(crate) remark: Option<String>,
-    /// Whether it is known to hold no whole keys.
+    /// Whether the filter is known to hold no whole keys.
     #[serde(skip)]
     pub(crate) holds_parts_alone: bool,
 }
 
-/// How a file's filter is, from good to bad.
+/// The state of a file's filter, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     #[default]
     Ok,
-    /// It is of another kind than was requested.
+    /// It is of another kind than requested.
     Fallback,
-    /// There is none.
+    /// There is no filter.
     Missing,
-    /// Sound, and not used by this reader.
+    /// It is sound, but this reader cannot use it.
     Unusable,
     Damaged,
     /// The file could not be read.
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// What is known of a filter when its file was damaged, or not read.
+    /// Returns the state of a filter whose file is damaged or could not be read.
     pub(crate) const fn of(outcome: Outcome) -> Option<Self> {
         match outcome {
             Outcome::Yes => None,
@@ -74,12 +74,12 @@ impl State {
         }
     }
 
-    /// Whether lookups go without a filter that they should have.
+    /// Whether lookups lack a filter that they should have.
     pub(crate) fn is_bad(self) -> bool {
         self > Self::Fallback
     }
 
-    /// How many of `states` are of each sort: `9 ok, 1 missing`.
+    /// Counts `states` by value: `9 ok, 1 missing`.
     pub(crate) fn counts(states: impl IntoIterator<Item = Self>) -> String {
         let states: Vec<_> = states.into_iter().collect();
         let count = |state: Self| (states.iter().filter(|&&other| other == state).count() as u64, state.name());
@@ -107,20 +107,20 @@ impl Overview {
             Fields::ForeignTable(table) => table.overview(),
             Fields::Problem(problem) => Self::without_filter("none", Some(problem.clone())),
         };
-        // The filter may be sound, and something else of the file not.
+        // The filter may be sound while another part of the file is not.
         let problems = if outcome == Outcome::Yes { Vec::new() } else { fields.problems() };
         let remark = if problems.is_empty() { found.remark } else { Some(problems.join("; ")) };
         Self { state: State::of(outcome).unwrap_or(found.state), remark, ..found }
     }
 
-    /// That of a file whose filter is missing, or has a problem.
+    /// Returns the overview of a file whose filter is missing or has a problem.
     pub(super) fn without_filter(format: &str, problem: Option<String>) -> Self {
         let (filter, state) = if problem.is_some() { ("unusable", State::Unusable) } else { ("none", State::Missing) };
         let remark = Some(problem.unwrap_or_else(|| NO_FILTER.into()));
         Self { format: format.into(), filter: filter.into(), state, remark, ..Self::default() }
     }
 
-    /// Says in which state the filter is, and why, unless something has been said.
+    /// Sets the state and the remark, unless there is a remark already.
     pub(super) fn with_remark(self, state: State, remark: Option<String>) -> Self {
         match remark {
             Some(_) if self.remark.is_none() => Self { state, remark, ..self },
@@ -128,7 +128,7 @@ impl Overview {
         }
     }
 
-    /// With its sidecar's filter, if that is used.
+    /// Returns a table's overview, with its sidecar's filter if that is used.
     fn of_table(table: &TableFields) -> Self {
         let own = Self::of_either(table.filter.as_ref(), table.partitions.as_ref());
         let used = table.sidecar.as_ref().filter(|sidecar| sidecar.problem.is_none());
@@ -137,6 +137,7 @@ impl Overview {
             of_sidecar.and_then(|fields| Self::of_either(fields.filter.as_ref(), fields.partitions.as_ref()));
         let of_sidecar = of_sidecar.map(|found| found.with_remark(State::Ok, Some("of its sidecar".into())));
         let sidecar_problem = table.sidecar.as_ref().and_then(|sidecar| sidecar.problem.clone());
+        // A usable sidecar replaces the table's own filter, as in lookups.
         let found = of_sidecar.or(own).unwrap_or_else(|| Self::without_filter("", table.filter_problem.clone()));
         Self {
             format: "table".into(),
@@ -162,6 +163,7 @@ impl Overview {
             expected_fpr: Some(info.expected_fpr),
             ..Self::default()
         };
+        // Damage first, because only the first remark is kept.
         found.with_remark(State::Damaged, damage).with_remark(State::Fallback, fallback)
     }
 
@@ -180,10 +182,10 @@ impl Overview {
     }
 }
 
-/// A file under a name that tells it from the others.
+/// A file and a name that distinguishes it from the others.
 type Named<'a> = (String, &'a FileReport);
 
-/// The lines of several files, and those that need a look once more with the reason.
+/// Writes the lines of several files, and then the remarks.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport]) -> fmt::Result {
     let names = distinct_names(files.iter().map(|file| file.path.as_str()));
     let rows: Vec<Named<'_>> = names.into_iter().zip(files).collect();
@@ -207,10 +209,10 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport]) -> fmt::Re
     }
     let states = State::counts(files.iter().map(|file| file.overview.state));
     let files = grouped(files.len() as u64);
-    writeln!(f, "{files} files: {states}; `sstfilter inspect FILE` shows all fields of one, --full those of all")
+    writeln!(f, "{files} files: {states}; `sstfilter inspect FILE` shows every field of a file, --full of all files")
 }
 
-/// What is remarkable about the files, once for all that it is true of. A filter that is missing needs no more words.
+/// Returns each remark once for all files that share it. Missing filters are left out, because their line says enough.
 fn remarks(files: &[FileReport]) -> Vec<String> {
     let (mut texts, mut sharing) = (Vec::new(), HashMap::<&str, Vec<&FileReport>>::new());
     for file in files.iter().filter(|file| file.overview.state != State::Missing) {
@@ -229,6 +231,7 @@ fn remark(text: &str, files: &[&FileReport]) -> String {
         State::Ok => String::new(),
         state => format!("{}: ", state.name()),
     };
+    // The line already begins with the path.
     let text = text.strip_prefix(&format!("{}: ", first.path)).unwrap_or(text);
     format!("{}{more}: {state}{text}", first.path)
 }

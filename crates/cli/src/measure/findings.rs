@@ -1,10 +1,10 @@
-//! What stands out, in sentences of measured figures.
+//! Notable results, in sentences of measured figures.
 
 use super::kinds::{self, FigureOf, KeysPoint};
 use super::overfill::{OverfillPoint, first_of_each};
 use crate::units::{brief_percent, grouped};
 
-/// Sentences about the largest filters, and about what overfilling does.
+/// Returns sentences about the largest filters, and about the effects of overfilling.
 pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec<String> {
     let most = by_keys.iter().map(|point| point.size.keys).max().unwrap_or(0);
     let largest: Vec<_> = by_keys.iter().filter(|point| point.size.keys == most).collect();
@@ -39,16 +39,17 @@ pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec
     }
     sentences.extend(first_alarms(overfill));
     let probed: u64 = by_keys.iter().map(|point| point.size.keys).sum();
-    sentences.push(format!("The filters that were timed found all of their {} keys.", grouped(probed)));
+    sentences.push(format!("The timed filters found all of their {} keys.", grouped(probed)));
     sentences
 }
 
-/// At which fill each filter raised its first alarm.
+/// Returns the fill at which each filter raised its first alarm.
 fn first_alarms(overfill: &[OverfillPoint]) -> Option<String> {
     let alarm = |point: &OverfillPoint| {
         let (name, percent) = (point.filter, point.offered_percent);
         format!("{name} at {percent} % of its planned keys ({})", point.alarms.join(" and "))
     };
     let alarms: Vec<_> = first_of_each(overfill, |point| !point.alarms.is_empty()).into_iter().map(alarm).collect();
-    (!alarms.is_empty()).then(|| format!("Filled beyond the plan, alarms come from {}.", alarms.join(", ")))
+    (!alarms.is_empty())
+        .then(|| format!("When filled beyond the plan, these filters raise alarms: {}.", alarms.join(", ")))
 }

@@ -1,5 +1,5 @@
-//! Filters of generated keys: their sizes and rates at several settings, and their sizes and times by the number of
-//! keys, at one rate.
+//! Measures filters of generated keys: sizes and rates at several settings, and sizes and times by the number of keys
+//! at one rate.
 
 use core::slice;
 
@@ -14,18 +14,18 @@ use crate::args::MeasureArgs;
 use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::units::{grouped, percent, whole};
 
-/// Sizes and repetitions of one report: how much is measured.
+/// The sizes and repetitions of one measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Effort {
     /// Numbers of keys, ascending.
     pub(super) ladder: Vec<u64>,
     /// Keys of the filters whose rates are measured.
     pub(super) rate_keys: u64,
-    /// The most absent keys that one filter is probed for.
+    /// Maximum number of absent keys that one filter is probed for.
     pub(super) max_probes: u64,
     /// Repetitions of each time; the best counts.
     pub(super) repetitions: u32,
-    /// Keys that the filters are planned for that are then overfilled.
+    /// Planned keys of the filters that are then overfilled.
     pub(super) overfill_keys: u64,
 }
 
@@ -45,7 +45,7 @@ impl Effort {
     }
 }
 
-/// The filter of one kind, and what it takes.
+/// The size of one kind's filter.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FilterSize {
     pub(super) filter: &'static str,
@@ -64,11 +64,11 @@ impl FilterSize {
     }
 }
 
-/// The target rates: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
+/// The target rates: powers of ten, and the rates of fingerprints of 4, 8, 12 and 16 bits.
 pub(super) const SETTINGS: [f64; 9] =
     [0.1, 1.0 / 16.0, 0.01, 1.0 / 256.0, 0.001, 1.0 / 4_096.0, 1e-4, 1.0 / 65_536.0, 1e-5];
 
-/// False positives that make a rate certain to about 3 %.
+/// False positives that determine a rate to about 3 % (one standard error is 1 / sqrt(1,000)).
 const ENOUGH: f64 = 1_000.0;
 
 /// One filter at one setting.
@@ -80,7 +80,7 @@ pub(super) struct RatePoint {
     pub(super) probes: u64,
 }
 
-/// Bits per key and observed false positive rate of all kinds at all settings.
+/// Measures bits per key and the false positive rate of all kinds at all settings.
 pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<Omission>) -> Vec<RatePoint> {
     let mut points = Vec::new();
     let hashes = filters::present(0, effort.rate_keys);
@@ -100,22 +100,21 @@ fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], max_probes: u
     let filter = filters::build(&kind.configure(rate)?, &filters::context_of(hashes), hashes)?;
     filters::ensure_as_requested(&filter)?;
     let size = FilterSize::new(kind, rate, hashes.len(), &filter);
-    // As many probes as give enough false positives, and at least a tenth of the most.
+    // Enough probes for that many false positives, but at least a tenth of the maximum.
     let probes = whole(ENOUGH / size.expected_fpr).clamp(max_probes / 10, max_probes);
     Ok(RatePoint { size, observed_fpr: filters::observed_fpr(&filter, probes), probes })
 }
 
-/// The rate of the filters of different numbers of keys: that of a fingerprint of a byte, at which no kind rounds its
-/// size.
+/// The rate at which numbers of keys are compared: that of an 8-bit fingerprint, at which no kind rounds its size.
 pub(super) const RATE: f64 = 1.0 / 256.0;
 
-/// The information bound at that rate, log2(256): no filter takes fewer bits per key.
+/// The information bound at that rate, log2(256): no filter needs fewer bits per key.
 pub(super) const BOUND: f64 = 8.0;
 
-/// Absent keys that one sample probes for.
+/// Absent keys in one sample of probes.
 const PROBES: u64 = 32_768;
 
-/// The filter of one kind.
+/// Size and times of one kind's filter with one number of keys.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KeysPoint {
     #[serde(flatten)]
@@ -127,7 +126,7 @@ pub(super) struct KeysPoint {
 /// One of a point's figures.
 pub(super) type FigureOf = fn(&KeysPoint) -> f64;
 
-/// Size, build time and probe times of all kinds at every number of keys.
+/// Measures size, build time and probe times of all kinds at every number of keys.
 pub(super) fn by_keys(
     effort: &Effort,
     stages: &ProgressBar,
@@ -143,7 +142,7 @@ pub(super) fn by_keys(
     Ok(points)
 }
 
-/// All kinds with the keys `hashes`.
+/// Measures all kinds with the keys `hashes`.
 fn of_keys(
     hashes: &Vec<KeyHash>,
     absent: &[KeyHash],
@@ -158,12 +157,13 @@ fn of_keys(
             kind.configure(rate).map_err(Into::into).and_then(|policy| Timed::new(policy, files)?.without_fallback());
         if let Some(timed) = noted(built, kind.name, &at, omissions) {
             let lost = timed.lost_keys(files);
-            ensure!(lost == 0, "{}: {lost} of {at} are not found, which must never be", kind.name);
+            ensure!(lost == 0, "{}: {lost} of {at} are not found, which must never happen", kind.name);
             let filter = timed.filters.first().context("no filter was built")?;
             sizes.push(FilterSize::new(kind, rate, hashes.len(), filter));
             all.push(timed);
         }
     }
+    // After all filters are built, because they take turns.
     filters::take_times(&mut all, files, absent, repetitions)?;
     Ok(sizes.into_iter().zip(all).map(|(size, timed)| KeysPoint { size, times: timed.times }).collect())
 }

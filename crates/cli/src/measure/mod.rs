@@ -1,4 +1,4 @@
-//! `sstfilter measure`: measures every kind of filter, and writes the figures as a page, as CSV and as JSON.
+//! `sstfilter measure`: measures every kind of filter, and writes the figures as a page, CSV and JSON.
 
 mod csv;
 mod findings;
@@ -22,7 +22,7 @@ use crate::units::counted;
 use kinds::{Effort, KeysPoint, RatePoint};
 use overfill::OverfillPoint;
 
-/// What the page shows and `measure.json` holds.
+/// The contents of the page and of `measure.json`.
 #[derive(Clone, Debug, Serialize)]
 struct Report {
     program: &'static str,
@@ -34,7 +34,7 @@ struct Report {
     family: Family,
     /// Figures that are missing, and why.
     omissions: Vec<Omission>,
-    /// Sentences that say what stands out.
+    /// Sentences about notable results.
     findings: Vec<String>,
     seconds: f64,
 }
@@ -50,7 +50,7 @@ struct Family {
 }
 
 impl Family {
-    /// The figures of `filter` with `keys` keys, unless they were left out.
+    /// Returns the figures of `filter` with `keys` keys, unless they were left out.
     fn point(&self, filter: &FilterInfo, keys: u64) -> Option<&KeysPoint> {
         self.by_keys.iter().find(|point| point.size.filter == filter.name && point.size.keys == keys)
     }
@@ -60,13 +60,13 @@ impl Family {
 #[derive(Clone, Debug, Serialize)]
 struct FilterInfo {
     name: &'static str,
-    /// Whether it takes keys while it is in use.
+    /// Whether keys can be inserted while it is in use.
     grows: bool,
-    /// Whether keys can be removed from it.
+    /// Whether keys can be removed.
     removes: bool,
 }
 
-/// Measures, and writes the three files.
+/// Measures all kinds and writes the three files.
 pub(crate) fn run(args: &MeasureArgs) -> anyhow::Result<(Outcome, Summary)> {
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     let files = OwnFiles::prepare(&args.out, FILES)?;
@@ -113,7 +113,7 @@ fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Famil
     })
 }
 
-/// The command that reproduces these figures, without the path of its output.
+/// Returns the command that reproduces these figures, without the path of its output.
 fn command(args: &MeasureArgs) -> String {
     let words = [
         Some("sstfilter measure --out DIR".to_owned()),
@@ -123,14 +123,15 @@ fn command(args: &MeasureArgs) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// The files, and how those of an earlier run begin.
+/// The files, and the beginning by which those of an earlier run are recognized.
 const FILES: [(&str, &str); 3] = [
     ("measure.html", page::FIRST_LINE),
     ("measure.csv", csv::HEADER),
+    // Depends on the first fields of `Report` and their order.
     ("measure.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter measure "),
 ];
 
-/// What is printed when the report is written.
+/// The summary that is printed when the files are written.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     files: Vec<String>,

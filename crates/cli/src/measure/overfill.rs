@@ -1,4 +1,4 @@
-//! What becomes of filters that are given more keys than they were planned for.
+//! Fills filters with more keys than they were planned for.
 
 use anyhow::bail;
 use indicatif::ProgressBar;
@@ -12,14 +12,14 @@ use sstfilter::{
 use super::kinds::Effort;
 use crate::filters;
 
-/// The rate that the filters are planned for.
+/// The planned rate of the filters.
 pub(super) const RATE: f64 = 0.01;
 
-/// Percent of the planned keys between two looks, and at the last one.
+/// Percent of the planned keys between two measurements, and at the last one.
 const STEP_PERCENT: u64 = 10;
 const LAST_PERCENT: u64 = 300;
 
-/// A filter at one moment of being filled.
+/// A filter at one point while it is filled.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct OverfillPoint {
     pub(super) filter: &'static str,
@@ -28,24 +28,24 @@ pub(super) struct OverfillPoint {
     /// Keys offered so far.
     pub(super) offered_keys: u64,
     pub(super) offered_percent: u64,
-    /// Of those, keys that found no slot.
+    /// Offered keys that found no slot.
     pub(super) refused_keys: u64,
     pub(super) fill_ratio: f64,
     pub(super) expected_fpr: f64,
     pub(super) observed_fpr: f64,
-    /// Limits that are passed: `fill`, `rate`.
+    /// Exceeded limits: `fill`, `rate`.
     pub(super) alarms: Vec<&'static str>,
 }
 
-/// How often each kind is looked at.
+/// Number of measurements of each kind.
 pub(super) const LOOKS: u64 = LAST_PERCENT / STEP_PERCENT;
 
-/// The kinds that take keys while they are in use.
+/// Returns the kinds that accept keys while they are in use.
 pub(super) fn growing() -> impl Iterator<Item = &'static KindEntry> {
     kind::all().iter().filter(|kind| kind.updates != Updates::None)
 }
 
-/// Fills every kind that takes keys while it is in use.
+/// Fills every kind that accepts keys while it is in use.
 pub(super) fn measure(effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
     let mut points = Vec::new();
     for kind in growing() {
@@ -68,6 +68,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
         }
         offered = until;
         let health = filter.health();
+        // As a block, whose rate is measured in the same way for all kinds.
         let block = FilterBlock::open_unverified(filter.to_block()?)?;
         points.push(OverfillPoint {
             filter: kind.name,
@@ -86,7 +87,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
     Ok(points)
 }
 
-/// An empty filter for `keys` keys, of a kind that takes keys while it is in use.
+/// Returns an empty filter for `keys` keys, of a kind that accepts keys while it is in use.
 fn empty(kind: KindId, keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn DynamicFilter>> {
     let hash = HashIdentity::default();
     Ok(match kind {
@@ -94,22 +95,22 @@ fn empty(kind: KindId, keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box
         KindId::COUNTING_BLOOM => Box::new(CountingBloom::for_rate(hash, keys, rate)?),
         KindId::CUCKOO => Box::new(CuckooFilter::for_rate(hash, keys, rate)?),
         KindId::REGISTER_BLOCKED_BLOOM => Box::new(RegisterBlockedBloom::for_rate(hash, keys, rate)?),
-        _ => bail!("{kind} filters take no keys while they are in use"),
+        _ => bail!("{kind} filters accept no keys while they are in use"),
     })
 }
 
-/// The first point of each filter at which `has_alarm` holds.
+/// Returns the first point of each filter for which `has_alarm` is true.
 pub(super) fn first_of_each(
     points: &[OverfillPoint],
     has_alarm: impl Fn(&OverfillPoint) -> bool,
 ) -> Vec<&OverfillPoint> {
     let mut first: Vec<&OverfillPoint> = points.iter().filter(|point| has_alarm(point)).collect();
-    // The points of a filter stand together.
+    // `dedup` is enough: the points of a filter are next to each other.
     first.dedup_by_key(|point| point.filter);
     first
 }
 
-/// The limits that the filter exceeds.
+/// Returns the limits that the filter exceeds.
 fn alarms(health: &FilterHealth) -> Vec<&'static str> {
     let fill = (health.fill_ratio > health.max_fill_ratio).then_some("fill");
     fill.into_iter().chain((health.expected_fpr > FilterHealth::MAX_FPR).then_some("rate")).collect()

@@ -1,10 +1,10 @@
-//! Pages of figures: one HTML document each, which loads nothing else.
+//! Pages of figures: self-contained HTML documents.
 
 use sstfilter_charts::{Chart, Frame, css};
 
 use crate::output::{Column, escaped_lines};
 
-/// The document. `first_line` is how a later run knows it.
+/// Returns the document. A later run recognizes it by `first_line`.
 pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
     let (page_style, charts_style, title) = (include_str!("style.css"), css(), escaped(title));
     format!(
@@ -15,14 +15,14 @@ pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// What the page is about, and facts by name. The first fact gets twice the space.
+/// Returns the title, an introduction and facts by name. The first fact gets twice the space.
 pub(crate) fn head(title: &str, lead: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> String {
     let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
     let facts: String = facts.into_iter().map(fact).collect();
     format!("<h1>{}</h1><p class=\"lead\">{}</p><dl class=\"facts\">{facts}</dl>", escaped(title), escaped(lead))
 }
 
-/// Links to sections by their identifiers.
+/// Returns links to sections by their identifiers.
 pub(crate) fn links<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let link = |(id, name)| format!("<a href=\"#{id}\">{name}</a>");
     format!("<nav>{}</nav>", sections.into_iter().map(link).collect::<String>())
@@ -36,7 +36,7 @@ pub(crate) fn paragraph(text: &str) -> String {
     format!("<p>{}</p>", escaped(text))
 }
 
-/// A section that is a list.
+/// Returns a section with a list.
 pub(crate) fn list(id: &str, title: &str, items: impl IntoIterator<Item = String>) -> String {
     format!("<h2 id=\"{id}\">{}</h2>{}", escaped(title), bullets(items))
 }
@@ -46,9 +46,10 @@ pub(crate) fn bullets(items: impl IntoIterator<Item = String>) -> String {
     format!("<ul class=\"findings\">{}</ul>", items.into_iter().map(item).collect::<String>())
 }
 
-/// A chart in two drawings, of which the style sheet shows one.
+/// Returns a chart in two drawings; the style sheet shows one of them.
 pub(crate) fn figure(chart: &Chart) -> anyhow::Result<String> {
     let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
+    // Both are in the page, because a style sheet cannot redraw a chart for a phone.
     Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
 }
 
@@ -56,13 +57,14 @@ pub(crate) fn details(summary: &str, table: &str) -> String {
     format!("<details><summary>{summary}</summary>{table}</details>")
 }
 
-/// A table of `rows`, whose first column names what the others are figures of.
+/// Returns a table of `rows`. The first column names the subject of the figures in the others.
 pub(crate) fn table<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> String {
     let rows = rows.into_iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
     table_of_cells(columns.iter().map(|(title, _)| *title), rows)
 }
 
-/// A table of rows with any number of columns. Those whose first cell begins with a letter are words.
+/// Returns a table of rows with any number of columns. A column is aligned as words if its first cell begins with a
+/// letter.
 pub(crate) fn table_of_cells(
     header: impl IntoIterator<Item = impl AsRef<str>>,
     rows: impl IntoIterator<Item = Vec<String>>,
@@ -86,8 +88,8 @@ fn is_word(cell: &str) -> bool {
     cell.starts_with(char::is_alphabetic)
 }
 
-/// `text` for the page, without a line break before a `%`, and with the sign of margins. Control characters, which no
-/// document may hold, are escaped.
+/// Returns `text` for the page, with a non-breaking space before `%`, and with the plus-minus sign. Control characters,
+/// which a document must not contain, are escaped.
 pub(crate) fn escaped(text: &str) -> String {
     sstfilter_charts::escaped(&escaped_lines(text).replace(" %", "\u{a0}%").replace(" +- ", " \u{b1} "))
 }

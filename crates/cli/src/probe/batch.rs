@@ -1,7 +1,7 @@
-//! Many keys against the filters of many files: a file is opened, probed for all keys and closed by one thread.
+//! Probes the filters of many files for many keys: one thread opens a file, probes it for all keys and closes it.
 //!
-//! Files are the outer loop, so that memory holds one filter per thread and not those of a whole directory. The hashes
-//! of the keys are computed once for each hash function, by the first thread that needs them.
+//! Files are the outer loop, so that memory holds one filter per thread instead of all filters of a directory. The
+//! first thread that needs the hashes of a hash function computes them for all keys.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::panic::resume_unwind;
@@ -17,14 +17,14 @@ use super::file::{Answers, FileProbes, probe_file};
 use crate::opened::Reading;
 use crate::progress::SharedProgress;
 
-/// Sets of hashes that are kept. A store has one hash; a directory of files with a different one each must not make
-/// memory grow with their number.
+/// Maximum number of hash sets in memory. A store has one hash function; a directory of files with different ones must
+/// not make memory grow with their number.
 const MAX_HASH_SETS: usize = 4;
 
 /// The keys of one run, with their hashes.
 pub(crate) struct KeyBatch<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
-    /// The same keys with the hashes of other engines.
+    /// The keys with the hashes of other engines.
     pub(crate) foreign: sstfilter_interop::KeyBatch<'a>,
     hashes: Mutex<Vec<(HashIdentity, Arc<[KeyHash]>)>>,
 }
@@ -35,7 +35,7 @@ impl<'a> KeyBatch<'a> {
         Self { keys, foreign, hashes: Mutex::default() }
     }
 
-    /// The hash of each key. Other threads wait while the hashes are computed: they need the same ones.
+    /// Returns the hash of each key. Other threads wait while the hashes are computed, because they need the same ones.
     pub(crate) fn hashes(&self, hasher: &KeyHasher) -> Arc<[KeyHash]> {
         let mut sets = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, hashes)) = sets.iter().find(|(identity, _)| *identity == hasher.identity()) {
@@ -48,21 +48,21 @@ impl<'a> KeyBatch<'a> {
     }
 }
 
-/// Whether a listing needs to know which files each key is positive in, or only how many.
+/// Whether a listing needs the files in which each key is positive, or only their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     Counts,
     Files,
 }
 
-/// What all files answered.
+/// The answers of all files.
 #[derive(Default)]
 pub(crate) struct BatchAnswers {
-    /// One for each file, in their order.
+    /// One entry for each file, in their order.
     pub(crate) files: Vec<FileProbes>,
-    /// How many files each key may be in, those without a usable filter included.
+    /// The number of files that may contain each key, including files without a usable filter.
     pub(crate) touched: Vec<u32>,
-    /// With [`Detail::Files`], the keys that each file may hold.
+    /// With [`Detail::Files`], the keys that each file may contain.
     pub(crate) positives: Vec<Answers>,
     pub(crate) times: Times,
 }
@@ -72,11 +72,11 @@ pub(crate) struct BatchAnswers {
 pub(crate) struct Times {
     /// Opening files, reading and verifying filters.
     pub(crate) reading: Duration,
-    /// Hashing keys, and waiting for another thread that does.
+    /// Hashing keys, and waiting for another thread that hashes them.
     pub(crate) hashing: Duration,
-    /// Probing filters that are in memory, for keys that are hashed.
+    /// Probing filters in memory for hashed keys.
     pub(crate) probing: Duration,
-    /// Probes of `probing`.
+    /// Number of probes in `probing`.
     pub(crate) probes: u64,
 }
 
@@ -89,7 +89,7 @@ impl Times {
     }
 }
 
-/// Does `work` and adds the time it takes to `total`.
+/// Runs `work` and adds its time to `total`.
 pub(crate) fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = work();
@@ -97,14 +97,14 @@ pub(crate) fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What one thread has found so far.
+/// The results of one thread so far.
 struct Worker {
     touched: Vec<u32>,
     found: Vec<(usize, FileProbes, Answers)>,
     times: Times,
 }
 
-/// Probes each of `files` for all `keys` in up to `threads` threads.
+/// Probes each of `files` for all `keys` with up to `threads` threads.
 pub(crate) fn probe_all(
     files: &[PathBuf],
     keys: &KeyBatch<'_>,
@@ -115,10 +115,12 @@ pub(crate) fn probe_all(
     let progress = SharedProgress::new("probing filters", files.len() as u64 * keys.keys.len() as u64);
     let next = AtomicUsize::new(0);
     let work = || {
+        // Each thread has its own counts, so that counting needs no synchronization.
         let mut worker = Worker { touched: vec![0; keys.keys.len()], found: Vec::new(), times: Times::default() };
         while let Some((index, path)) = take(files, &next) {
             let (file, answers) = probe_file(path, keys, reading, bounds, &mut worker.times);
             answers.count_into(&mut worker.touched);
+            // Only a listing needs them, and their memory grows with the number of files.
             let answers = if detail == Detail::Files { answers } else { Answers::default() };
             worker.found.push((index, file, answers));
             progress.advance(keys.keys.len() as u64);
@@ -126,13 +128,14 @@ pub(crate) fn probe_all(
         worker
     };
     let workers = thread::scope(|scope| {
+        // A panic of a thread is passed on: without its answers, keys would be reported as absent.
         let running: Vec<_> = (0..threads.min(files.len())).map(|_| scope.spawn(work)).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     BatchAnswers::merge(workers, keys.keys.len())
 }
 
-/// The next file that no thread has taken.
+/// Takes the next file that no thread has taken.
 fn take<'a>(files: &'a [PathBuf], next: &AtomicUsize) -> Option<(usize, &'a PathBuf)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     Some((index, files.get(index)?))
@@ -147,6 +150,7 @@ impl BatchAnswers {
             merged.times.add(worker.times);
             found.extend(worker.found);
         }
+        // Threads finish in any order; the report lists files in the order of the command line.
         found.sort_unstable_by_key(|(index, ..)| *index);
         for (_, file, answers) in found {
             merged.files.push(file);

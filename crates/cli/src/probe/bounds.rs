@@ -1,5 +1,5 @@
-//! Which keys a table may hold by its smallest and its largest key: a lookup goes to no other table, whatever its
-//! filter says.
+//! Excludes tables by their smallest and largest key: a lookup never reads a table whose key range excludes the key,
+//! whatever its filter answers.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use clap::Args;
 
 use crate::opened::{Manifests, Opened};
 
-/// Whether tables are left out by their bounds.
+/// Whether tables are excluded by their bounds.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct BoundsArgs {
-    /// Leave the smallest and the largest keys of the tables out of it: what the filters alone say of every key. By
-    /// default a table is touched only by keys between them, as tables of sstfilter say themselves, and those of
-    /// RocksDB, LevelDB and Pebble in the MANIFEST beside them
+    /// Ignore the smallest and largest key of each table and probe its filter for every key. By default, a key outside
+    /// that range does not touch the table. sstfilter's tables record the range themselves; for RocksDB, LevelDB and
+    /// Pebble, it comes from the MANIFEST next to the tables
     #[arg(long)]
     pub(crate) filters_only: bool,
 }
 
-/// The positions of the keys that the file at `path` may hold by its bounds, ascending; `None` if nothing tells its
-/// bounds.
+/// Returns the positions of the keys inside the bounds of the file at `path`, ascending; `None` if its bounds are
+/// unknown.
 pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, keys: &[&[u8]]) -> Option<Vec<u32>> {
     let chosen = |holds: &dyn Fn(&[u8]) -> bool| {
         let within = (0..).zip(keys).filter(|(_, key)| holds(key));
@@ -34,11 +34,12 @@ pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, key
             let range = table.key_range(&file)?;
             Some(chosen(&|key| range.holds(key)))
         }
+        // Filters without a table do not record bounds.
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => None,
     }
 }
 
-/// The positions that are in both, which ascend.
+/// Returns the positions in both lists, which are ascending.
 pub(super) fn intersection(some: &[u32], others: &[u32]) -> Vec<u32> {
     let mut others = others.iter().copied().peekable();
     let is_in_others = |position: &u32| {

@@ -1,4 +1,4 @@
-//! One file's filter, probed for all keys of a batch.
+//! Probes one file's filter for all keys of a batch.
 
 use std::path::Path;
 
@@ -18,31 +18,32 @@ use crate::partitions::{PartitionFields, Partitions};
 use crate::ranges::{self, RangeBlock};
 use crate::{files, input};
 
-/// What a file's filter is, and what it answered.
+/// A file's filter, and its answers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FileProbes {
     pub(crate) path: String,
     /// `table`, `filter block`; `none` if the file cannot be opened.
     pub(crate) format: String,
-    /// The kind of filter; `none` or `unusable`.
+    /// The kind of filter, `none` or `unusable`.
     pub(crate) filter: String,
-    /// Null if the file does not say.
+    /// Null if the file does not record it.
     pub(crate) keys_in_table: Option<u64>,
-    /// Whether the table deletes ranges of keys, which older tables may have: it must be read whatever its filter says.
+    /// Whether the table deletes ranges of keys, which may be in older tables. Such a table must be read whatever its
+    /// filter answers.
     pub(crate) has_range_tombstones: bool,
-    /// Keys between the smallest and the largest of the table: all, where these are not known or left out.
+    /// Keys between the smallest and the largest key of the table; all keys if these are unknown or ignored.
     pub(crate) keys_in_range: u64,
-    /// Those of them that the filter cannot be probed for, because its extractor makes nothing of them: the table may
-    /// hold each, and they are in none of the figures below.
+    /// Keys in range that the filter cannot be probed for, because its extractor extracts nothing from them. The table
+    /// may contain each of them, and no figure below counts them.
     pub(crate) keys_not_probed: u64,
     pub(crate) positives: u64,
-    /// Null if there was nothing to probe for.
+    /// Null if no key was probed.
     pub(crate) observed_rate: Option<f64>,
-    /// For absent keys. Null if it cannot be computed.
+    /// Expected rate for absent keys. Null if it cannot be computed.
     pub(crate) expected_rate: Option<f64>,
     /// Why every key counts as a positive: there is no filter, or it cannot be used.
     pub(crate) problem: Option<String>,
-    /// Why the sidecar of the table was not probed instead of the table's own filter.
+    /// Why the table's own filter was probed and not its sidecar.
     pub(crate) sidecar_problem: Option<String>,
     #[serde(skip)]
     pub(crate) problem_scope: Scope,
@@ -50,13 +51,13 @@ pub(crate) struct FileProbes {
     pub(crate) outcome: Outcome,
 }
 
-/// For which keys of the batch a filter is positive.
+/// The keys of a batch that a filter is positive for.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Answers {
     #[default]
     All,
-    /// Their positions, ascending. Most keys of a batch are absent from most files: positions are smaller than bits as
-    /// soon as fewer than one key in 32 is positive.
+    /// Positions of the keys, ascending. Most keys of a batch are absent from most files, and positions are smaller
+    /// than a bitmap if fewer than one key in 32 is positive.
     Some(Vec<u32>),
 }
 
@@ -69,12 +70,12 @@ impl Answers {
         Self::from_positions((0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent))
     }
 
-    /// The positions of positives, which ascend.
+    /// Takes the positions of positives, which are ascending.
     pub(crate) fn from_positions<T>(positives: impl Iterator<Item = (u32, T)>) -> Self {
         Self::Some(positives.map(|(position, _)| position).collect())
     }
 
-    /// Those that are in range, too.
+    /// Keeps the positives that are in range.
     fn within(self, in_range: Option<&[u32]>) -> Self {
         match (self, in_range) {
             (answers, None) => answers,
@@ -83,7 +84,7 @@ impl Answers {
         }
     }
 
-    /// Keys that may be present because the filter of `table` holds nothing of such keys.
+    /// Counts positives that the filter of `table` cannot exclude, because it holds no part of such keys.
     fn count_uncovered(&self, table: &ForeignTable, keys: &KeyBatch<'_>) -> u64 {
         let Self::Some(positions) = self else { return 0 };
         positions.iter().filter(|&&position| !table.filter_covers(keys.keys[position as usize])).count() as u64
@@ -110,7 +111,7 @@ impl Answers {
         }
     }
 
-    /// Whether the key at `position` is a positive.
+    /// Whether the key at `position` is positive.
     pub(crate) fn holds(&self, position: u32) -> bool {
         match self {
             Self::All => true,
@@ -119,8 +120,8 @@ impl Answers {
     }
 }
 
-/// Opens the file at `path` and probes its filter. Whatever is wrong with the file makes all keys positive: it may hold
-/// each of them. With bounds, only keys in range are positives.
+/// Opens the file at `path` and probes its filter. Any problem with the file makes all keys positive, because it may
+/// contain each of them. With bounds, only keys in range are positive.
 pub(crate) fn probe_file(
     path: &Path,
     keys: &KeyBatch<'_>,
@@ -144,6 +145,7 @@ pub(crate) fn probe_file(
         Ok(Opened::Foreign(table)) => {
             let (mut file, answers) = probe_foreign(&table, keys, times);
             let answers = answers.within(in_range);
+            // A filter that is unusable for every key was not probed: all keys are positive.
             if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {
                 file.keys_not_probed = answers.count_uncovered(&table, keys);
             }
@@ -186,7 +188,7 @@ fn probe_table(
     (file, answers)
 }
 
-/// Keys of a partition that cannot be used are positives.
+/// Probes a partitioned filter. Keys of a partition that cannot be used are positive.
 fn probe_partitions(
     partitions: &Partitions<'_>,
     keys: &KeyBatch<'_>,
@@ -224,7 +226,7 @@ fn probe_block(
     (filter.of("filter block", Some(info.keys)), answers)
 }
 
-/// A key is the range from itself to itself.
+/// Probes a range filter for keys: a key is the range from itself to itself.
 fn probe_range_filter(
     block: &RangeBlock,
     keys: &KeyBatch<'_>,
@@ -251,7 +253,7 @@ fn probe_range_filter(
 fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -> (FileProbes, Answers) {
     let format = format!("{} table", table.engine().name());
     let entries = table.properties().entries();
-    // Damage to one part of a filter leaves the others to be probed.
+    // An error here does not end the probe: damage to one part of a filter does not affect the other parts.
     let info = timed(&mut times.reading, || table.filter_info());
     if let Err(Error::NoFilter) = info {
         return (FilterState::none().of(&format, entries), Answers::All);
@@ -260,8 +262,8 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let unusable = found.count(BatchAnswer::Unusable);
     times.probes += (keys.keys.len() - unusable) as u64;
     let answers = Answers::from_foreign(&found);
-    // Damage is also why a comparator could not be taken from the keys, and is what must be told. `max_by_key` takes
-    // the last of equals.
+    // Damage is reported before anything else: it is also why a comparator could not be taken from the keys. Of equal
+    // problems, `max_by_key` returns the last.
     let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
     let problem = info.as_ref().err().into_iter().chain(found.reasons.first()).max_by_key(severity);
     let state = match (problem, &info) {
@@ -273,7 +275,7 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     (state.of(&format, entries), answers)
 }
 
-/// Probes a filter of this library with the hash that it was built with.
+/// Probes a filter of this library with the hash function that it was built with.
 fn probe_filter<D: AsRef<[u8]>>(
     block: &FilterBlock<D>,
     keys: &KeyBatch<'_>,
@@ -293,13 +295,13 @@ fn probe_filter<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter of another hash or of other parts of keys is as good as any, for a reader who has those.
+    // A filter with another hash or of other parts of keys is sound: a reader that has those can use it.
     let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
     let outcome = Outcome::from_sound(is_foreign);
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
 }
 
-/// The hasher that a filter was built with.
+/// Returns the hasher that a filter was built with.
 fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
     let known = secret.filter(|hasher| hasher.identity() == got).cloned().or_else(|| KeyHasher::from_identity(got));
     known.ok_or(BlockError::HashMismatch {
@@ -308,14 +310,14 @@ fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher,
     })
 }
 
-/// Which keys a problem makes positive.
+/// The keys that a problem makes positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     EveryKey,
     SomeKeys,
 }
 
-/// The filter of a file, as far as the report names it.
+/// The part of a report that describes a file's filter.
 struct FilterState {
     kind: String,
     expected_rate: Option<f64>,
@@ -330,6 +332,7 @@ impl FilterState {
     }
 
     fn without_answers(kind: &str, problem: String, outcome: Outcome) -> Self {
+        // Without answers, every key is positive: a rate of 1.
         Self { problem: Some(problem), outcome, ..Self::usable(kind.to_owned(), Some(1.0)) }
     }
 
@@ -345,7 +348,7 @@ impl FilterState {
         Self::unusable(in_options(problem), opened::outcome_of_foreign(problem))
     }
 
-    /// Positive for some keys, whatever the filter's bits are.
+    /// Returns the state of a filter that is positive for some keys regardless of its bits.
     fn partly(kind: String, problem: &Error) -> Self {
         Self { kind, expected_rate: None, problem_scope: Scope::SomeKeys, ..Self::foreign(problem) }
     }
@@ -384,7 +387,7 @@ impl FilterState {
 }
 
 impl FileProbes {
-    /// Keys in range that the filter was probed for.
+    /// Returns the number of keys in range that the filter was probed for.
     pub(crate) const fn keys_probed(&self) -> u64 {
         self.keys_in_range - self.keys_not_probed
     }

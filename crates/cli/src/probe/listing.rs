@@ -1,4 +1,4 @@
-//! Keys or ranges one by one: which may be somewhere, which are nowhere, and which tables each would touch.
+//! Lists keys or ranges one by one: which may be present, which are absent, and which tables each would touch.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,32 +10,32 @@ use super::file::Answers;
 use crate::lines::KeysFormat;
 use crate::output::{Output, Text};
 
-/// Which keys or ranges are listed.
+/// The keys or ranges to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
     All,
-    /// Those that some table may hold.
+    /// Those that some table may contain.
     Maybe,
-    /// Those that no table holds.
+    /// Those that no table contains.
     Absent,
 }
 
-/// What all tables answer for each key or range.
+/// The answers of all tables for each key or range.
 pub(super) struct Found<'a> {
-    /// How many tables may hold it.
+    /// The number of tables that may contain it.
     pub(super) touched: &'a [u32],
-    /// The names of the tables, and what each may hold, if that was asked for.
+    /// The names of the tables, and what each may contain, if requested.
     pub(super) tables: Option<(Vec<String>, &'a [Answers])>,
 }
 
-/// What all tables answer for one key or range.
+/// The answers of all tables for one key or range.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer<S> {
     #[serde(flatten)]
     sought: S,
-    /// How many tables may hold it.
+    /// The number of tables that may contain it.
     tables: u32,
-    /// Which ones, if that was asked for.
+    /// The names of these tables, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     which: Option<Vec<String>>,
 }
@@ -61,7 +61,7 @@ impl<'a> Found<'a> {
         Self { touched, tables: (detail == Detail::Files).then(|| (distinct_names(paths), positives)) }
     }
 
-    /// The tables that may hold what is at `position`.
+    /// Returns the tables that may contain the key or range at `position`.
     fn which(&self, position: u32) -> Option<Vec<String>> {
         let (names, positives) = self.tables.as_ref()?;
         let positive = positives.iter().zip(names).filter(|(answers, _)| answers.holds(position));
@@ -78,13 +78,13 @@ impl Listing {
         }
     }
 
-    /// The positions of what is listed, and how many tables each touches.
+    /// Returns the positions of the listed keys or ranges, and how many tables each touches.
     fn chosen(self, found: &Found<'_>) -> impl Iterator<Item = (u32, u32)> {
         (0..).zip(found.touched.iter().copied()).filter(move |&(_, tables)| self.takes(tables))
     }
 
-    /// Prints what is listed in the format that it came in, as `encoded` gives it, each with its tables if they are
-    /// known.
+    /// Prints the listed keys or ranges in the format of the input, as `encoded` returns them, each with its tables if
+    /// they were requested.
     pub(super) fn print(
         self,
         found: &Found<'_>,
@@ -100,7 +100,7 @@ impl Listing {
         Ok(())
     }
 
-    /// The same for JSON.
+    /// Returns the listed keys or ranges for JSON.
     pub(super) fn answers<S>(self, found: &Found<'_>, sought: impl Fn(usize) -> S) -> Vec<Answer<S>> {
         let answer = |(position, tables): (u32, u32)| Answer {
             sought: sought(position as usize),
@@ -111,14 +111,15 @@ impl Listing {
     }
 }
 
-/// Names that tell files apart: those of the files alone, or their paths if two files have the same name.
+/// Returns names that distinguish files: file names, or paths if two files have the same name.
 pub(crate) fn distinct_names<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let names: Vec<_> = paths.clone().map(file_name).collect();
     let is_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+    // Paths for all files, so that one list does not mix both forms.
     if is_distinct { names } else { paths.map(str::to_owned).collect() }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(crate) fn file_name(path: &str) -> String {
     Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

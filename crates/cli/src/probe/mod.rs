@@ -1,4 +1,4 @@
-//! `sstfilter probe`: the filters alone; index and data are not read.
+//! `sstfilter probe`: probes only filters. It does not read indexes or data.
 
 mod batch;
 mod bounds;
@@ -32,41 +32,41 @@ pub(crate) use range::{Ends, SkippedBy};
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("sought").required(true).args(["keys", "range", "ranges"]))]
 pub(crate) struct ProbeArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
-    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
+    /// Tables (also of RocksDB, LevelDB and Pebble), bare filter blocks, or directories of them (not searched
+    /// recursively). LevelDB's tables take their comparator from the MANIFEST next to them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Keys to probe for (values behind them are ignored)
+    /// File of keys to probe for (values are ignored)
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
-    /// Probe the range filters instead: which tables may hold a key from LOWER up to, but without UPPER
+    /// Probe the range filters instead: which tables may contain a key from LOWER (inclusive) to UPPER (exclusive)
     #[arg(long, value_names = ["LOWER", "UPPER"], num_args = 2, allow_hyphen_values = true,
         conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads", "filters_only"])]
     range: Vec<OsString>,
 
-    /// Probe the ranges of a file: one LOWER<TAB>UPPER per line; with --keys-format nul, a NUL after each end
+    /// Probe the ranges of a file, one LOWER<TAB>UPPER per line; with --keys-format nul, a NUL after each end
     #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "range", "threads", "filters_only"])]
     ranges: Option<PathBuf>,
 
     #[command(flatten)]
     bounds: BoundsArgs,
 
-    /// Print a line for each key or range instead of figures: the key or both ends, the number of tables that may hold
-    /// it, and their names with commas between them, separated by tabs
+    /// Print a line for each key or range instead of the summary: the key or both ends, the number of tables that may
+    /// contain it, and their names, in columns separated by tabs; commas separate the names
     #[arg(long, visible_alias = "per-range")]
     per_key: bool,
 
-    /// Print the keys or ranges that some table may hold, as they came in
+    /// Print only the keys or ranges that some table may contain, in the format of the input
     #[arg(long, conflicts_with = "only_absent")]
     only_maybe: bool,
 
-    /// Print the keys or ranges that are certainly in no table, as they came in
+    /// Print only the keys or ranges that are certainly in no table, in the format of the input
     #[arg(long)]
     only_absent: bool,
 
-    /// Tables that are read and probed at the same time [default: one per core]
+    /// Number of tables to read and probe in parallel [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
@@ -76,11 +76,12 @@ impl ProbeArgs {
         self.threads.map_or_else(cores, usize::from)
     }
 
-    /// The files to probe. A file that was named must be there; one of a directory may turn out to be unreadable.
+    /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for path in &self.paths {
             let files = files::expand(path, &mut Vec::new())?;
+            // A named file that does not exist is the user's mistake, not a table that may contain each key.
             if files == [path.clone()] {
                 files::look_at(path)?;
             }
@@ -93,7 +94,7 @@ impl ProbeArgs {
         if self.per_key { Detail::Files } else { Detail::Counts }
     }
 
-    /// Which keys or ranges are listed, if they are.
+    /// Returns which keys or ranges are listed; `None` for a summary.
     fn listing(&self) -> Option<Listing> {
         match self {
             Self { only_maybe: true, .. } => Some(Listing::Maybe),
@@ -108,7 +109,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What each of `files` answers for the keys between its smallest and its largest.
+/// Probes each of `files` for the keys between its smallest and its largest key.
 pub(crate) fn probe_files(files: &[PathBuf], keys: &KeyBatch<'_>, reading: Reading<'_>) -> Vec<FileProbes> {
     batch::probe_all(files, keys, reading, BoundsArgs { filters_only: false }, (cores(), Detail::Counts)).files
 }
@@ -117,16 +118,16 @@ pub(crate) fn probe_files(files: &[PathBuf], keys: &KeyBatch<'_>, reading: Readi
 struct ProbeReport {
     keys: usize,
     tables: usize,
-    /// Keys that no table may hold.
+    /// Keys that no table can contain.
     keys_touching_none: usize,
     min_tables_per_key: u32,
     mean_tables_per_key: f64,
     max_tables_per_key: u32,
-    /// Tables between whose smallest and largest key a key is, on average: what a lookup touches without filters.
+    /// Mean number of tables whose key range includes a key: what a lookup touches without filters.
     mean_tables_in_range_per_key: f64,
-    /// If all keys are absent. Null if the rate of some filter cannot be computed.
+    /// Expected mean if all keys are absent. Null if the rate of some filter cannot be computed.
     expected_tables_per_key: Option<f64>,
-    /// Of filters that were probed for a key in range.
+    /// Positives of filters for keys in range.
     positives: u64,
     /// Keys in range that filters could not be probed for.
     not_probed: u64,
@@ -140,7 +141,8 @@ struct ProbeReport {
     reading_seconds: f64,
     /// Summed over the threads: hashing the keys, once for each hash function.
     hashing_seconds: f64,
-    /// Summed over the threads: probing filters in memory. Keys are hashed, but for the first table of another engine.
+    /// Summed over the threads: probing filters in memory. Keys are already hashed, except for the first table of
+    /// another engine.
     probing_seconds: f64,
     /// Probes of usable filters, per second of `probing_seconds`: the speed of one core. Null without such a probe.
     probes_per_second: Option<f64>,
@@ -150,8 +152,8 @@ struct ProbeReport {
     answers: Option<Vec<Answer<SoughtKey>>>,
 }
 
-/// The answer is no when a file is damaged, and a failure when one cannot be read; both count as tables that may hold
-/// each key.
+/// Probes all files. The answer is no if a file is damaged, and a failure if one cannot be read; both count as tables
+/// that may contain each key.
 pub(crate) fn run(
     args: &ProbeArgs,
     format: KeysFormat,
@@ -180,8 +182,10 @@ fn probe_keys(
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let lines = KeyLines::read(keys, format, "--keys")?;
+    // Positions of keys are kept as `u32`: half the memory of `usize` for each positive.
     ensure!(u32::try_from(lines.len()).is_ok(), "--keys: expected less than 2^32 keys: split the file");
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
+    // A file is the unit of work, so further threads would have none.
     let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
     let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
@@ -212,6 +216,7 @@ impl ProbeReport {
         let keys = touched.len() as f64;
         let sum = |count: fn(&FileProbes) -> u64| per_table.iter().map(count).sum::<u64>();
         let expected = |file: &FileProbes| Some(file.expected_rate? * file.keys_probed() as f64);
+        // One unknown rate makes the sum unknown.
         let expected: Option<f64> = per_table.iter().map(expected).sum();
         let (positives, not_probed) = (sum(|file| file.positives), sum(|file| file.keys_not_probed));
         let (in_range, probed) = (sum(|file| file.keys_in_range), sum(FileProbes::keys_probed));
@@ -244,13 +249,13 @@ impl ProbeReport {
 }
 
 impl FileProbes {
-    /// What the answers of the file's filter do not say.
+    /// Returns remarks on the file that the counts do not show.
     fn remarks(&self) -> impl Iterator<Item = String> {
-        let tombstones = || format!("{}: has range tombstones: read it all the same", self.path);
+        let tombstones = || format!("{}: has range tombstones: read it whatever its filter answers", self.path);
         let not_probed = || {
             let keys = units::counted(self.keys_not_probed, "key");
             format!(
-                "{}: may hold {keys} more, of which its filter holds nothing: it was not probed for them",
+                "{}: may contain {keys} more: its filter holds no part of such keys and was not probed for them",
                 self.path
             )
         };
@@ -260,7 +265,7 @@ impl FileProbes {
         self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
-    /// What to say of a file whose filter answers nothing.
+    /// Returns the reason why a file's filter has no answer.
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
@@ -296,14 +301,14 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "by their smallest and largest keys alone: {:.3} on average", self.mean_tables_in_range_per_key)?;
+        writeln!(f, "by their smallest and largest keys only: {:.3} on average", self.mean_tables_in_range_per_key)?;
         let none = units::grouped(self.keys_touching_none as u64);
         writeln!(f, "keys certainly in none of the {tables} read: {none}")
     }
 }
 
 impl ProbeReport {
-    /// Where the time went. It goes to standard error: the report itself is the same each time.
+    /// Describes where the time went. It goes to standard error, so that the report is the same in each run.
     fn speed(&self) -> Option<String> {
         let speed = self.probes_per_second? / 1e6;
         let Self { seconds, reading_seconds: reading, hashing_seconds: hashing, probing_seconds: probing, .. } = self;

@@ -1,4 +1,4 @@
-//! `sstfilter probe --range` and `--ranges`: which files may hold a key between two ends, by their smallest and largest
+//! `sstfilter probe --range` and `--ranges`: which files may contain a key of a range, by their smallest and largest
 //! keys and by their range filters.
 
 use core::fmt;
@@ -31,7 +31,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     fn new(lower: Vec<u8>, upper: Vec<u8>) -> anyhow::Result<Self> {
-        ensure!(lower < upper, "expected LOWER below UPPER, before which the range ends");
+        ensure!(lower < upper, "expected LOWER below UPPER, which is not part of the range");
         Ok(Self { lower, upper })
     }
 
@@ -42,13 +42,14 @@ impl Ends {
         Self::new(end(ends[0])?, end(ends[1])?).with_context(|| option.to_owned())
     }
 
-    /// The ranges of the file at `path`, or of standard input.
+    /// Reads the ranges of the file at `path`, or of standard input.
     pub(super) fn read(path: &Path, format: KeysFormat) -> anyhow::Result<Vec<Self>> {
         let lines = KeyLines::read(path, format, "--ranges")?;
         let is_paired = format == KeysFormat::Nul;
         let ends = lines.len();
         ensure!(!is_paired || ends.is_multiple_of(2), "--ranges: expected two ends for each range, got {ends} ends");
         let count = if is_paired { ends / 2 } else { ends };
+        // Positions of ranges are kept as `u32`, like those of keys.
         ensure!(u32::try_from(count).is_ok(), "--ranges: expected less than 2^32 ranges: split the file");
         let range = |number: usize| {
             let (lower, upper) = match lines.entry(if is_paired { 2 * number } else { number }) {
@@ -59,7 +60,7 @@ impl Ends {
             range.with_context(|| {
                 let (number, [lower, upper]) =
                     (grouped(number as u64 + 1), [lower, upper].map(|end| Text(end.to_vec())));
-                format!("--ranges: range {number}, from '{lower}' to '{upper}', which a tab separates")
+                format!("--ranges: range {number}, from '{lower}' to '{upper}' (a tab separates the ends)")
             })
         };
         (0..count).map(range).collect()
@@ -69,28 +70,28 @@ impl Ends {
         KeyRange::from(self.lower.as_slice()..self.upper.as_slice())
     }
 
-    /// As it stands in a file, without the byte at its end.
+    /// Returns the range in the format of a file, without its terminator.
     fn encoded(&self, format: KeysFormat) -> Vec<u8> {
         let separator: &[u8] = if format == KeysFormat::Nul { b"\0" } else { b"\t" };
         [&format.encoded(&self.lower), separator, &format.encoded(&self.upper)].concat()
     }
 }
 
-/// What says that a file holds no key of a range.
+/// What shows that a file contains no key of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SkippedBy {
-    /// None of its keys is in the range, by the smallest and the largest.
+    /// The smallest and largest key exclude the range.
     Keys,
     RangeFilter,
 }
 
-/// A file, and what it answers for each range: `None` if it may hold a key of it.
+/// A file, and its answer for each range: `None` if the file may contain a key of the range.
 struct Probed {
     format: &'static str,
-    /// How keys became codes; `none` or `unusable`.
+    /// The map from keys to codes, `none` or `unusable`.
     range_filter: &'static str,
-    /// Why its range filter answers nothing.
+    /// Why the range filter has no answers.
     problem: Option<String>,
     outcome: Outcome,
     answers: Vec<Option<SkippedBy>>,
@@ -128,12 +129,13 @@ impl Probed {
             let is_within = bounds.is_some_and(|(smallest, largest)| {
                 smallest < ends.upper.as_slice() && ends.lower.as_slice() <= largest
             });
+            // The table checks its bounds before its filter, which is not probed outside of them.
             let answer = if is_within { SkippedBy::RangeFilter } else { SkippedBy::Keys };
             (!filters.may_contain_range(ends.range())).then_some(answer)
         })
     }
 
-    /// It has no range filter, but its database's manifest may have its bounds.
+    /// Probes another engine's table, which has no range filter, by the bounds in its database's manifest.
     fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, all: &[Ends]) -> Self {
         let range = file.and_then(|file| table.key_range(file));
         Self::without_filter(table.engine().name()).answering(all, |ends| {
@@ -146,7 +148,7 @@ impl Probed {
         Self { answers: all.iter().map(answer).collect(), ..self }
     }
 
-    /// It may hold a key of every range.
+    /// Answers that the file may contain a key of every range.
     fn silent(self, all: &[Ends]) -> Self {
         self.answering(all, |_| None)
     }
@@ -174,7 +176,8 @@ impl Probed {
         self.answers.iter().filter(|&&found| found == answer).count() as u64
     }
 
-    /// The file at `path` with what it answered. Its problem is none if its keys have given all answers.
+    /// Returns the file at `path` with its answers. A problem of its filter is left out if its bounds alone excluded
+    /// every range.
     fn answered<A>(self, path: &Path, answers: A) -> FileAnswers<A> {
         let is_answered = self.outcome == Outcome::Yes && self.count(None) == 0;
         let Self { format, range_filter, problem, .. } = self;
@@ -190,12 +193,12 @@ struct FileAnswers<A> {
     range_filter: &'static str,
     #[serde(flatten)]
     answers: A,
-    /// Why there is no answer but "may be present".
+    /// Why the range filter excluded nothing.
     problem: Option<String>,
 }
 
 impl<A> FileAnswers<A> {
-    /// The problem, in a line that names the file once.
+    /// Returns the problem in a line that names the file once.
     fn remark(&self) -> Option<String> {
         let (path, problem) = (&self.path, self.problem.as_ref()?);
         Some(if problem.contains(path) { problem.clone() } else { format!("{path}: {problem}") })
@@ -205,10 +208,10 @@ impl<A> FileAnswers<A> {
 #[derive(Debug, Serialize)]
 pub(super) struct RangeReport {
     lower: Text,
-    /// The range ends before it.
+    /// Exclusive.
     upper: Text,
     tables: usize,
-    /// Tables that may hold a key of the range.
+    /// Tables that may contain a key of the range.
     touched: usize,
     per_table: Vec<FileAnswers<OneAnswer>>,
 }
@@ -216,11 +219,12 @@ pub(super) struct RangeReport {
 #[derive(Debug, Serialize)]
 struct OneAnswer {
     may_contain_range: bool,
-    /// What says that it holds none; null if it may hold one.
+    /// What shows that the file contains no key of the range; null if it may contain one.
     skipped_by: Option<SkippedBy>,
 }
 
-/// The answer is no when a file is damaged, and a failure when one cannot be read; both may hold a key of the range.
+/// Probes all files for one range. The answer is no if a file is damaged, and a failure if one cannot be read; both may
+/// contain a key of the range.
 pub(super) fn run_one(paths: &[PathBuf], ends: Ends, reading: Reading<'_>) -> (Outcome, RangeReport) {
     let (mut outcome, mut per_table) = (Outcome::Yes, Vec::new());
     for path in paths {
@@ -260,7 +264,7 @@ impl fmt::Display for RangeReport {
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
         self.per_table.iter().filter_map(FileAnswers::remark).try_for_each(|remark| writeln!(f, "{remark}"))?;
         let (tables, Self { lower, upper, touched, .. }) = (counted(self.tables as u64, "table"), self);
-        writeln!(f, "from {lower} up to, but without {upper}: {touched} of {tables} may hold a key")
+        writeln!(f, "from {lower} (inclusive) to {upper} (exclusive): {touched} of {tables} may contain a key")
     }
 }
 
@@ -283,7 +287,7 @@ struct SoughtRange {
     upper: Text,
 }
 
-/// How many ranges a file may hold a key of, and what excludes the others.
+/// The number of ranges that a file may contain a key of, and what excludes the others.
 #[derive(Debug, Serialize)]
 struct Counts {
     skipped_by_keys: u64,
@@ -291,7 +295,7 @@ struct Counts {
     positives: u64,
 }
 
-/// Probes all files for all of the ranges, in the form that the options ask for.
+/// Probes all files for all ranges, and prints a summary or a listing.
 pub(super) fn run_all(
     paths: &[PathBuf],
     all: &[Ends],

@@ -1,4 +1,4 @@
-//! Which range filter is built, and which prefixes it has.
+//! Options of range filters: which one to build, and its prefix.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use sstfilter_range::{RangePolicy, RangeUnits};
 use crate::args::parse_fpr;
 use crate::units::{count_in, counted, parse_count};
 
-/// Which range filter is built beside the point filter, if one is.
+/// The range filter to build in addition to the point filter, if any.
 #[derive(Debug, Args)]
 pub(crate) struct RangeFilterArgs {
-    /// Build a range filter as well, by which scans skip tables: `ordered[:RATE]` for ranges of any length, or
-    /// `hashed:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after
-    /// its --range-prefix [RATE: 0.01]
+    /// Also build a range filter, which lets scans skip tables: `ordered[:RATE]` for ranges of any length, or
+    /// `hashed:UNITS[:RATE]` for ranges of up to UNITS of an integer at the start of the key or after its
+    /// --range-prefix [default RATE: 0.01]
     #[arg(long, value_name = "MAP", value_parser = parse_map)]
     range_filter: Option<RangeMapArg>,
 
-    /// With --range-filter hashed: bytes of the integer, big-endian, 1 to 8
+    /// With --range-filter hashed: length of the big-endian integer in bytes, 1 to 8
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = count_in::<u32>(1..=8), requires = "range_filter")]
     range_integer: u32,
 }
@@ -48,12 +48,12 @@ fn parse_map(text: &str) -> Result<RangeMapArg, String> {
 }
 
 impl RangeFilterArgs {
-    /// Whether the options ask for none.
+    /// Whether the options request no range filter.
     pub(crate) fn is_none(&self) -> bool {
         self.range_filter.is_none()
     }
 
-    /// The policy of the range filter that the options ask for.
+    /// Returns the policy of the requested range filter, if any.
     pub(crate) fn policy(&self, prefix: Option<&RangePrefix>) -> anyhow::Result<Option<RangePolicy>> {
         let policy = match self.range_filter {
             None => return Ok(None),
@@ -67,7 +67,7 @@ impl RangeFilterArgs {
     }
 }
 
-/// These units after the prefix, if there is one.
+/// Returns these units after the prefix, if there is one.
 pub(crate) fn with_prefix(units: RangeUnits, prefix: Option<&RangePrefix>) -> RangeUnits {
     match prefix {
         Some(prefix) => units.with_prefix(prefix.extractor()),
@@ -75,12 +75,12 @@ pub(crate) fn with_prefix(units: RangeUnits, prefix: Option<&RangePrefix>) -> Ra
     }
 }
 
-/// The part of keys that ranges are inside of.
+/// The key prefix that each range lies within.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangePrefix {
     /// The first bytes.
     Bytes(usize),
-    /// All up to the first byte of this value, and that byte.
+    /// All bytes up to and including the first byte of this value.
     EndsWith(u8),
 }
 
@@ -93,6 +93,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
         return byte.map(RangePrefix::EndsWith).ok_or_else(expected);
     }
     match *text.as_bytes() {
+        // A digit is a number of bytes. The byte of the digit 8 is 0x38.
         [byte] if byte.is_ascii() && !byte.is_ascii_digit() => Ok(RangePrefix::EndsWith(byte)),
         _ => {
             let bytes = count_in::<u16>(1..=u64::from(u16::MAX))(text).map_err(|_| expected())?;
@@ -102,7 +103,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
 }
 
 impl fmt::Display for RangePrefix {
-    /// As the option takes it.
+    /// Formats the prefix as a value of `--range-prefix`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "{bytes}"),

@@ -1,4 +1,4 @@
-//! What `inspect` shows of a range filter.
+//! The fields of a range filter that `inspect` shows.
 
 use core::fmt;
 
@@ -10,10 +10,10 @@ use sstfilter_range::{RangeInfo, RangeMap};
 use super::RangeBlock;
 use crate::units::{brief_percent, bytes, counted, grouped};
 
-/// Lengths of ranges, in units, whose rates are shown.
+/// Lengths of ranges, in units, for which expected rates are shown.
 const SHOWN_UNITS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
 
-/// A range filter's trailer, and what follows from it.
+/// The fields of a range filter's trailer, and figures derived from them.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeFields {
     info: RangeInfo,
@@ -21,7 +21,7 @@ pub(crate) struct RangeFields {
 }
 
 impl RangeFields {
-    /// Those of a block that is not in a table.
+    /// Returns the fields of a block without a table.
     pub(crate) fn of_block(block: &RangeBlock) -> Self {
         Self::new(block.info.clone(), block.verify())
     }
@@ -35,7 +35,7 @@ impl RangeFields {
         self.checksum_state == "ok"
     }
 
-    /// Lengths and their rates; one rate without a length where it is the same for all.
+    /// Returns expected rates by length of ranges, or one rate without a length if it is the same for all lengths.
     fn expected_rates(&self) -> Vec<(Option<u64>, f64)> {
         match self.info.map {
             RangeMap::Hashed { .. } => SHOWN_UNITS.map(|units| (Some(units), self.info.expected_fpr(units))).to_vec(),
@@ -43,7 +43,7 @@ impl RangeFields {
         }
     }
 
-    /// The map's own fields.
+    /// Returns the fields that only this map has.
     fn map_fields(&self) -> Vec<(&'static str, Value)> {
         match self.info.map {
             RangeMap::Hashed { unit_shift, chunk_units, extractor_checksum, keys_outside } => vec![
@@ -60,7 +60,7 @@ impl RangeFields {
     }
 }
 
-/// The map's name.
+/// Returns the map's name.
 pub(crate) fn map_name(info: &RangeInfo) -> &'static str {
     match info.map {
         RangeMap::Hashed { .. } => "hashed",
@@ -69,7 +69,7 @@ pub(crate) fn map_name(info: &RangeInfo) -> &'static str {
     }
 }
 
-/// Which ranges the filter answers for.
+/// Describes the ranges that the filter can exclude.
 fn map_in_words(info: &RangeInfo) -> String {
     match info.map {
         RangeMap::Hashed { unit_shift, chunk_units, extractor_checksum, .. } => {
@@ -107,7 +107,7 @@ impl Serialize for RangeFields {
             ("payload_bytes", json!(info.payload_bytes)),
             ("payload_checksum", json!(format!("{:#010x}", info.payload_checksum))),
             ("checksum_state", json!(self.checksum_state)),
-            // Null for a block of no keys.
+            // Null for a block without keys: JSON has no NaN.
             ("bits_per_key", json!(info.bits_per_key())),
             ("expected_rates", self.expected_rates().into_iter().map(rate).collect()),
         ];
@@ -148,7 +148,7 @@ impl fmt::Display for RangeFields {
             _ => {}
         }
         field("hash", info.hash.to_string())?;
-        let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
+        let file = info.file.map(|file| format!("the file with fingerprint {:#018x}", file.fingerprint()));
         field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
         field("payload checksum", format!("{:#010x} ({})", info.payload_checksum, self.checksum_state))
     }

@@ -1,4 +1,4 @@
-//! The filters of each level.
+//! Figures of the filters of each level.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::units::{grouped, percent};
 /// The tables of one level.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct LevelRow {
-    /// Null for tables whose level is not known.
+    /// Null for tables whose level is unknown.
     pub(super) level: Option<u32>,
     pub(super) tables: usize,
     /// Tables whose filter is missing, unusable or damaged.
     pub(super) needing_a_look: usize,
-    /// Tables whose filter is of another kind than was requested.
+    /// Tables whose filter is of another kind than requested.
     pub(super) fallbacks: usize,
     pub(super) entries: u64,
     pub(super) filter_bytes: u64,
-    /// Of filters that say how many they have, or whose keys were counted.
+    /// Keys of the filters that record them, or whose keys were counted.
     pub(super) keys: u64,
-    /// Of the same filters, as are the expected rates, weighted by keys.
+    /// Mean of these filters, weighted by keys, as is the expected rate.
     pub(super) bits_per_key: Option<f64>,
     pub(super) expected_fpr: Option<f64>,
-    /// Tables that are read for an absent key, on average; null if that was not measured.
+    /// Mean number of tables that a lookup of an absent key reads; null if that was not measured.
     pub(super) useless_reads: Option<f64>,
     pub(super) filters: Vec<KindRow>,
 }
@@ -39,7 +39,7 @@ pub(super) struct KindRow {
     pub(super) bytes: u64,
 }
 
-/// A level's columns in text and on the page.
+/// Columns of levels in text and on the page.
 pub(super) const COLUMNS: [Column<LevelRow>; 10] = [
     ("level", LevelRow::name),
     ("tables", |row| grouped(row.tables as u64)),
@@ -57,7 +57,7 @@ pub(super) fn unknown() -> String {
     "-".to_owned()
 }
 
-/// The levels of all tables, unknown ones first, when they were probed for so many absent keys.
+/// Returns the levels of all tables, an unknown level first. The tables were probed for `absent_keys` keys.
 pub(super) fn of_each(tables: &[TableRow], absent_keys: usize) -> Vec<LevelRow> {
     let mut levels: BTreeMap<Option<u32>, Vec<&TableRow>> = BTreeMap::new();
     for table in tables {
@@ -75,6 +75,7 @@ impl LevelRow {
             (keys > 0).then(|| tables.iter().filter_map(weighted).sum::<f64>() / keys as f64)
         };
         let count = |is: &dyn Fn(State) -> bool| tables.iter().filter(|table| is(table.overview.state)).count();
+        // Sorted by name, so that the order is the same in each run.
         let mut filters: BTreeMap<&str, KindRow> = BTreeMap::new();
         for table in tables {
             let filter = &table.overview.filter;

@@ -1,4 +1,4 @@
-//! `sstfilter report`: the filters of a store as a page, as JSON and in a few lines.
+//! `sstfilter report`: describes the filters of a store on a page, in JSON and in a few lines.
 
 mod levels;
 mod page;
@@ -27,28 +27,28 @@ use survey::{Survey, TableRow};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
-    /// are not entered. Levels come from the MANIFEST beside the tables, or from the tables themselves
+    /// Tables (also of RocksDB, LevelDB and Pebble), bare filter blocks, or directories of them (not searched
+    /// recursively). Levels come from the MANIFEST next to the tables, or from the tables themselves
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Write report.html and report.json to this folder, made if it does not exist. Files of an earlier report are
-    /// replaced, and no others. Without it, a summary is all
+    /// Write report.html and report.json to this folder, created if missing. Only files of an earlier report are
+    /// replaced. Without this option, only a summary is printed
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Keys that no table has: false positive rates are measured on them [default: made from keys of the tables]
+    /// File of keys that no table contains, to measure false positive rates on [default: keys made from the tables']
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
 }
 
-/// What the page shows and `report.json` holds.
+/// The contents of the page and of `report.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     program: &'static str,
-    /// How to make it again, without the path of its output.
+    /// The command that reproduces the report, without the path of its output.
     command: String,
-    /// How tables are read, and their paths, as words of a command with a blank before each.
+    /// The options for reading tables, and the paths of the tables, as words of a command with a blank before each.
     #[serde(skip)]
     words: [String; 2],
     version: &'static str,
@@ -57,45 +57,46 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<String>,
     tables: usize,
-    /// Of the tables.
+    /// Bytes of the tables.
     bytes: u64,
-    /// Of the tables that say how many they have.
+    /// Entries of the tables that record them.
     entries: u64,
     filter_bytes: u64,
-    /// Per key of the filters that say how many keys they have.
+    /// Mean of the filters whose number of keys is known.
     bits_per_key: Option<f64>,
-    /// Sentences that say what stands out.
+    /// Sentences about notable results.
     findings: Vec<String>,
     levels: Vec<LevelRow>,
-    /// Tables whose filter is not as it was requested, the worst first.
+    /// Tables whose filter is not as requested, the worst first.
     remarks: Vec<Remark>,
     absent_keys: usize,
     /// How the absent keys were found.
     absent_from: String,
     rates: Vec<Rate>,
-    /// What other settings would cost.
+    /// Costs of other settings.
     settings: TablesReport,
     per_table: Vec<TableRow>,
     /// Files of directories that are neither tables nor filter blocks.
     skipped: Vec<String>,
 }
 
-/// The files, and how those of an earlier run begin.
+/// The files, and the beginning by which those of an earlier run are recognized.
 const FILES: [(&str, &str); 2] = [
     ("report.html", page::FIRST_LINE),
+    // Depends on the first fields of `Report` and their order.
     ("report.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter report "),
 ];
 
-/// The answer is no when a table is damaged, and a failure when one cannot be read.
+/// Writes the report. The answer is no if a table is damaged, and a failure if one cannot be read.
 ///
-/// `options` say how tables are read, in the words of a command.
+/// `options` are the command line options for reading tables.
 pub(crate) fn run(
     args: &ReportArgs,
     options: &str,
     format: KeysFormat,
     reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, Report)> {
-    // Checked first: what takes minutes must not end at a directory that cannot be written.
+    // Checked first: minutes of work must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
     let mut survey = Survey::new(&args.paths, reading)?;
     let absent = match &args.absent {
@@ -150,18 +151,19 @@ impl Report {
             skipped: survey.skipped,
         };
         let absent = args.absent.iter().map(|path| format!(" --absent {}", shell_word(path)));
+        // Filled in last, because they are derived from the other fields.
         report.command = report.command_on_all("report", &absent.collect::<String>());
         report.findings = report.findings();
         report
     }
 
-    /// A command on all tables, with an option before their paths.
+    /// Returns a command on all tables, with an option before their paths.
     fn command_on_all(&self, command: &str, option: &str) -> String {
         let [options, paths] = &self.words;
         format!("sstfilter {command}{options}{option}{paths}")
     }
 
-    /// The tables that need a look, and those with another kind of filter than was requested.
+    /// Returns the tables that need a look, and those with another kind of filter than requested.
     fn remarks(&self) -> (&[Remark], &[Remark]) {
         self.remarks.split_at(self.remarks.partition_point(|remark| remark.state.is_bad()))
     }
@@ -171,12 +173,12 @@ impl Report {
         let (count, tables) = (grouped(bad.len() as u64), counted(self.tables as u64, "table"));
         let states = State::counts(bad.iter().map(|remark| remark.state));
         let mut findings = vec![match bad.len() {
-            0 => format!("Of {tables}, each has a filter that can be used."),
+            0 => format!("No table needs a look (of {tables})."),
             _ => format!("Of {tables}, {count} need a look: {states}."),
         }];
         if let Some(first) = fallbacks.first() {
             let (count, Remark { path, reason, .. }) = (counted(fallbacks.len() as u64, "table"), first);
-            findings.push(format!("Another kind of filter than was requested: {count} (the first: {path}: {reason})."));
+            findings.push(format!("Another kind of filter than requested: {count} (the first: {path}: {reason})."));
         }
         let reads: Option<f64> = self.levels.iter().map(|level| level.useless_reads).sum();
         let in_vain = |reads| format!("On average, a lookup of an absent key reads {reads:.3} tables for nothing.");
@@ -192,7 +194,7 @@ fn sentence(text: &str) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
-/// Tables that are listed for a person who did not ask for a page.
+/// Maximum number of tables listed in the summary.
 const LISTED: usize = 10;
 
 impl fmt::Display for Report {
@@ -221,7 +223,7 @@ impl fmt::Display for Report {
             writeln!(f, "- and {} more: {}", grouped(more as u64), self.command_on_all("inspect", ""))?;
         }
         match self.files.as_slice() {
-            [] => writeln!(f, "\n--out FOLDER writes all of it as a page"),
+            [] => writeln!(f, "\npass --out FOLDER to write the whole report as a page"),
             files => files.iter().try_for_each(|file| writeln!(f, "wrote {file}")),
         }
     }

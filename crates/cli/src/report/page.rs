@@ -1,4 +1,4 @@
-//! The page. Whatever the number of tables, it has lines for the first of each list alone.
+//! The page of a report. It lists only the first items of each list, so that a store of any size gives a short page.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,28 +22,29 @@ use crate::units::{bytes, counted, grouped, percent};
 /// The first line of the document.
 pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter report -->\n";
 
-/// Tables with a line of their own.
+/// Maximum number of listed tables.
 const LISTED: usize = 50;
 
-/// Fallbacks with a line of their own: most are of small tables, for one reason.
+/// Maximum number of listed fallbacks: most are small tables with the same reason.
 const LISTED_FALLBACKS: usize = 10;
 
-/// Tables with a mark in the chart, which has two drawings.
+/// Maximum number of tables in the chart, which is drawn twice on the page.
 const DRAWN: usize = 400;
 
-/// Colours of the kinds, in their order; further ones begin again.
+/// Colours of the kinds, in their order; further kinds reuse them.
 const COLOURS: [Colour; 8] =
     [Colour::BLUE, Colour::AMBER, Colour::GREEN, Colour::PINK, Colour::NAVY, Colour::BROWN, Colour::SKY, Colour::INK];
 
-/// The largest filters by size and rate, beside those of this library.
+/// Returns a chart of the largest filters by size and rate, together with those of this library.
 pub(super) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
     let mut largest = filters.to_vec();
+    // The largest filters: they cost the most.
     largest.sort_by_key(|(_, filter)| Reverse(filter.bytes));
     largest.truncate(DRAWN);
     chart::chart(&largest)
 }
 
-/// The document.
+/// Returns the document.
 pub(super) fn html(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
     let sections = [
         list("findings", "What stands out", report.findings.iter().cloned()),
@@ -78,11 +79,12 @@ fn top(report: &Report) -> String {
         ("date", report.date.clone()),
         ("version", format!("{} {}", report.program, report.version)),
     ];
-    let lead = "Which filters the tables have, what they cost, how well they work, and which tables need a look.";
+    let lead =
+        "The filters of all tables: their kinds, cost and false positive rates, and the tables that need a look.";
     head("The filters of a store", lead, facts)
 }
 
-/// How many more there are than the listed ones, and which command lists all.
+/// Returns a note with the number of unlisted items and the command that lists all.
 fn more(count: usize, listed: usize, command: &str) -> String {
     match count.saturating_sub(listed) as u64 {
         0 => String::new(),
@@ -94,20 +96,20 @@ fn remarks(report: &Report) -> String {
     let (bad, fallbacks) = report.remarks();
     let states = State::counts(bad.iter().map(|remark| remark.state));
     let text = match bad.len() as u64 {
-        0 => "None: each table has a filter that can be used.".to_owned(),
-        count => format!("{}: {states}. Each ends with the command to run first.", counted(count, "table")),
+        0 => "None: each table has a usable filter.".to_owned(),
+        count => format!("{}: {states}. Each item ends with the command to run first.", counted(count, "table")),
     };
     let of_fallbacks = match fallbacks.len() as u64 {
         0 => String::new(),
         count => {
-            let text = format!("{} with another kind of filter than was requested.", counted(count, "table"));
+            let text = format!("{} with another kind of filter than requested.", counted(count, "table"));
             format!("<h3>Fallbacks</h3>{}{}", paragraph(&text), remark_list(fallbacks, LISTED_FALLBACKS, report))
         }
     };
     section("remarks", "Tables that need a look", &text) + &remark_list(bad, LISTED, report) + &of_fallbacks
 }
 
-/// The first of `remarks`, and how many more there are.
+/// Returns a list of the first `remarks`, and the number of the others.
 fn remark_list(remarks: &[Remark], listed: usize, report: &Report) -> String {
     if remarks.is_empty() {
         return String::new();
@@ -138,13 +140,13 @@ fn remark(remark: &Remark) -> String {
 fn levels(report: &Report) -> String {
     let is_known = report.levels.iter().any(|row| row.level.is_some());
     let source = if is_known {
-        "Levels are those that the MANIFEST beside the tables gives, or the tables themselves."
+        "Levels come from the MANIFEST next to the tables, or from the tables themselves."
     } else {
-        "No level is known: no table says its own, and no MANIFEST beside the tables does."
+        "No level is known: neither a table nor a MANIFEST next to the tables records one."
     };
     let text = format!(
-        "Bytes of the filters, by kind. {source} Useless reads: how many tables a lookup of an absent key reads on \
-         average."
+        "Bytes of the filters by kind. {source} Useless reads: the mean number of tables that a lookup of an absent key \
+         reads."
     );
     let colours = colours(report);
     let legend: String = colours.iter().map(|(kind, colour)| swatch(kind, *colour)).collect();
@@ -155,10 +157,11 @@ fn levels(report: &Report) -> String {
     section("levels", "Filters by level", &text) + &bars + &table(&levels::COLUMNS, rows())
 }
 
-/// A colour for each kind of filter that takes bytes.
+/// Returns a colour for each kind of filter that takes bytes.
 fn colours(report: &Report) -> BTreeMap<&str, Colour> {
     let kinds = report.levels.iter().flat_map(|row| &row.filters).filter(|kind| kind.bytes > 0);
     let kinds: BTreeSet<_> = kinds.map(|kind| kind.filter.as_str()).collect();
+    // By name, so that a kind has the same colour on every level.
     kinds.into_iter().zip(COLOURS.into_iter().cycle()).collect()
 }
 
@@ -167,7 +170,7 @@ fn swatch(name: &str, colour: Colour) -> String {
     format!("<span>{}{}</span>", bar("swatch", &[part]), escaped(name))
 }
 
-/// A row of bars: its name, the bars, and a figure.
+/// Returns a row of a name, bars and a figure.
 fn bar_row(name: &str, bars: &str, figure: &str) -> String {
     format!("<b>{}</b><div>{bars}</div><span>{}</span>", escaped(name), escaped(figure))
 }
@@ -185,13 +188,14 @@ fn level_bar(row: &LevelRow, most: u64, colours: &BTreeMap<&str, Colour>) -> Str
 
 fn rates(report: &Report) -> String {
     let text = format!(
-        "{} Each table is probed for the absent keys between its smallest and its largest key; if nothing says those, \
-         for all of them. Filters of prefixes alone are not measured on keys that were made: such keys share their prefix \
-         with a stored key.",
+        "{} Each table is probed for the absent keys between its smallest and its largest key, or for all absent keys if \
+         these are unknown. Filters that hold only prefixes are not measured on keys made from stored ones, which share \
+         their prefix with a stored key.",
         sentence(&report.absent_from)
     );
     let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));
+    // Never zero, because bars are shares of it.
     let most = rows().map(rate).fold(f64::MIN_POSITIVE, f64::max);
     let bars: String = rows().map(|rate| rate_bars(rate, most)).collect();
     let legend = swatch("measured", Colour::BLUE) + &swatch("expected", Colour::GREY);
@@ -210,16 +214,16 @@ fn rate_bars(rate: &Rate, most: f64) -> String {
 
 fn settings(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
     let settings = &report.settings;
-    let text = "Filters of sstfilter for the same tables, at the same rate or in the same bytes: the figures of \
+    let text = "Filters of sstfilter for the same tables, at the same rate or in the same bytes, as in the output of \
                 sstfilter advise --tables.";
     let marks = format!(
-        "Each mark is the filter of one table; the largest {DRAWN} are drawn. The lines are sstfilter's filters for as \
-         many keys as the median table has."
+        "Each mark is the filter of one table; the largest {DRAWN} are drawn. The lines are sstfilter's filters with the \
+         number of keys of the median table."
     );
     let text = if chart.is_some() { format!("{text} {marks}") } else { text.to_owned() };
     let drawn = chart.map(figure).transpose()?.unwrap_or_default();
     let costs = match settings.tables {
-        0 => paragraph("The cost of no table's filter is known."),
+        0 => paragraph("No table's filter has a known cost."),
         _ => table(&COST_COLUMNS, &settings.rows()),
     };
     let remarks: String = settings.remarks().map(|remark| paragraph(&remark)).collect();
@@ -234,23 +238,23 @@ fn costs_by_level(report: &Report) -> String {
         return String::new();
     }
     let command = report.command_on_all("advise --levels", " --tables");
-    let hint = "The same bytes spread over the levels so that lookups of absent keys read as little as possible:";
+    let hint = "To spread the same bytes over the levels so that lookups of absent keys read as little as possible:";
     let hint = format!("<p>{hint} <code>{}</code></p>", escaped(&command));
     format!("<h3>By level</h3>{}{hint}", table(&LEVEL_COLUMNS, levels.iter().take(LISTED)))
 }
 
-/// The tables that no cost counts.
+/// Returns a list of the tables whose cost is not counted.
 fn left_out(report: &Report) -> String {
     let left_out = &report.settings.left_out;
     if left_out.is_empty() {
         return String::new();
     }
     let more = more(left_out.len(), LISTED, &report.command_on_all("advise", " --tables"));
-    let summary = format!("{} in none of these figures", counted(left_out.len() as u64, "table"));
+    let summary = format!("{} left out of these figures", counted(left_out.len() as u64, "table"));
     details(&summary, &(bullets(left_out.iter().take(LISTED).map(LeftOut::to_string)) + &more))
 }
 
-/// A table under a name that tells it from the others.
+/// A table and a name that distinguishes it from the others.
 type Named<'a> = (String, &'a TableRow);
 
 fn tables(report: &Report) -> String {

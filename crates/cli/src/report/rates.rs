@@ -1,4 +1,4 @@
-//! False positive rates, measured on absent keys.
+//! Measures false positive rates on absent keys.
 
 use core::ops::ControlFlow;
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ use crate::output::{Column, explained, hex};
 use crate::probe::{FileProbes, KeyBatch, probe_files};
 use crate::units::{counted, grouped, margin, percent, with_margin};
 
-/// Most keys that are drawn. At a rate of 1 % on each of seven levels, they measure it to a tenth of itself or so.
+/// Maximum number of drawn keys. At a rate of 1 % on each of seven levels, they measure it to about a tenth of itself.
 const DRAWN_KEYS: usize = 50_000;
 
-/// Most bytes of drawn keys: keys may have megabytes.
+/// Maximum bytes of drawn keys, because a key may have megabytes.
 const DRAWN_BYTES: usize = 64 << 20;
 
-/// A measured rate this many times the expected one is told, if its margin allows no lower one.
+/// The report warns of a rate that exceeds the expected one by more than this factor, after subtracting its margin.
 const HIGH: f64 = 1.2;
 
-/// Keys that no table has.
+/// Keys that no table contains.
 pub(super) struct AbsentKeys {
     keys: Vec<Vec<u8>>,
     /// How they were found.
@@ -34,22 +34,25 @@ pub(super) struct AbsentKeys {
 }
 
 impl AbsentKeys {
-    /// Those of a file.
+    /// Reads absent keys from a file.
     pub(super) fn given(path: &Path, format: KeysFormat) -> anyhow::Result<Self> {
         let lines = KeyLines::read(path, format, "--absent")?;
         let keys: Vec<_> = lines.iter().map(|(key, _)| key.to_vec()).collect();
         let from = format!(
-            "the {} of {} (--absent), taken to be in no table",
+            "the {} of {} (--absent), assumed to be in no table",
             counted(keys.len() as u64, "absent key"),
             input::name(path)
         );
         Ok(Self { keys, from, is_drawn: false })
     }
 
-    /// The first keys of each table, with bytes added. Reading all keys would take as long as `verify`.
+    /// Makes absent keys from the first keys of each table by adding bytes. Reading all keys would take as long as
+    /// `verify`.
     pub(super) fn drawn(survey: &mut Survey, reading: Reading<'_>) -> Self {
+        // Filters without a table have no keys to draw from.
         let is_table = |&index: &usize| survey.tables[index].overview.format.ends_with("table");
         let tables: Vec<_> = (0..survey.tables.len()).filter(is_table).collect();
+        // The same number from each table, so that every level is measured.
         let most = DRAWN_KEYS.div_ceil(tables.len().max(1));
         let (mut keys, mut unread) = (Vec::new(), Vec::new());
         for index in &tables {
@@ -60,6 +63,7 @@ impl AbsentKeys {
                 unread.push(left);
             }
         }
+        // Overlapping tables may contain the same key, which counts once.
         keys.sort_unstable();
         keys.dedup();
         let from = drawn_from(keys.len(), most, &unread);
@@ -70,13 +74,14 @@ impl AbsentKeys {
         self.keys.len()
     }
 
-    /// Whether they measure the rate of a table's filter. The prefix of a drawn key is that of a stored one.
+    /// Whether the keys can measure the rate of a table's filter. Drawn keys cannot measure a filter of prefixes,
+    /// because they share their prefix with a stored key.
     fn suit(&self, table: &TableRow) -> bool {
         !(self.is_drawn && table.overview.holds_parts_alone)
     }
 }
 
-/// Adds absent keys, made from the first ones of the table at `path`.
+/// Adds absent keys, made from the first keys of the table at `path`.
 fn draw(
     path: &Path,
     max_keys: usize,
@@ -93,14 +98,14 @@ fn draw(
     })
 }
 
-/// How keys were drawn, up to `most` of each table, and which tables none or not all could be drawn of.
+/// Describes how keys were drawn, up to `most` from each table, and names unread tables.
 fn drawn_from(keys: usize, most: usize, unread: &[LeftOut]) -> String {
     let unread = match unread.len() as u64 {
         0 => String::new(),
         count => format!("; the keys of {} could not be read{}", counted(count, "table"), LeftOut::first(unread)),
     };
     match keys {
-        0 => format!("no absent keys: none could be made from keys of the tables{unread}; give some with --absent"),
+        0 => format!("no absent keys: none could be made from keys of the tables{unread}; pass some with --absent"),
         _ => format!(
             "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) \
              added{unread}",
@@ -117,7 +122,7 @@ pub(super) struct Rate {
     pub(super) level: Option<u32>,
     pub(super) filter: String,
     tables: usize,
-    /// Absent keys between the smallest and the largest key of each table.
+    /// Probes for absent keys between the smallest and the largest key of each table.
     probes: u64,
     positives: u64,
     pub(super) observed_fpr: f64,
@@ -126,7 +131,7 @@ pub(super) struct Rate {
     pub(super) expected_fpr: Option<f64>,
 }
 
-/// A rate's columns in text and on the page.
+/// Columns of rates in text and on the page.
 pub(super) const COLUMNS: [Column<Rate>; 7] = [
     ("level", |rate| rate.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),
     ("filter", |rate| rate.filter.clone()),
@@ -137,8 +142,8 @@ pub(super) const COLUMNS: [Column<Rate>; 7] = [
     ("expected", |rate| rate.expected_fpr.map_or_else(super::levels::unknown, percent)),
 ];
 
-/// Probes all tables for the keys between their smallest and largest, and notes what each answered. Filters that cannot
-/// be used, or not for such keys, have no rate.
+/// Probes all tables for the keys between their smallest and largest, and records the answers. Filters that cannot be
+/// used, or not for such keys, have no rate.
 pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading<'_>) -> Vec<Rate> {
     if absent.keys.is_empty() {
         return Vec::new();
@@ -151,6 +156,7 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
         survey.judge(index, probes.outcome, problem.map_or("", String::as_str));
         let table = &mut survey.tables[index];
         table.touched = probes.positives + probes.keys_not_probed;
+        // A filter with a problem is positive for every key, which is no rate of its own.
         if probes.problem.is_none() && absent.suit(table) {
             table.observed_rate = probes.observed_rate;
             let (level, filter) = (table.overview.level, &table.overview.filter);
@@ -170,7 +176,7 @@ impl Rate {
         self.tables += 1;
         self.probes += probes.keys_probed();
         self.positives += probes.positives;
-        // Sums until all tables have been added.
+        // A sum until `finished` divides it.
         let sum = self.expected_fpr.zip(probes.expected_rate);
         self.expected_fpr = sum.map(|(sum, rate)| sum + rate * probes.keys_probed() as f64);
     }
@@ -189,7 +195,7 @@ impl Rate {
         with_margin(self.observed_fpr, self.observed_fpr_margin)
     }
 
-    /// Whether it is certainly above the expected one.
+    /// Whether the observed rate is clearly above the expected one.
     pub(super) fn is_high(&self) -> bool {
         self.expected_fpr.is_some_and(|expected| self.observed_fpr - self.observed_fpr_margin > HIGH * expected)
     }

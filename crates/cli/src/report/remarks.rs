@@ -1,4 +1,4 @@
-//! Tables that need a look, and the command to begin with.
+//! Tables that need a look, and the command to run first.
 
 use core::cmp::Reverse;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::survey::{Survey, TableRow};
 use crate::inspect::State;
 use crate::output::shell_word;
 
-/// A table whose filter is not as it was requested.
+/// A table whose filter is not as requested.
 #[derive(Debug, Serialize)]
 pub(super) struct Remark {
     pub(super) path: String,
@@ -17,12 +17,12 @@ pub(super) struct Remark {
     pub(super) format: String,
     pub(super) state: State,
     pub(super) reason: String,
-    /// What to do about it.
+    /// How to fix it.
     pub(super) advice: &'static str,
     pub(super) commands: Vec<String>,
 }
 
-/// Those of all tables, the worst first. `options` say how tables are read, in the words of a command.
+/// Returns the remarks of all tables, the worst first. `options` are the command line options for reading tables.
 pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
     let tables = survey.paths.iter().zip(&survey.tables).filter(|(_, table)| table.overview.state != State::Ok);
     let mut remarks: Vec<_> = tables.map(|(path, table)| Remark::new(path, table, options)).collect();
@@ -47,18 +47,18 @@ impl Remark {
     }
 }
 
-/// What to do about a filter in this state, and the commands that help.
+/// Returns advice about a filter in this state, and the commands that help.
 fn advice(state: State, is_ours: bool) -> (&'static str, &'static [&'static str]) {
     match (state, is_ours) {
-        (State::Unread, _) => ("See why the file cannot be read.", &["verify"]),
+        (State::Unread, _) => ("Find out why the file cannot be read.", &["verify"]),
         (State::Damaged, true) => (
-            "List the damage. If the filter alone is damaged, write a new one beside the table.",
+            "List the damage. If only the filter is damaged, write a new one next to the table.",
             &["verify", "rebuild"],
         ),
         (State::Damaged, false) => ("List the damage.", &["verify"]),
-        (State::Unusable, _) => ("See what readers of the filter need.", &["inspect"]),
-        (State::Missing, true) => ("Write a filter beside the table.", &["rebuild"]),
-        (State::Missing, false) => ("Its engine writes filters: set a filter policy and compact.", &["inspect"]),
-        (State::Ok | State::Fallback, _) => ("Usual for few keys; otherwise see what was requested.", &["inspect"]),
+        (State::Unusable, _) => ("Find out what readers of the filter need.", &["inspect"]),
+        (State::Missing, true) => ("Write a filter next to the table.", &["rebuild"]),
+        (State::Missing, false) => ("Set a filter policy in its engine and compact.", &["inspect"]),
+        (State::Ok | State::Fallback, _) => ("Usual for few keys; otherwise check what was requested.", &["inspect"]),
     }
 }

@@ -1,4 +1,4 @@
-//! Each table of a store: what its filter is, and what it costs.
+//! Examines each table of a store: its filter, and the cost of that filter.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::output::Outcome;
 use crate::progress::Progress;
 use crate::{files, input};
 
-/// A table, and what its filter answered for absent keys.
+/// A table, and its filter's answers for absent keys.
 #[derive(Debug, Serialize)]
 pub(super) struct TableRow {
     pub(super) path: String,
@@ -22,7 +22,7 @@ pub(super) struct TableRow {
     pub(super) overview: Overview,
     /// Null if its filter was not probed.
     pub(super) observed_rate: Option<f64>,
-    /// Absent keys between its smallest and its largest key that it would be read for.
+    /// Absent keys between its smallest and its largest key for which the table would be read.
     #[serde(skip)]
     pub(super) touched: u64,
 }
@@ -31,11 +31,11 @@ pub(super) struct TableRow {
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) paths: Vec<PathBuf>,
-    /// One for each path.
+    /// One row for each path.
     pub(super) tables: Vec<TableRow>,
-    /// Those whose cost is known.
+    /// Filters whose cost is known.
     pub(super) filters: Vec<NamedFilter>,
-    /// The others.
+    /// Tables whose filter's cost is unknown.
     pub(super) left_out: Vec<LeftOut>,
     pub(super) skipped: Vec<String>,
     pub(super) outcome: Outcome,
@@ -50,6 +50,7 @@ impl Survey {
         let mut survey = Self { skipped, ..Self::default() };
         let mut progress = Progress::new("looking at filters", found.len() as u64);
         for path in found {
+            // A problem with one table must not end the survey.
             survey.add(&path, reading);
             survey.paths.push(path);
             progress.step();
@@ -76,7 +77,7 @@ impl Survey {
         }
     }
 
-    /// Notes that the table at `index` turned out to be damaged, or could not be read, unless that is known.
+    /// Marks the table at `index` as damaged or unread, unless its state is already bad.
     pub(super) fn judge(&mut self, index: usize, outcome: Outcome, why: &str) {
         self.outcome = self.outcome.max(outcome);
         let Some(table) = self.tables.get_mut(index).filter(|table| !table.overview.state.is_bad()) else { return };
@@ -87,7 +88,7 @@ impl Survey {
 }
 
 impl Overview {
-    /// Figures that the table does not say, and that were counted and measured.
+    /// Adds counted and measured figures if the table does not record them.
     fn add_figures(&mut self, filter: &TableFilter) {
         if self.keys.is_none() {
             self.keys = Some(filter.keys);

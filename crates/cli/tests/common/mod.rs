@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What one run gave.
+/// The result of one run.
 pub struct Run {
     pub code: Option<i32>,
     pub stdout: String,
@@ -29,7 +29,7 @@ impl Run {
         self
     }
 
-    /// Expects a failure whose message holds `words`.
+    /// Expects a failure whose message contains `words`.
     pub fn expect_error(self, words: &str) {
         let run = self.expect_code(2);
         assert!(run.stderr.starts_with("error: "), "{}", run.stderr);
@@ -52,7 +52,7 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
     let mut child =
         program().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A command that needs no more of its input closes it early.
+    // An error is fine: a command closes its input early if it needs no more of it.
     let _ = stdin.write_all(input);
     drop(stdin);
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
@@ -60,12 +60,12 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
     Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
 }
 
-/// Says what is not tested, past the test harness, which hides what tests print.
+/// Reports what is not tested. Bypasses the test harness, which hides the output of tests.
 pub fn say_skipped(what: &str, reason: impl std::fmt::Display) {
     std::io::stderr().write_all(format!("\n#### skipped: {what}: {reason}\n").as_bytes()).unwrap();
 }
 
-/// A directory that goes away with its tables.
+/// A temporary directory that is removed when dropped.
 pub struct Place {
     directory: TempDir,
 }
@@ -98,12 +98,12 @@ impl Place {
     }
 }
 
-/// One line for each number.
+/// Returns one line for each number.
 pub fn lines(numbers: std::ops::Range<usize>, line: impl Fn(usize) -> String) -> String {
     numbers.fold(String::new(), |text, number| text + &line(number) + "\n")
 }
 
-/// Names of the files in `directory`, sorted.
+/// Returns the names of the files in `directory`, sorted.
 pub fn names(directory: impl AsRef<Path>) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

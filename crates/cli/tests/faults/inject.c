@@ -3,12 +3,12 @@
  *   inject DIRECTORY NUMBER FAULT LOG PROGRAM [ARGUMENT...]
  *
  * Calls that name a path below DIRECTORY, or a descriptor that is open on one, are counted from 0. Call
- * NUMBER meets with FAULT: an errno (it is not made and gives that error; `close` is made all the same),
- * "short" (a read or write of half the bytes), or "+ERRNO" (so do all later calls that make, grow or sync
- * files). LOG gets the call and its path when the fault came, and else the number of calls. The exit
- * code is the program's, or 128 and the signal; 77 when the system does not allow tracing.
+ * NUMBER gets FAULT: an errno (the call returns that error and is not made, except `close`), "short" (a
+ * read or write of half the bytes), or "+ERRNO" (as do all later calls that create, grow or sync files).
+ * LOG receives the call and its path if the fault occurred, else the number of calls. The exit code is
+ * the program's, or 128 and the signal, or 77 if the system does not allow tracing.
  *
- * By ptrace and not LD_PRELOAD, because Rust's libraries make some calls (renameat) without the C library. */
+ * Uses ptrace and not LD_PRELOAD, because Rust's libraries make some calls (renameat) without the C library. */
 
 #define _GNU_SOURCE
 #include <elf.h>
@@ -79,7 +79,7 @@ static const struct call CALLS[] = {
 #endif
 };
 
-/* Threads whose present call is to give an error when it ends. */
+/* Threads whose current call must return an error when it ends. */
 static struct { pid_t thread; long error; } pending[THREADS];
 
 static void die(const char *what) {
@@ -87,7 +87,7 @@ static void die(const char *what) {
     exit(CANNOT_TRACE);
 }
 
-/* For calls about a stopped thread: it may be gone by now, when another has ended the process. It is then waited for. */
+/* For failed calls about a stopped thread, which may be gone if another thread has ended the process. */
 static void die_unless_gone(const char *what) {
     if (errno != ESRCH) die(what);
 }
@@ -151,7 +151,7 @@ static void change(pid_t thread, int is_entry, long value) { (void)thread; (void
 static void set_third(pid_t thread, uint64_t value) { (void)thread; (void)value; exit(CANNOT_TRACE); }
 #endif
 
-/* The string at `address` of the process; empty when there is none. */
+/* Reads the string at `address` of the process; empty if there is none. */
 static void read_string(pid_t thread, uint64_t address, char path[PATH_BYTES]) {
     size_t length = 0;
     path[0] = 0;
@@ -180,7 +180,7 @@ static const struct call *call_of(uint64_t number) {
     return NULL;
 }
 
-/* Where the call goes; empty when it names nothing. */
+/* Returns the path of the call; empty if it has none. */
 static void path_of_call(pid_t thread, const struct call *call, const uint64_t args[6], char path[PATH_BYTES]) {
     path[0] = 0;
     if (call->argument == PATH_FIRST) read_string(thread, args[0], path);
@@ -201,7 +201,7 @@ static void path_of_call(pid_t thread, const struct call *call, const uint64_t a
 static const char *directory, *fault;
 static long wanted, counted, has_fired;
 
-/* Whether all that was to happen has: the program then runs on untraced. */
+/* Whether all faults have occurred. The program then continues untraced. */
 static int is_done(void) {
     if (!has_fired || fault[0] == '+') return 0;
     for (int i = 0; i < THREADS; i++)
@@ -215,7 +215,7 @@ static int grows(const struct call *call, const uint64_t args[6]) {
     return call->sort == WRITES || call->sort == GROWS || (call->number == SYS_openat && (args[2] & O_CREAT) != 0);
 }
 
-/* A call begins: counts it, and changes it if it is the one. */
+/* Handles the begin of a call: counts it, and changes it if it is the chosen one. */
 static void enter(pid_t thread, uint64_t number, const uint64_t args[6]) {
     char path[PATH_BYTES];
     const struct call *call = call_of(number);

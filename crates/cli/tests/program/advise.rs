@@ -56,7 +56,7 @@ fn bad_numbers_are_refused() {
 #[test]
 fn a_use_that_no_filter_serves_is_said_to_be_one() {
     let advice = run(&["advise", "--keys", "1000000", "--memory", "100"]).expect_code(1);
-    assert!(advice.stdout.contains("no kind does all of this"), "{}", advice.stdout);
+    assert!(advice.stdout.contains("no kind meets all requirements"), "{}", advice.stdout);
 }
 
 fn number(of: &Value) -> f64 {
@@ -83,7 +83,7 @@ fn five_levels_get_the_plan_of_the_paper() {
     let same = run(&[&options[..], &["--json", "--memory", "138887500"]].concat()).expect_code(0).json();
     assert_eq!(same["levels"], advice["levels"]);
     let page = run(&options).expect_code(0).stdout;
-    assert!(page.contains("equal bits per key everywhere have 3.4") && page.contains("this plan"), "{page}");
+    assert!(page.contains("equal bits per key everywhere cause 3.4") && page.contains("this plan"), "{page}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_plan_needs_neither_memory_nor_keys() {
     assert_eq!((&without["plan"]["bytes"], &without["plan"]["useless_reads"]), (&0.into(), &5.0.into()), "{without}");
     assert_eq!((&without["levels"][0]["runs"], &without["ratio"]), (&4.into(), &1.0.into()), "{without}");
     let short = run(&["advise", "--levels", "1e4,1e6", "--bits-per-key", "0.5"]).expect_code(0).stdout;
-    assert!(short.contains("do not fit, not even the smallest"), "{short}");
+    assert!(short.contains("even the smallest filters do not fit"), "{short}");
     let empty = run(&["advise", "--json", "--levels", "0,0"]).expect_code(0).json();
     assert_eq!((&empty["plan"]["useless_reads"], &empty["ratio"]), (&0.0.into(), &Value::Null), "{empty}");
     let huge = run(&["advise", "--json", "--levels", "18446744073709551615", "--bits-per-key", "1e300"]);
@@ -107,7 +107,7 @@ fn optimized_for_hits_the_last_level_with_keys_has_no_filters() {
     assert_eq!(advice["levels"][1]["bytes"], 0);
 }
 
-/// Writes a table of `keys` keys, for a level if one is given.
+/// Writes a table of `keys` keys, for a level if one is passed.
 fn write_table(directory: &str, number: u32, level: Option<u32>, keys: u32, has_filter: bool) {
     let context = BuildContext::new(&KeyHasher::default());
     let context = level.map_or(context.clone(), |level| context.with_level(level));
@@ -144,12 +144,12 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let now: u64 = inspected["files"].as_array().unwrap().iter().take(5).map(filter_bytes).sum();
     assert_eq!((&advice["now"]["bytes"], &advice["memory_bytes"]), (&now.into(), &now.into()), "{advice}");
     assert_eq!(inspected["files"][4]["table"]["properties"]["level"], 2);
-    // Two filters at level 0, six of every fifteen lookups without one at level 1, one filter at level 2.
+    // Two filters on level 0, no filter for six of fifteen lookups on level 1, one filter on level 2.
     let rates = number(&advice["now"]["useless_reads"]) - 0.4;
     assert!((0.02..0.05).contains(&rates), "{advice}");
     assert!(number(&advice["plan"]["useless_reads"]) < 0.1, "{advice}");
     let page = run(&["advise", "--tables", &directory, "--levels"]).expect_code(0).stdout;
-    assert!(page.contains("now") && page.contains("000006.sst: left out: its level is not known"), "{page}");
+    assert!(page.contains("now") && page.contains("000006.sst: left out: its level is unknown"), "{page}");
     let advice = run(&["advise", "--json", "--tables", &directory]).expect_code(0).json();
     let known: Vec<_> = advice["levels"].as_array().unwrap().iter().map(|level| level["level"].as_u64()).collect();
     assert_eq!(known, [None, Some(0), Some(1), Some(2)], "{advice}");
@@ -157,13 +157,13 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")]).expect_error("whose level is known");
 }
 
-/// Advice on range filters for the keys of `lines`.
+/// Returns advice on range filters for the keys of `lines`.
 fn ranges_advice(place: &Place, lines: String, options: &[&str]) -> Value {
     let keys = place.write("keys", lines);
     run(&[&["advise", "--json", "--keys-format", "hex", "--ranges", &keys], options].concat()).expect_code(0).json()
 }
 
-/// A number that looks random, the same in each run.
+/// Returns a number that looks random, the same in each run.
 fn scattered(number: usize) -> u64 {
     sstfilter::KeyHash::mix(number as u64).get()
 }
@@ -211,7 +211,7 @@ fn many_rows_per_prefix_get_ordered_codes_with_a_caution() {
     let row = |number: usize| format!("{:016x}{:016x}", scattered(number / 1_000), scattered(number) >> 34);
     let advice = ranges_advice(&place, crate::common::lines(0..40_000, row), &["--range-length", "64"]);
     assert_eq!((&advice["take"], &advice["range_units"]), (&"ordered".into(), &64.into()), "{advice}");
-    assert!(advice["why"].as_str().unwrap().contains("Take hashed if ranges begin beside keys"), "{advice}");
+    assert!(advice["why"].as_str().unwrap().contains("Use hashed if ranges begin next to keys"), "{advice}");
 }
 
 #[test]
@@ -237,12 +237,12 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     run(&["advise", "--ranges", &one]).expect_code(0);
 }
 
-/// The useless reads of a level without filters hide what the others take.
+/// The useless reads of a level without filters hide the effect of memory on the others.
 #[test]
 fn memory_that_saves_no_reads_is_told() {
     let levels = ["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--optimize-for-hits"];
     let page = run(&levels).expect_code(0).stdout;
-    assert!(page.contains("bytes would do: 1.0"), "{page}");
+    assert!(page.contains("bytes would be enough: 1.0"), "{page}");
     let json = run(&[&levels[..], &["--json"]].concat()).expect_code(0).json();
     let number = |of: &str, field: &str| json[of][field].as_f64().unwrap();
     assert!(number("enough", "bytes") < number("plan", "bytes") / 2.0, "{json}");

@@ -1,5 +1,5 @@
-//! `build` takes whatever file it is given, into whatever directory: it must say what it wrote, replace
-//! nothing unasked, and leave nothing half done.
+//! `build` with any input file and any directory: it must report what it wrote, replace nothing without being told to,
+//! and leave nothing half written.
 
 use std::fs;
 use std::process::Stdio;
@@ -105,7 +105,7 @@ fn input_that_fails_leaves_the_old_tables() {
     let place = Place::new();
     let out = place.build(10, &[]);
     let empty = place.write("empty", "");
-    run(&["build", "--input", &empty, "--out", &out, "--overwrite"]).expect_error("holds no key");
+    run(&["build", "--input", &empty, "--out", &out, "--overwrite"]).expect_error("contains no key");
     run(&["get", &out, "key0003"]).expect_code(0);
 }
 
@@ -116,7 +116,7 @@ fn bad_input_is_refused_with_advice() {
     let build = |input: &str, options: &[&str]| run(&[&["build", "--input", input, "--out", &out], options].concat());
     build(&place.text("missing"), &[]).expect_error("cannot read");
     build(&place.text(""), &[]).expect_error("got a directory");
-    build(&place.write("blank", "\n\n\n"), &[]).expect_error("holds no key");
+    build(&place.write("blank", "\n\n\n"), &[]).expect_error("contains no key");
     build(&place.write("keys.gz", [0x1f, 0x8b, 8, 0]), &[]).expect_error("gzip -d");
     build(&input, &["--files", "3"]).expect_error("at most 2");
     build(&place.write("large", "x".repeat(100_000)), &["--memory-limit", "64K"]).expect_error("--memory-limit");
@@ -159,7 +159,7 @@ a
     );
     let built = run(&["build", "--input", &input, "--out", &out]).expect_code(0).stdout;
     assert!(built.contains("\n1 line dropped because") && built.contains("\n1 blank line skipped"), "{built}");
-    run(&["build", "--input", &input, "--out", &out]).expect_error("holds 1 table already");
+    run(&["build", "--input", &input, "--out", &out]).expect_error("already contains 1 table");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn options_out_of_range_are_refused_with_the_range() {
         let refused = run(&["build", "--input", &input, "--out", &out, "--bits-per-key", bits]);
         assert!(refused.stderr.len() < 200, "{}", refused.stderr);
     }
-    refused(&["--bits-per-key", "1"], "give --policy bloom");
+    refused(&["--bits-per-key", "1"], "pass --policy bloom");
     refused(&["--files", "0"], "expected 1 to 1,000,000, got '0'");
     refused(&["--files", "-1"], "expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '-1'");
     refused(&["--files", "1.5"], "whole number");

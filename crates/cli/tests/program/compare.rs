@@ -1,6 +1,6 @@
-//! A comparison on one's own keys decides which filter a store gets. It must not flatter a kind: by figures that are
-//! not those of the filters that are then built, by keys counted as absent that are stored, by a rate that few probes
-//! cannot show, or by a kind that is left out without a word.
+//! Users choose a filter by a comparison on their own keys. The failures guarded against: figures that differ from
+//! those of the filters that are then built, stored keys that count as absent, a rate that is too precise for few
+//! probes, and a kind that is left out silently.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use sstfilter::kind;
 
 use crate::common::{Place, lines, run, run_with_input};
 
-/// The names of Debian 12, and those of a later release that it does not have.
+/// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
 fn debian(place: &Place) -> (String, String) {
     let unpack = |name: &str| {
         let packed = fs::read(format!("{}/keys/{name}.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
@@ -106,7 +106,7 @@ fn keys_held_out_are_a_share_that_says_what_absent_keys_would() {
     assert!((number(&half, "absent_keys") - 31_833.0).abs() < 631.0, "{half}");
     let text = run(&["compare", "--input", &stored]).expect_code(0).stdout;
     assert!(text.contains("held out (10% of the keys given)") && text.contains(" +- "), "{text}");
-    assert!(text.contains("bloom") && text.contains("keys were found again in every filter"), "{text}");
+    assert!(text.contains("bloom") && text.contains("every filter is positive for all of its keys"), "{text}");
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn repeated_keys_and_absent_keys_that_are_stored_are_dropped_and_said_to_be() {
     assert_eq!(
         notes,
         [
-            "--input: 2 repetitions of keys dropped: each key is counted once",
-            "--absent: 1 repetition of keys dropped: each key is counted once",
-            "--absent: 10 keys dropped, being in --input as well",
+            "--input: 2 repetitions of keys dropped, because each key counts once",
+            "--absent: 1 repetition of keys dropped, because each key counts once",
+            "--absent: 10 keys dropped, because they are also in --input",
         ]
     );
     for row in compared["rows"].as_array().unwrap() {
@@ -174,7 +174,7 @@ fn a_key_outside_the_range_of_a_file_reads_no_block_of_it() {
     }
 }
 
-/// What does not depend on the time that it took.
+/// Returns the part of a report that does not depend on times.
 fn figures(compared: &Value) -> Vec<String> {
     let rows = compared["rows"].as_array().unwrap().iter();
     rows.map(|row| format!("{} {} {}", row["filter"], row["bytes"], row["observed_fpr"])).collect()
@@ -189,13 +189,13 @@ fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
     assert_eq!(expected["keys"].as_u64().unwrap() + expected["absent_keys"].as_u64().unwrap(), 4_000);
     assert_eq!(figures(&compare(&["--input", &tables])), figures(&expected));
 
-    // By their bytes: a table of another name is one, and a directory's other files are passed over.
+    // Tables are recognized by their bytes, whatever their name; other files of a directory are skipped.
     let [first, second, third] = [1, 2, 3].map(|number| format!("{tables}/00000{number}.sst"));
     fs::rename(&first, format!("{tables}/table")).unwrap();
     fs::write(format!("{tables}/notes.txt"), "not a key\n").unwrap();
     let compared = compare(&["--input", &tables]);
     assert_eq!(figures(&compared), figures(&expected));
-    assert!(compared["notes"][0].as_str().unwrap().contains("1 file not read, being no table (the first: notes.txt)"));
+    assert!(compared["notes"][0].as_str().unwrap().contains("1 file skipped, not a table (the first: notes.txt)"));
     let compared = compare(&["--input", &second, &format!("{tables}/table"), "--input", &third]);
     assert_eq!(figures(&compared), figures(&expected));
 
@@ -226,12 +226,12 @@ fn keys_come_from_tables_of_other_engines_alike() {
         fs::copy(format!("{fixtures}/{table}"), &unnamed).unwrap();
         assert_eq!(figures(&compare(&["--input", &unnamed])), expected, "{table}");
     }
-    // All of LevelDB's directory together, tables without keys and of other rules included.
+    // All tables of LevelDB's directory, including those without keys and those whose keys follow other rules.
     let all = compare(&["--input", &format!("{fixtures}/leveldb")]);
     assert!(number(&all, "keys") + number(&all, "absent_keys") > 6_000.0, "{all}");
     assert_eq!(row(&all, "ribbon")["lost_keys"], 0);
     let stored = format!("{fixtures}/leveldb/snappy.ldb");
-    run(&["compare", "--input", &keys, "--absent", &stored]).expect_error("all 6,000 keys are in --input as well");
+    run(&["compare", "--input", &keys, "--absent", &stored]).expect_error("all 6,000 keys are also in --input");
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
     let (empty, none) = (place.write("empty", "\n"), place.text("none"));
     for (arguments, words) in [
         (&["--input", &none][..], "none"),
-        (&["--input", &empty], "holds no key"),
-        (&["--input", &keys, "--absent", &empty], "holds no key"),
-        (&["--input", &keys, "--absent", &keys], "--absent: all 100 keys are in --input as well"),
+        (&["--input", &empty], "contains no key"),
+        (&["--input", &keys, "--absent", &empty], "contains no key"),
+        (&["--input", &keys, "--absent", &keys], "--absent: all 100 keys are also in --input"),
         (&["--input", &keys, "--holdout", "0.0001%"], "--holdout 0.0001% of 100 keys is none"),
         (&["--input", &keys, "--holdout", "99.9999%"], "--holdout 99.9999% of 100 keys is all"),
         (&["--input", &keys, "--holdout", "0%"], "expected a share between 0% and 100%"),
@@ -253,10 +253,10 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
         (&["--input", &keys, "--files", "101"], "--files 101: expected no more files than the 9"),
         (&["--input", &keys, "--files", "0"], "--files"),
         (&["--input", &keys, "--fpr", "2"], "expected a number between 0 and 1"),
-        (&["--input", &keys, "--fpr", "1e-30"], "no kind has filters"),
+        (&["--input", &keys, "--fpr", "1e-30"], "no kind can build filters"),
         (&["--input", &keys, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
         (&["--input", &keys, "--absent", &keys, "--holdout", "5%"], "cannot be used with"),
-        (&["--input", &place.text("")], "holds no table"),
+        (&["--input", &place.text("")], "contains no table"),
     ] {
         run(&[&["compare"], arguments].concat()).expect_error(words);
     }
@@ -271,7 +271,7 @@ fn a_damaged_table_is_an_error_and_not_a_set_of_fewer_keys() {
     run(&["compare", "--input", &tables]).expect_error("checksum");
 }
 
-/// The keys of one table that cannot be read are no reason to say nothing of all others, and no reason to be silent.
+/// If the keys of one table cannot be read, the comparison uses the others, and reports that.
 #[test]
 fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
     let place = Place::new();
@@ -301,5 +301,5 @@ fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
     let why: Vec<_> =
         damaged["left_out"].as_array().unwrap().iter().map(|left| left["why"].as_str().unwrap()).collect();
     assert!(why.len() == 4 && why[0].contains("cut short"), "{why:?}");
-    assert!(why[1].starts_with("all behind its first 1,") && why[1].contains("checksum"), "{why:?}");
+    assert!(why[1].starts_with("all after its first 1,") && why[1].contains("checksum"), "{why:?}");
 }

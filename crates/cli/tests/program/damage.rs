@@ -1,6 +1,6 @@
-//! After a crash, one wants to know how much is lost, and to save the rest. The failures guarded against: one bad block
-//! that stands for all, a table that was read and is said to have no entries, a sidecar that nobody uses and that is
-//! called sound, and entries that are lost although their bytes are there.
+//! After a crash, users want to know how much is lost, and to save the rest. The failures guarded against: a report
+//! that ends at the first bad block, a readable table that is reported without entries, an unused sidecar that is
+//! reported as sound, and entries that are lost although their bytes are intact.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn data_bytes(table: &str) -> usize {
     usize::try_from(shown["files"][0]["table"]["properties"]["data_bytes"].as_u64().unwrap()).unwrap()
 }
 
-/// Offset and bytes of a part of the table.
+/// Returns offset and bytes of a part of the table.
 fn part(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
@@ -69,7 +69,7 @@ fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
     let json = run(&["verify", &folder, "--json"]).expect_code(0).json();
     assert_eq!((&json["checked"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
     flip(&sidecar, 100);
-    assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is told all the same");
+    assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is still reported");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_cannot_be_salvaged_is_said() {
     run(&["dump", foreign, "--salvage"]).expect_error("--salvage is for tables of sstfilter");
 }
 
-/// A hundred tables have thousands of lines: those that need a look must be found without reading all of them.
+/// A hundred tables have thousands of lines. A user must find those that need a look without reading all of them.
 #[test]
 fn inspect_gives_several_files_a_line_each_and_says_which_need_a_look() {
     let place = Place::new();
@@ -143,7 +143,7 @@ fn inspect_gives_several_files_a_line_each_and_says_which_need_a_look() {
     let state = |name: &str| row(name).pop().unwrap();
     let names = ["000001.sst", "000002.sst", "000003.sst", "000004.sst", "000005.sst"];
     assert_eq!(names.map(state), ["ok", "damaged", "fallback", "missing", "unusable"], "{page}");
-    for words in ["000002.sst: damaged: ", "000003.sst: fallback: Bloom although the policy is Ribbon", "state it with"]
+    for words in ["000002.sst: damaged: ", "000003.sst: fallback: Bloom although the policy is Ribbon", "pass it with"]
     {
         assert!(page.contains(words), "{words} in {page}");
     }
@@ -179,7 +179,7 @@ fn inspect_says_once_what_is_true_of_many_files() {
     assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
     assert_eq!(page.matches("too few keys").count(), 1, "{page}");
 
-    // Two files of one name are told apart.
+    // Two files with one name are shown with their paths.
     let other = place.text("other");
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;

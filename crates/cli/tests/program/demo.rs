@@ -1,5 +1,5 @@
-//! A demonstration that shows figures which are not so, or exits with success though a key was lost,
-//! would be worse than none.
+//! The failures guarded against: a demonstration that shows wrong figures, or exits with success although a key was
+//! lost.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ fn by_name<'a>(list: &'a Value, field: &str, name: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|entry| entry[field] == name).unwrap()
 }
 
-/// Whether as many keys got through as the blocks expect, within four standard errors.
+/// Whether the number of false positives is as expected, within four standard errors.
 fn assert_rate_as_expected(figures: &Value) {
     let (observed, expected) = (number(figures, "observed_fpr"), number(figures, "expected_fpr"));
     let sigma = (expected * (1.0 - expected) / number(figures, "absent_probes")).sqrt();
@@ -89,7 +89,8 @@ fn scans_with_range_filters_read_a_tenth_of_the_files_that_hold_none_of_their_na
         }
     }
     let useless = |method: &str| number(&row(100, method)[1], "useless_reads_per_scan");
-    // Without filters most files are read; of some, no key is on one side of the scan, or it is between two blocks.
+    // Without filters, most files are read. The others have no key on one side of the scan, or the scan falls between
+    // two blocks.
     assert!(useless("prefix Bloom") < useless("none"), "{scans}");
     assert!(useless("none") > 40.0 && useless("range, ordered") <= 0.1 * useless("none"), "{scans}");
 }

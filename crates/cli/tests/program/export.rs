@@ -1,5 +1,5 @@
-//! What leaves the program for others: dumped keys, bare blocks, completions, manual pages. A dump that cannot be read
-//! back, or a block that is not the table's, would lose keys elsewhere, where nobody compares.
+//! Output for other programs: dumped keys, bare blocks, completions, manual pages. A dump that cannot be read back, or
+//! a block that differs from the table's, would lose keys elsewhere without notice.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, lines, names, program, run, say_skipped};
 
-/// A table of such keys as a line of text cannot hold, and of those that it can.
+/// Builds a table of keys that a line of text can hold, and keys that it cannot.
 fn any_bytes(place: &Place) -> String {
     let keys = "\t6e6f206b6579\n00\t\n0061\t00\n0a\t0d\n61\t\n6162\t610963\n620d\tff\nefbbbf\t31\nff\t0a\n";
     let (input, out) = (place.write("any.hex", keys), place.text("any"));
@@ -48,10 +48,10 @@ fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_for_people() {
         "{}",
         dumped.stdout
     );
-    assert!(dumped.stderr.contains("note: 10 of the keys and values are no plain text"), "{}", dumped.stderr);
+    assert!(dumped.stderr.contains("note: 10 of the keys and values are not plain text"), "{}", dumped.stderr);
 }
 
-/// Escapes in a pipe were read as other keys, which no filter knew.
+/// Once, escapes in a pipe were read as other keys, which no filter contains.
 #[test]
 fn what_another_program_reads_of_a_dump_are_the_keys_themselves() {
     let place = Place::new();
@@ -100,7 +100,7 @@ fn a_dump_with_nul_bytes_has_keys_alone() {
     assert_eq!(run(&[&dump[..], &["--keys-only"]].concat()).expect_code(0).stdout, "\0a\t\0b\r\n\0");
     run(&dump).expect_error("add --keys-only");
     run(&["dump", &any_bytes(&place), "--keys-format", "nul", "--keys-only"])
-        .expect_error(r"key \x00 holds a NUL byte");
+        .expect_error(r"key \x00 contains a NUL byte");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_dump_tells_tombstones_from_empty_values() {
     let dumped = run(&["dump", &path]).expect_code(0);
     assert_eq!(
         (dumped.stdout.as_str(), dumped.stderr.as_str()),
-        ("a\t\nb\n", "note: 1 tombstone: lines without a tab\n")
+        ("a\t\nb\n", "note: 1 tombstone, printed as lines without a tab\n")
     );
     let json = run(&["dump", &path, "--json"]).expect_code(0).json();
     let expected = serde_json::json!({
@@ -186,13 +186,13 @@ fn the_extracted_block_is_the_one_of_the_table() {
     assert_eq!(report["file_fingerprint"], filter["file_fingerprint"]);
     run(&["verify", &block]).expect_code(0);
 
-    run(&["filter", "extract", &table, "--out", &block]).expect_error("exists already");
+    run(&["filter", "extract", &table, "--out", &block]).expect_error("already exists");
     run(&["filter", "extract", &table, "--out", &block, "--overwrite"]).expect_code(0);
-    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("is a filter block already");
+    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("already is a filter block");
     run(&["dump", &block]).expect_error("is a filter block, which has no keys");
     let piped = program().args(["filter", "extract", &table, "--out", "-"]).output().unwrap();
     assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));
-    run(&["filter", "extract", &table, "--out", "-", "--json"]).expect_error("standard output takes the block");
+    run(&["filter", "extract", &table, "--out", "-", "--json"]).expect_error("standard output receives the block");
     run(&["filter", "extract", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
     run(&["filter", "extract", &table, "--out", &place.text("")]).expect_error("got a directory");
     let start = run(&["inspect", &table, "--json"]).json()["files"][0]["table"]["layout"].clone();
@@ -236,10 +236,10 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
     }
     let out = place.text("x");
     let build = |options: &[&str]| run(&[&["filter", "build", "--keys", &keys, "--out", &out], options].concat());
-    build(&["--bits-per-key", "1"]).expect_error("give --policy bloom");
+    build(&["--bits-per-key", "1"]).expect_error("pass --policy bloom");
     build(&["--policy", "quotient"]).expect_error("possible values");
     run(&["filter", "build", "--keys", &place.text("none"), "--out", &out]).expect_error("cannot read");
-    run(&["filter", "build", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("holds no key");
+    run(&["filter", "build", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("contains no key");
     assert!(!place.path("x").exists());
     assert!(names(place.path("")).iter().all(|name| !name.contains("sstfilter")), "a temporary file was left");
 }

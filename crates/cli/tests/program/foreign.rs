@@ -1,6 +1,5 @@
-//! Tables of other engines: what the program says of them must be what those engines wrote, and what they answer. The
-//! failures guarded against: a sound table that is called damaged, damage that is not found, and a key of a table that
-//! is said to be absent from it.
+//! Tables of other engines: the program must report what those engines wrote and answer. The failures guarded against:
+//! a sound table reported as damaged, damage that is not found, and a stored key that is reported as absent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +22,7 @@ fn fixtures() -> BTreeMap<String, Value> {
     fixtures.into_iter().map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
 }
 
-/// Runs a command on files; its report on each of them.
+/// Runs a command on files and returns its report on each.
 fn run_on(command: &str, paths: &[&String], code: i32) -> Vec<Value> {
     let paths: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
     let report = run(&[&[command, "--json"], &paths[..]].concat()).expect_code(code).json();
@@ -98,7 +97,7 @@ fn inspect_filter(fixture: &Value, table: &Value) {
     assert!(filter["expected_fpr"].as_f64().unwrap() < 0.3 && filter["bits_per_key"].as_f64().unwrap() > 3.0);
 }
 
-/// All of these tables in the long form, otherwise one in three.
+/// The long form checks all of these tables; otherwise, one in three.
 #[test]
 fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
     let place = Place::new();
@@ -122,7 +121,7 @@ fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
         assert_eq!(lost, "", "{name}: keys that it has are said to be absent");
         let shown = run(&["inspect", &path, "--absent", &absent, "--json"]).expect_code(0).json();
         let observed = &shown["files"][0]["observed"];
-        // Nothing would show damage to the filter of a table without checksums, so it is not believed.
+        // Damage to the filter of a table without checksums would go unnoticed, so the filter is not used.
         let positives = if fixture["checksum"] == 0 { &ABSENT.into() } else { &fixture["positives"] };
         assert_eq!((&observed["keys"], &observed["positives"]), (&ABSENT.into(), positives), "{name}");
     }
@@ -181,7 +180,7 @@ fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
         fs::write(&table, &sound).unwrap();
         flip(&table, offset);
         let verified = run(&["verify", &table]);
-        // A flipped version may be one that is to come, of which nothing can be said.
+        // A flipped version may be a future one, so its table cannot be called damaged.
         let is_told = verified.code == Some(1) || verified.stdout.contains("format version");
         assert!(is_told, "byte {offset}: {:?} {}", verified.code, verified.stdout);
     }
@@ -257,14 +256,14 @@ fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     assert!(bytes("ribbon", "same bytes").1 * 4.0 < rate, "{alone}");
     let page = run(&["advise", "--tables", &own]).expect_code(0).stdout;
     assert!(page.contains("auto, same rate") && page.contains("% less"), "{page}");
-    run(&["advise", "--tables", &none]).expect_error("no filter whose cost can be told");
+    run(&["advise", "--tables", &none]).expect_error("no filter with a known cost");
     run(&["advise"]).expect_code(2);
 }
 
-/// A manifest of one record: the comparator `idb_cmp1`, of the browser's databases.
+/// A manifest of one record: the comparator `idb_cmp1` of Chromium's databases.
 const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
 
-/// Nothing says which database the bytes of standard input come from.
+/// The database of bytes from standard input is unknown.
 #[test]
 fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
     let place = Place::new();
@@ -276,8 +275,8 @@ fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
     assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
 }
 
-/// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which
-/// data block a key is.
+/// Only the database's manifest names the comparator of a LevelDB table. With an unknown order, the bytes of a key do
+/// not tell which data block it is in.
 #[test]
 fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     /// LevelDB's own comparator, and table 7 on level 2.
@@ -314,10 +313,10 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     let level = &advice["levels"][0];
     assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
     fs::remove_file(place.path("CURRENT")).unwrap();
-    run(&["advise", "--levels", "--tables", &table]).expect_error("no MANIFEST beside it does");
+    run(&["advise", "--levels", "--tables", &table]).expect_error("nor a MANIFEST next to it records it");
 }
 
-/// Its comparator cannot be taken from its keys then: that is not what the user must hear of.
+/// With damaged data, the comparator cannot be taken from the keys; the message must be about the damage.
 #[test]
 fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
     let place = Place::new();
@@ -335,7 +334,7 @@ fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
     }
 }
 
-/// A partition of a filter that is damaged says nothing of the keys in the others.
+/// A damaged partition of a filter does not affect the keys in the others.
 #[test]
 fn the_sound_partitions_of_a_damaged_filter_are_probed() {
     let source = format!("{FIXTURES}/rocksdb/11.8-partitioned-ribbon.sst");
@@ -367,7 +366,7 @@ fn damage_partition(table: &str) {
 #[test]
 fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
     let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
-    let (place, remark) = (Place::new(), "has range tombstones: read it all the same");
+    let (place, remark) = (Place::new(), "has range tombstones: read it whatever its filter answers");
     let keys = place.write("keys", "no such key\n");
     let report = run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout;
     assert!(report.contains(remark) && report.contains("keys certainly in none of the 1 table read"), "{report}");
@@ -381,14 +380,14 @@ fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
     run(&probe).expect_code(0).json()["keys_touching_none"].clone()
 }
 
-/// Pebble's tables name the default comparer, and not what it splits keys into.
+/// Pebble's tables name the default comparer, but not how it splits keys.
 #[test]
 fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_of() {
     let table = format!("{FIXTURES}/pebble/v8-bloom.sst");
     let place = Place::new();
     let [stored, absent] = decimal_keys(&fixtures()[&table]);
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
-    let advice = "state it with --comparator";
+    let advice = "pass it with --comparator";
     let silent = run(&["probe", &table, "--keys", &absent]).expect_code(0).stdout;
     assert!(silent.contains("positive for every key") && silent.contains(advice), "{silent}");
     assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
@@ -399,7 +398,7 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
 }
 
-/// A lookup goes to the tables between whose ends its key is. Only the manifest has them.
+/// A lookup touches only tables whose key range includes its key. Only the manifest records these ranges.
 #[test]
 fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the_file() {
     let source = format!("{FIXTURES}/rocksdb/11.8-no-policy.sst");
@@ -435,10 +434,10 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
         (&range(largest, "~")["skipped_by"], &range("!", smallest)["skipped_by"]),
         (&Value::Null, &"keys".into())
     );
-    // No range filter has answered, and the page must not look as if one had.
+    // The output must not look as if a range filter had answered.
     let page = run(&["probe", &table, "--range", "!", smallest]).expect_code(0).stdout;
     assert!(page.contains("none   absent, by its smallest and largest key"), "{page}");
-    // Another table of this number, and one that the manifest does not have.
+    // Another table with this number, and a table that the manifest does not contain.
     for (number, bytes) in [(7, bytes + 1), (8, bytes)] {
         write_manifest(&place, "", &[(number, 1, bytes, [smallest, largest])]);
         assert_eq!(touching_none(&outside, &[]), 0);
@@ -462,9 +461,9 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
         (&0.into(), &1.0.into(), &2.into())
     );
     let page = run(&["probe", &table, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("may hold 2 keys more, of which its filter holds nothing"), "{page}");
+    assert!(page.contains("may contain 2 keys more: its filter holds no part of such keys"), "{page}");
     let page = run(&["inspect", &table, "--absent", &keys]).expect_code(0).stdout;
-    assert!(page.contains("not probed        2 keys: the filter holds nothing of such keys"), "{page}");
+    assert!(page.contains("not probed        2 keys: the filter holds no part of such keys"), "{page}");
 }
 
 #[test]
@@ -475,7 +474,7 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let [stored, absent] = decimal_keys(fixture);
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
     let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
-    assert!(refused.stdout.contains("--unchecked-filters uses it all the same"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("--unchecked-filters uses it anyway"), "{}", refused.stdout);
     assert!(!refused.stderr.contains("million probes"), "no filter was probed: {}", refused.stderr);
     let used = ["--json", "--unchecked-filters", "--filters-only"];
     let positives = |keys: &str| {

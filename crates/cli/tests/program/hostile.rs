@@ -1,5 +1,5 @@
-//! Files that never end, that claim what they do not hold, or whose names are commands to a terminal. One of them in a
-//! directory of tables once made `inspect` wait for ever, took all memory, or wrote a line of its own into the report.
+//! Files that never end, that claim a size they do not have, or whose names are commands to a terminal. Such a file in
+//! a directory of tables once made `inspect` wait forever, used all memory, or added a forged line to the report.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -78,7 +78,7 @@ fn no_command_waits_for_a_pipe_beside_a_table() {
             assert!(arguments[0] == "build" || fs::read(&table).unwrap() == before);
         }
     }
-    // The manifest that names the comparator of LevelDB's tables.
+    // A pipe in place of the manifest that names the comparator of LevelDB's tables.
     let place = Place::new();
     let table = place.text("000005.ldb");
     fs::copy("../interop/fixtures/leveldb/6000-keys.ldb", &table).unwrap();
@@ -91,7 +91,7 @@ fn no_command_waits_for_a_pipe_beside_a_table() {
     assert!(code == Some(0) && text.contains("LevelDB"), "{text}");
 }
 
-/// A file of 3 GiB that takes a page of the disk, and ends like the one at `path`.
+/// Creates a sparse file of 3 GiB that ends like the one at `path`.
 fn hollow(place: &Place, name: &str, path: &str) -> String {
     let bytes = fs::read(path).unwrap();
     let end = &bytes[bytes.len().saturating_sub(4_000)..];
@@ -130,7 +130,7 @@ fn hollow_filters_take_no_memory() {
     }
 }
 
-/// Every command with every format in the long form, otherwise with one of them, in turn.
+/// The long form runs every command with every format; otherwise, the formats take turns.
 // promise: safe-to-open
 #[test]
 fn keys_without_an_end_are_refused_before_they_take_the_memory() {
@@ -163,7 +163,7 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
     endless.wait().unwrap();
 }
 
-/// Names that clear the screen, write a line of their own, turn the text round, are no text, or are markup.
+/// Names that clear the screen, add a line, reverse the text, are not text, or are markup.
 const NAMES: [(&[u8], &str); 5] = [
     (b"<script>&'1", "<script>&'1"),
     (b"a\x1b[2J\nEVIL 000009.sst: sound", r"a\x1b[2J\nEVIL 000009.sst: sound"),
@@ -172,7 +172,7 @@ const NAMES: [(&[u8], &str); 5] = [
     (b"c\r\x07\x7f", r"c\r\x07\x7f"),
 ];
 
-/// What a command prints, which holds no control character but the ends of its lines.
+/// Returns the output of a command, which must contain no control characters except line ends.
 fn printed(arguments: &[&OsStr]) -> String {
     let Output { stdout, stderr, .. } = program().args(arguments).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8([stdout, stderr].concat()).unwrap_or_else(|_| panic!("no text: {arguments:?}"));
@@ -228,7 +228,7 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         let document = Document::parse_with_options(&page, options).unwrap();
         let has = |words: &str| document.descendants().any(|node| node.text().is_some_and(|text| text.contains(words)));
         assert!(has(shown), "{shown} in {page}");
-        // A row of keys and tables, with tabs between its columns.
+        // Rows of keys and tables, with tabs between columns.
         let listed = program().args(per_key).output().unwrap().stdout;
         let listed = String::from_utf8(listed).unwrap();
         let columns: Vec<_> = listed.trim_end().split('\t').collect();

@@ -1,4 +1,4 @@
-//! What other programs read must be written down. The failure guarded against: a field that only the source explains.
+//! The JSON output is documented. The failure guarded against: a field that only the source explains.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Keys of a storage engine are any bytes. A command line that knows lines alone cuts a key at its tab or carriage
-//! return, and then says of a key that is stored that it is absent.
+//! Keys of a storage engine may be any bytes. A program that supports only lines cuts a key at a tab or carriage
+//! return, and then reports a stored key as absent.
 
 use crate::common::{Place, run, run_with_input};
 
@@ -35,7 +35,7 @@ fn keys_that_do_not_have_their_format_are_refused_by_line() {
     run(&["probe", &out, "--keys", &keys, "--keys-format", "hex"]).expect_error("line 2: expected two hexadecimal");
     run(&["get", &out, "key0001", "--keys-format", "hex"]).expect_error("key 'key0001': expected hexadecimal digits");
     run(&["get", &out, "k", "--keys-format", "base64"]).expect_error("possible values: lines, crlf, nul, hex");
-    run(&["get", &out, "--keys", &place.write("none", "\n")]).expect_error("holds no key");
+    run(&["get", &out, "--keys", &place.write("none", "\n")]).expect_error("contains no key");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_dash_is_standard_input_for_keys() {
     let verified = run_with_input(&["verify", &table, "--secret-seed-file", "-", "--json"], seed).expect_code(0).json();
     assert!(verified["files"][0]["filter_not_asked"].is_null(), "{verified}");
     run_with_input(&["build", "--input", "-", "--out", &place.text("none")], b"")
-        .expect_error("standard input holds no");
+        .expect_error("standard input contains no");
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn empty_lines_are_counted_and_the_empty_key_is_a_tab() {
     let place = Place::new();
     let (keys, out) = (place.write("keys", "\tempty\n\n\na\n"), place.text("tables"));
     let built = run(&["build", "--input", &keys, "--out", &out]).expect_code(0);
-    let note = "2 empty lines skipped: the empty key is a line with a tab alone";
+    let note = "2 empty lines skipped: the empty key is a line with only a tab";
     assert!(built.stderr.contains(note), "{}", built.stderr);
     for format in ["lines", "crlf", "hex"] {
         let got = run_with_input(&["get", &out, "--keys", "-", "--keys-format", format], b"\n\t\n\n").expect_code(0);
         assert!(got.stdout.contains("empty") || format == "hex", "{}", got.stdout);
         assert!(got.stderr.contains(note), "{}", got.stderr);
     }
-    assert!(run(&["help", "get"]).expect_code(0).stdout.contains("a tab alone is"), "the help says so");
+    assert!(run(&["help", "get"]).expect_code(0).stdout.contains("a line with only a tab is"), "the help says so");
 }

@@ -1,5 +1,5 @@
-//! The program from outside, command by command. Tests that kill it (`kill.rs`) or trace its system calls (`faults.rs`)
-//! are programs of their own.
+//! Tests the program from outside, command by command. Tests that kill it (`kill.rs`) or trace its system calls
+//! (`faults.rs`) are separate programs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

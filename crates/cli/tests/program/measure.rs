@@ -1,5 +1,5 @@
-//! A measurement takes minutes: one that ends without its files, or with a page that does not open, has wasted them; and
-//! one that leaves a kind out without a word would be believed.
+//! A measurement takes minutes, which are wasted if it ends without its files, or with a page that does not open. And
+//! if it left out a kind silently, nobody would notice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ fn texts(values: &Value) -> Vec<&str> {
     values.as_array().unwrap().iter().map(|value| value.as_str().unwrap()).collect()
 }
 
-/// The fields of one line of comma-separated values.
+/// Returns the fields of one line of comma-separated values.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;
@@ -41,7 +41,7 @@ fn a_measurement_is_three_files_that_agree_and_need_nothing_else() {
     assert_eq!(texts(&summary["filters"]), filters);
     check_json(&json, &filters);
     check_csv(&fs::read_to_string(format!("{out}/measure.csv")).unwrap(), &json);
-    // A logarithmic axis has no place for a rate of which no false positive was seen.
+    // A logarithmic axis cannot show a rate of zero.
     let rates = json["rates"].as_array().unwrap().iter();
     let drawn = rates.filter(|point| point["observed_fpr"].as_f64().unwrap() > 0.0);
     let drawn: BTreeSet<&str> = drawn.map(|point| point["filter"].as_str().unwrap()).collect();
@@ -49,7 +49,7 @@ fn a_measurement_is_three_files_that_agree_and_need_nothing_else() {
     check_page(&fs::read_to_string(format!("{out}/measure.html")).unwrap(), &drawn);
 }
 
-/// Every filter has every figure, or the reason why not.
+/// Every filter has every figure, or a reason for its absence.
 fn check_json(json: &Value, filters: &[&str]) {
     let count = |section: &str, filter: &str| {
         json[section].as_array().unwrap().iter().filter(|figure| figure["filter"] == filter).count()
@@ -116,7 +116,7 @@ fn a_measurement_that_is_made_again_replaces_its_files_and_no_others() {
     for mine in ["measure.html", "measure.csv", "measure.json"] {
         place.write(mine, "{\n  \"program\": \"of mine\"");
         run(&measure).expect_error(&format!("{mine} was not written by this command"));
-        assert_eq!(names(&out).len(), 2, "nothing is written beside it");
+        assert_eq!(names(&out).len(), 2, "nothing else is written");
         fs::remove_file(place.path(mine)).unwrap();
     }
     run(&measure).expect_code(0);
@@ -131,7 +131,7 @@ fn a_measurement_that_is_made_again_replaces_its_files_and_no_others() {
 fn a_directory_that_cannot_be_made_is_refused_before_anything_is_measured() {
     let place = Place::new();
     let file = place.write("file", "not a directory");
-    run(&["measure", "--out", &format!("{file}/below")]).expect_error("cannot make the directory");
-    run(&["measure", "--out", &file]).expect_error("cannot make the directory");
+    run(&["measure", "--out", &format!("{file}/below")]).expect_error("cannot create the directory");
+    run(&["measure", "--out", &file]).expect_error("cannot create the directory");
     assert_eq!(run(&["measure"]).code, Some(2));
 }

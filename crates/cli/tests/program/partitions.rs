@@ -1,6 +1,6 @@
-//! A table's filter has partitions, and a command takes the table for one without a filter: `inspect` shows none,
-//! `advise` leaves it out, `probe` counts every key as a positive. Or one damaged partition is hidden behind the sound
-//! ones.
+//! Partitioned filters. The failures guarded against: a command treats such a table as one without a filter (`inspect`
+//! shows none, `advise` leaves it out, `probe` counts every key as a positive), or it hides a damaged partition among
+//! the sound ones.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ fn count(of: &Value) -> u64 {
     of.as_u64().unwrap_or_else(|| panic!("expected a count, got {of}"))
 }
 
-/// The sum of a field of all kinds.
+/// Returns the sum of a field over all kinds.
 fn sum(kinds: &[Value], field: &str) -> u64 {
     kinds.iter().map(|kind| count(&kind[field])).sum()
 }
 
-/// Where the layout has the region of this name.
+/// Returns the region of this name in the layout.
 fn offset(inspected: &Value, name: &str) -> usize {
     let regions = inspected["files"][0]["table"]["layout"].as_array().unwrap();
     let region = regions.iter().find(|region| region["name"] == name).unwrap_or_else(|| panic!("{inspected}"));
@@ -64,7 +64,7 @@ fn inspect_shows_all_there_is_to_tell_of_a_filter_in_partitions() {
     assert_eq!(kinds[0]["partitions"], filter["partitions"]);
     let text = run(&["inspect", &table]).expect_code(0).stdout;
     for words in
-        ["filter in partitions", "cut by key range", "% of the filter", "kind              bloom: ", "20,000 keys"]
+        ["partitioned filter", "cut by key range", "% of the filter", "kind              bloom: ", "20,000 keys"]
     {
         assert!(text.contains(words), "'{words}' in {text}");
     }
@@ -156,7 +156,7 @@ fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
     run(&["get", &table, "key0042"]).expect_code(0);
 }
 
-/// A filter of partitions in a file of its own, from the library's builder.
+/// Writes a partitioned filter to a separate file, with the library's builder.
 fn bare_filter(place: &Place, cut: PartitionCut, file: Option<FileId>) -> String {
     let context = BuildContext::new(&KeyHasher::default());
     let context = file.map_or(context.clone(), |file| context.with_file_id(file));
@@ -179,7 +179,7 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
         let shown = run(&["inspect", "--json", &bare]).expect_code(0).json();
         let filter = &shown["files"][0]["partitioned_filter"];
         assert_eq!((&filter["cut"], &filter["keys"]), (&name.into(), &KEYS.into()), "{shown}");
-        assert!(run(&["inspect", &bare]).expect_code(0).stdout.contains("bare.filter: filter in partitions"));
+        assert!(run(&["inspect", &bare]).expect_code(0).stdout.contains("bare.filter: partitioned filter"));
         let verified = run(&["verify", "--json", &bare]).expect_code(0).json();
         assert_eq!(
             (&verified["partitions"], &verified["entries"]),
@@ -202,7 +202,7 @@ fn all_damage_to_a_filter_in_partitions_without_its_table_is_found() {
     let place = Place::new();
     let bare = bare_filter(&place, PartitionCut::KeyRange, None);
     let sound = fs::read(&bare).unwrap();
-    // Payloads, zeros between partitions, the top index, and all of the trailer.
+    // In payloads, in zeros between partitions, in the top index, and in all of the trailer.
     for at in (0..sound.len()).step_by(211).chain(sound.len() - 32..sound.len()) {
         fs::write(&bare, &sound).unwrap();
         flip(&bare, at);
@@ -229,7 +229,7 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["partitions"]) > 9.0);
     let refused = ["filter", "extract", &table, "--out", &place.text("out")];
-    run(&refused).expect_error("filter in partitions");
+    run(&refused).expect_error("partitioned filter");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_damaged_partition_of_a_sidecar_has_one_wording_and_costs_its_own_keys_alone
     let table = table(&place, &["--policy", "bloom"]);
     run(&["rebuild", &table, "--policy", "bloom", "--partition-bytes", "1K"]).expect_code(0);
     let (sidecar, absent) = (format!("{table}.filter"), absent(&place));
-    // Of the payload, and of the version, which is no newer release.
+    // Flips of the payload and of the version; the result is not a newer version.
     let version = fs::read(&sidecar).unwrap().windows(3).position(|bytes| bytes == b"\x21SF").unwrap();
     for at in [100, version] {
         flip(&sidecar, at);

@@ -1,5 +1,6 @@
-//! A store of prefixes gets a filter inspected: the program takes it for one of whole keys, and `probe` finds every
-//! stored key absent, or it refuses to show a sound filter because it does not have the extractor.
+//! Filters of key prefixes. The failures guarded against: the program treats such a filter as one of whole keys, so
+//! that `probe` reports every stored key as absent, or it refuses to show a sound filter because it lacks the
+//! extractor.
 
 use std::borrow::Cow;
 use std::fs;
@@ -37,7 +38,7 @@ fn whole_and_parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4))).with_extractor(Arc::new(Tenant))
 }
 
-/// A block of these parts, and a container of them.
+/// Returns a block of these parts, and a container of them.
 fn bare_filters(place: &Place, parts: &KeyParts) -> [String; 2] {
     let hasher = KeyHasher::default();
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());

@@ -1,6 +1,6 @@
-//! `probe` answers for many keys at once: which are nowhere, and which tables the others would touch. The failures
-//! guarded against: threads that mix up tables or keys, so that a key is said to be absent from its own table; and a
-//! file that cannot be probed, and is left out of the answer although it may hold every key.
+//! `probe` answers many keys at once: which are absent, and which tables the others would touch. The failures guarded
+//! against: threads that mix up tables or keys, so that a key is reported as absent from its own table; and a file that
+//! cannot be probed and is left out, although it may contain every key.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn block_of(place: &Place, table: &str) -> String {
     place.write("taken-out.filter", &fs::read(table).unwrap()[start..start + length])
 }
 
-/// `--per-key` as key and tables.
+/// Returns the output of `--per-key` as keys and tables.
 fn per_key(arguments: &[&str]) -> BTreeMap<String, Vec<String>> {
     let listed = run(&[&["probe", "--per-key"], arguments].concat()).expect_code(0).stdout;
     let row = |line: &str| {
@@ -147,8 +147,8 @@ fn the_speed_of_the_probing_alone_is_told() {
     assert!(run(&["probe", &out, "--keys", &place.text("keys.tsv")]).expect_code(0).stderr.contains("million probes"));
 }
 
-/// Of disjoint tables, a lookup touches one at most, whatever their filters say: each false positive of another table
-/// would be a read that never happens.
+/// If tables are disjoint, a lookup touches at most one, whatever their filters answer: a false positive of another
+/// table would count a read that never happens.
 #[test]
 fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let place = Place::new();
@@ -166,14 +166,14 @@ fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let own = per_key(&[&out, "--keys", &keys]);
     assert!((0..8_000).all(|key| own[&format!("key{key:04}")] == [format!("{:06}.sst", key / 1_000 + 1)]));
 
-    // Beyond all tables, between two of them, and at their ends.
+    // Keys beyond all tables, between two of them, and at their ends.
     let edges = place.write("edges", "a\nkey0000\nkey0999\nkey0999!\nkey1000\nkey7999\nz\n");
     let touched = per_key(&[&out, "--keys", &edges]);
     let tables = |key: &str| touched[key].len();
     let counts = ["a", "key0000", "key0999", "key0999!", "key1000", "key7999", "z"].map(tables);
     assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
     let page = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("by their smallest and largest keys alone: 1.000 on average"), "{page}");
+    assert!(page.contains("by their smallest and largest keys only: 1.000 on average"), "{page}");
     let absent = place.write("absent", "a\nz\n");
     let unprobed = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(0).json();
     assert!(unprobed["observed_rate"].is_null() && unprobed["per_table"][0]["observed_rate"].is_null(), "{unprobed}");

@@ -1,5 +1,5 @@
-//! Range filters from outside. The failures guarded against: a range filter that is taken for a point filter or passes
-//! for sound with a flipped bit, and a filter of other prefixes that says "absent" to keys that it has not seen.
+//! Range filters from outside. The failures guarded against: a range filter that is treated as a point filter, or as
+//! sound with a flipped bit, and a filter of other prefixes that reports keys as absent that it does not cover.
 
 use std::fs;
 
@@ -54,7 +54,7 @@ fn a_flipped_bit_anywhere_in_a_block_is_found_by_inspect_and_verify() {
         let sound = run(&["verify", &block]).expect_code(0).stdout;
         assert!(sound.contains("1 file checked, 1,000 entries: 0 damaged"), "{sound}");
         let length = usize::try_from(fs::metadata(&block).unwrap().len()).unwrap();
-        // The kind, too: a range filter must not become a filter of keys.
+        // Also flips the kind: a range filter must not become a filter of keys.
         for at in [0, length / 2, length - 40, length - 32 + 16, length - 32 + 21, length - 1] {
             flip(&block, at);
             run(&["verify", &block]).expect_code(1);
@@ -95,7 +95,7 @@ fn a_range_is_absent_where_no_key_is_and_present_at_every_key() {
     }
     let page = run(&["probe", "--range", "user50:", "user99:", &ordered]).expect_code(0).stdout;
     assert!(page.contains("ordered   absent, by its range filter"), "{page}");
-    assert!(page.contains("from user50: up to, but without user99:: 0 of 1 table may hold a key"), "{page}");
+    assert!(page.contains("from user50: (inclusive) to user99: (exclusive): 0 of 1 table may contain a key"), "{page}");
 }
 
 #[test]
@@ -128,13 +128,13 @@ fn options_that_make_no_range_filter_are_refused() {
     let ordered = block(&place, "ordered.filter", &["--range-filter", "ordered"]);
     let hashed = hashed(&place);
     let probed = run(&["probe", &hashed, "--range", "a", "b"]).expect_code(0).stdout;
-    assert!(probed.contains("give its prefix with --range-prefix"), "{probed}");
+    assert!(probed.contains("pass its prefix with --range-prefix"), "{probed}");
     run(&["probe", &ordered, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
     run(&["probe", &ordered, "--range", "a"]).expect_error("--range");
     run(&["dump", &ordered]).expect_error("is a filter block, which has no keys");
-    run(&["filter", "extract", &ordered, "--out", &out]).expect_error("is a filter block already");
+    run(&["filter", "extract", &ordered, "--out", &out]).expect_error("already is a filter block");
     let advice = run(&["advise", "--tables", &ordered]);
-    advice.expect_error("no filter whose cost can be told");
+    advice.expect_error("no filter with a known cost");
 }
 
 /// Four tables of the rows, dealt one by one, with a range filter.
@@ -174,7 +174,7 @@ fn a_hashed_filter_skips_tables_for_readers_with_its_prefix_and_hides_nothing_fr
     assert_eq!(with_prefix.json()["skipped_by_range_filter"], 4, "{}", with_prefix.stdout);
     let without = scan(&[]);
     assert_eq!(without.json()["skipped_by_range_filter"], 0, "{}", without.stdout);
-    assert!(without.stderr.contains("give its prefix with --range-prefix"), "{}", without.stderr);
+    assert!(without.stderr.contains("pass its prefix with --range-prefix"), "{}", without.stderr);
     for options in [&["--range-prefix", ":"][..], &[]] {
         let all =
             run(&[&["scan", "--json", &out, "user07:0000", "user08:0000"], options].concat()).expect_code(0).json();
@@ -195,7 +195,7 @@ fn the_range_filter_of_a_table_is_shown_verified_and_probed() {
         (&"hashed".into(), &250.into(), &"ok".into())
     );
     let shown = run(&["inspect", &table]).expect_code(0).stdout;
-    assert!(shown.contains("range filter not usable") && shown.contains("give its prefix"), "{shown}");
+    assert!(shown.contains("range filter not usable") && shown.contains("pass its prefix"), "{shown}");
     let sound = run(&[&["verify", &out][..], &prefix].concat()).expect_code(0).stdout;
     assert!(sound.contains("0 damaged") && !sound.contains("not compared"), "{sound}");
     assert!(run(&["verify", &out]).expect_code(0).stdout.contains("not compared"), "sound, but for other readers");
@@ -236,7 +236,7 @@ fn cells(listed: &str) -> Vec<Vec<String>> {
     listed.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// A file of ranges once needed a run for each of them.
+/// Once, a file of ranges needed a run for each range.
 #[test]
 fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
     let place = Place::new();
@@ -311,7 +311,7 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
         let answer =
             |at: usize| (probed["answers"][at]["lower"].as_str().unwrap(), probed["answers"][at]["tables"].as_u64());
         assert_eq!([0, 1, 2].map(answer), [("user07:0000", Some(1)), ("", Some(0)), ("user60:", Some(0))], "{probed}");
-        // They come out as they came in.
+        // The output has the format of the input.
         let listed = run_with_input(&[&probe[..], &["--only-absent"]].concat(), input).expect_code(0).stdout;
         assert!(
             input.ends_with(listed.as_bytes()) || format == "lines" && listed == "\tuser\nuser60:\tuser70:\n",
@@ -321,10 +321,10 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
     }
     for (format, input, words) in [
         ("lines", &b"a\tb\nb\ta\n"[..], "range 2, from 'b' to 'a'"),
-        ("lines", b"a\n", "range 1, from 'a' to '', which a tab separates: expected LOWER below UPPER"),
+        ("lines", b"a\n", "range 1, from 'a' to '' (a tab separates the ends): expected LOWER below UPPER"),
         ("nul", b"a\0b\0c\0", "two ends for each range, got 3 ends"),
         ("hex", b"61\t6\n", "line 1"),
-        ("lines", b"\n", "holds no key"),
+        ("lines", b"\n", "contains no key"),
     ] {
         let wrong = run_with_input(&["probe", &ordered, "--ranges", "-", "--keys-format", format], input);
         wrong.expect_error(words);
@@ -333,7 +333,7 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
     run(&["probe", &ordered, "--ranges", "x", "--keys", "x"]).expect_error("--keys");
 }
 
-/// A damaged filter may hold a key of every range, whatever the number of ranges.
+/// A damaged filter may contain a key of every range, for any number of ranges.
 #[test]
 fn ranges_over_a_damaged_file_are_no_success() {
     let place = Place::new();

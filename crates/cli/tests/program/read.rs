@@ -1,5 +1,5 @@
-//! `get`, `probe`, `inspect` and `verify` meet files of every sort: damaged, foreign, missing. None may
-//! make them panic, and none may pass for sound.
+//! `get`, `probe`, `inspect` and `verify` on damaged, foreign and missing files. No file may cause a panic or be
+//! treated as sound.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,7 @@ fn bare_block(place: &Place) -> String {
     place.write("bare", &fs::read(table).unwrap()[start..start + length])
 }
 
-/// Where a region of the table lies.
+/// Returns the range of a region in the table.
 fn region(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).expect_code(0).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
@@ -66,7 +66,7 @@ fn the_highest_number_is_the_newest() {
     run(&["get", &a, "k"]).expect_error("have the same number: cannot tell which is newer");
     fs::remove_file(place.path("a/0010.sst")).unwrap();
     fs::rename(place.path("a/10.sst"), place.path("a/ten.sst")).unwrap();
-    run(&["get", &a, "k"]).expect_error("name it by number");
+    run(&["get", &a, "k"]).expect_error("cannot tell its age without a number");
 }
 
 #[test]
@@ -75,14 +75,14 @@ fn probe_counts_the_tables_that_keys_would_touch() {
     let out = place.build(7_000, &["--files", "7", "--policy", "bloom"]);
     let present = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
     assert_eq!((&present["keys"], &present["tables"]), (&7_000.into(), &7.into()));
-    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was denied by its own table");
+    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was absent from its own table");
     let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
     let report = run(&["probe", &out, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
     let (observed, expected) = (report["observed_rate"].as_f64().unwrap(), report["expected_rate"].as_f64().unwrap());
     assert!((observed - expected).abs() < 0.1 * expected, "{observed} observed, {expected} expected");
     assert!(run(&["probe", &out, "--keys", &absent]).expect_code(0).stdout.contains("20,000 keys over 7 tables"));
     run(&["probe", &out, "--keys", &place.text("missing")]).expect_error("cannot read");
-    run(&["probe", &out, "--keys", &place.write("empty", "")]).expect_error("holds no key");
+    run(&["probe", &out, "--keys", &place.write("empty", "")]).expect_error("contains no key");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     fs::create_dir(place.path("void")).unwrap();
     let (missing, void) = (place.text("missing"), place.text("void"));
     run(&["get", &missing, "k"]).expect_error("cannot open");
-    run(&["get", &void, "k"]).expect_error("holds no table");
+    run(&["get", &void, "k"]).expect_error("contains no table");
     run(&["inspect", &missing]).expect_error("cannot read");
     let good = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
     for full in [&[][..], &["--full"]] {
@@ -197,9 +197,9 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     }
     let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
     assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
-    run(&["inspect", &void]).expect_error("holds no table and no filter block");
+    run(&["inspect", &void]).expect_error("contains no table and no filter block");
     run(&["verify", &missing]).expect_code(2);
-    assert!(run(&["verify", &void]).expect_code(2).stdout.contains("holds no table"));
+    assert!(run(&["verify", &void]).expect_code(2).stdout.contains("contains no table"));
     run(&["get", &void]).expect_error("<KEY>");
     run(&["frobnicate"]).expect_error("unrecognized");
 }
@@ -249,7 +249,7 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
         unasked.contains("not compared with the keys") && unasked.contains("built with a secret seed"),
         "{unasked}"
     );
-    assert!(unasked.contains("give the seed with --secret-seed-file"), "{unasked}");
+    assert!(unasked.contains("pass the seed with --secret-seed-file"), "{unasked}");
     let unasked = run(&["verify", &out, "--secret-seed-file", &other]).expect_code(0).stdout;
     assert!(unasked.contains("built with another secret seed (fingerprint"), "{unasked}");
     let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(0).stdout;
@@ -267,7 +267,7 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
 fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
     let bound = "../../fixtures/v1/bloom-bound-to-file-7.block";
     let shown = run(&["inspect", bound]).expect_code(0).stdout;
-    assert!(shown.contains("the file of fingerprint 0x4cd184ff6d391a10"), "{shown}");
+    assert!(shown.contains("the file with fingerprint 0x4cd184ff6d391a10"), "{shown}");
     let json = run(&["inspect", "--json", bound]).expect_code(0).json();
     assert_eq!(json["files"][0]["filter_block"]["file_fingerprint"], "0x4cd184ff6d391a10", "{json}");
     run(&["verify", bound]).expect_code(0);
@@ -275,7 +275,7 @@ fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
     assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
 }
 
-/// A wrong path must not be read to its end, which may be far away, or never come.
+/// A wrong path must not be read to its end, which may be far away or may never come.
 #[cfg(target_os = "linux")]
 // promise: safe-to-open
 #[test]
@@ -284,7 +284,7 @@ fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expect
     let out = place.build(10, &[]);
     let vast = place.text("vast");
     fs::File::create(&vast).unwrap().set_len(1 << 40).unwrap();
-    // A limit on memory, because the failure is to take all there is.
+    // With a limit on memory, because a failing program would use all of it.
     let limited = |command: &str, seed: &str| {
         let script = format!("ulimit -v 2000000; {command}");
         let output = std::process::Command::new("bash")

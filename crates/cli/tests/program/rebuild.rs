@@ -1,6 +1,6 @@
-//! A filter is rebuilt beside a table, and then is not what answers: it was made for an earlier table of the name, it
-//! is half there, or a listing takes it for one more table. Or a rebuild that fails leaves the table without the filter
-//! it had.
+//! The failures guarded against: a rebuilt filter that is not used, because it was made for an earlier table of the
+//! same name, is incomplete, or is listed as another table; and a failed rebuild that removes the table's previous
+//! filter.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     let sound = fs::read(&one).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;
-    // It would be of version 3 if its checksum held.
+    // With a matching checksum, it would be version 3.
     let mut of_no_version = sound.clone();
     of_no_version[sound.len() - 20] ^= 2;
     let stale = fs::read(&other).unwrap();
@@ -95,7 +95,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     fs::remove_file(format!("{out}/000001.sst")).unwrap();
     run(&["verify", &one]).expect_code(0);
     let alone = run(&["inspect", &out, "--full"]).expect_code(0).stdout;
-    assert!(alone.contains("000001.sst.filter: sidecar of"), "one without a table is a file of its own: {alone}");
+    assert!(alone.contains("000001.sst.filter: sidecar of"), "a sidecar without a table is listed: {alone}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_build_that_replaces_tables_removes_their_sidecars() {
     let place = Place::new();
     let out = two_tables(&place);
     run(&["rebuild", &out]).expect_code(0);
-    run(&["build", "--generate", "100", "--out", &out]).expect_error("holds 2 tables already");
+    run(&["build", "--generate", "100", "--out", &out]).expect_error("already contains 2 tables");
     assert_eq!(names(&out).len(), 4);
     run(&["build", "--generate", "100", "--overwrite", "--out", &out]).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"]);
@@ -158,9 +158,9 @@ fn what_is_no_table_of_ours_gets_no_sidecar() {
     assert!(refused.contains("expected a table"), "{refused}");
     fs::create_dir(place.path("void")).unwrap();
     let void = run(&["rebuild", &place.text("void"), &place.text("missing")]).expect_code(2).stdout;
-    assert!(void.contains("holds no table") && void.contains("cannot read"), "{void}");
+    assert!(void.contains("contains no table") && void.contains("cannot read"), "{void}");
     let standard = run(&["rebuild", "-"]).expect_code(2).stdout;
-    assert!(standard.contains("standard input has no place beside it"), "{standard}");
+    assert!(standard.contains("standard input: expected a table's file"), "{standard}");
     run(&["rebuild"]).expect_error("<TABLE>");
 }
 
@@ -170,7 +170,7 @@ fn tables_of_a_secret_seed_are_rebuilt_with_it_alone() {
     let seed = place.write("seed", "00112233445566ff\n");
     let out = place.build(2_000, &["--secret-seed-file", &seed]);
     let refused = run(&["rebuild", &out]).expect_code(2).stdout;
-    assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
+    assert!(refused.contains("pass the seed with --secret-seed-file"), "{refused}");
     assert_eq!(names(&out), ["000001.sst"]);
     run(&["rebuild", &out, "--secret-seed-file", &seed, "--policy", "ribbon"]).expect_code(0);
     let table = format!("{out}/000001.sst");
@@ -199,10 +199,10 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
     let secret = place.text("secret");
     run(&["build", "--generate", "100", "--out", &secret, "--secret-seed-file", &seed]).expect_code(0);
     let refused = run(&["rebuild", &secret, "--hash-seed", "8"]).expect_code(2).stdout;
-    assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
+    assert!(refused.contains("pass the seed with --secret-seed-file"), "{refused}");
 }
 
-/// The range filter comes along, but says nothing to a reader who does not name its prefix.
+/// The rebuild keeps the range filter, which is not used by a reader that does not name its prefix.
 #[test]
 fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
     let place = Place::new();

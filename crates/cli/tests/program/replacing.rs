@@ -1,6 +1,5 @@
-//! `build --overwrite` once deleted the tables of a RocksDB database, because they are numbered like this program's,
-//! before there was one new table to take their place; and `filter build --out /dev/full --overwrite` made a file of
-//! the device.
+//! `build --overwrite` once deleted the tables of a RocksDB database, which are numbered like this program's, before
+//! any new table was written; and `filter build --out /dev/full --overwrite` replaced the device by a file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -10,8 +9,8 @@ use std::process::Command;
 
 use crate::common::{Place, names, program, run, say_skipped};
 
-/// A build into `out`, with and without `--overwrite`, is refused in these words, and does not advise what would not
-/// help.
+/// Checks that builds into `out`, with and without `--overwrite`, are refused with these words, and that the message
+/// does not advise `--overwrite`, which would not help.
 fn build_is_refused(out: &str, words: &str) {
     for options in [&[][..], &["--overwrite"]] {
         let refused = run(&[&["build", "--generate", "10", "--out", out], options].concat()).expect_code(2);
@@ -19,7 +18,7 @@ fn build_is_refused(out: &str, words: &str) {
     }
 }
 
-/// All files of a directory with their bytes.
+/// Returns all files of a directory with their bytes.
 fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
     names(directory)
         .into_iter()
@@ -58,10 +57,10 @@ fn nothing_is_built_in_the_directory_of_a_database() {
         let out = place.build(10, &[]);
         place.write(&format!("tables/{sign}"), "MANIFEST-000005\n");
         let before = contents(&out);
-        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        build_is_refused(&out, &format!("is the directory of a database (it contains {sign}"));
         assert_eq!(contents(&out), before);
         fs::remove_file(place.path("tables/000001.sst")).unwrap();
-        build_is_refused(&out, &format!("is a database, by its {sign}"));
+        build_is_refused(&out, &format!("is the directory of a database (it contains {sign}"));
         assert_eq!(names(&out), [sign]);
     }
 }
@@ -110,7 +109,7 @@ fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
     fs::create_dir(place.path("tables/.sstfilter-000new.tmp")).unwrap();
     fs::rename(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000new.tmp/000001.sst")).unwrap();
     let told = run(&["build", "--generate", "10", "--out", &out]).expect_code(2).stderr;
-    assert!(told.contains(".sstfilter-000new.tmp holds tables of a build that was killed"), "{told}");
+    assert!(told.contains(".sstfilter-000new.tmp contains tables of a build that was killed"), "{told}");
     assert!(place.path("tables/.sstfilter-000new.tmp/000001.sst").exists());
     place.write("tables/.sstfilter-000new.tmp/notes.txt", "mine");
     run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_error("notes.txt was not written by");
@@ -125,7 +124,7 @@ fn what_only_looks_like_a_temporary_file_is_not_removed() {
     place.write("tables/.sstfilter-notes.tmp", "mine");
     symlink(place.path("keys.tsv"), place.path("tables/.sstfilter-0alink.tmp")).unwrap();
     let build = ["build", "--generate", "10", "--out", &out, "--overwrite"];
-    run(&build).expect_error("is no temporary file of this command");
+    run(&build).expect_error("is not a temporary file of this command");
     assert!(place.path("tables/.sstfilter-0alink.tmp").is_symlink());
     fs::remove_file(place.path("tables/.sstfilter-0alink.tmp")).unwrap();
     run(&build).expect_code(0);
@@ -134,7 +133,7 @@ fn what_only_looks_like_a_temporary_file_is_not_removed() {
 
 type IsThere = fn(&fs::FileType) -> bool;
 
-/// What is no regular file, each under its own name, and how to see that it is still there.
+/// Creates targets that are not regular files, each with a check that it still exists.
 fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
     place.write("target", "mine");
     symlink(place.path("target"), place.path("link")).unwrap();
@@ -149,7 +148,7 @@ fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
         (place.path("socket"), |kind| kind.is_socket()),
         (place.path("pipe"), |kind| kind.is_fifo()),
     ];
-    // Not one of /dev, which everybody on the machine would lose with this test.
+    // Not a device of /dev: if this test failed, every process on the machine would lose it.
     let made = Command::new("mknod").arg(place.path("device")).args(["c", "1", "7"]).output();
     if made.is_ok_and(|output| output.status.success()) {
         found.push((place.path("device"), |kind| kind.is_char_device()));
@@ -181,7 +180,7 @@ fn what_is_no_regular_file_is_not_overwritten() {
     let extract = |out: &str| run(&["filter", "extract", &table, "--out", out, "--overwrite"]);
     (0..2).for_each(|_| _ = extract(&place.text("new")).expect_code(0));
     run(&["verify", &place.text("new")]).expect_code(0);
-    // Neither a file of somebody's, nor the one that is read.
+    // Neither a user's file nor the input itself may be replaced.
     for (out, before) in [place.text("target"), table.clone()].map(|out| (out.clone(), fs::read(out).unwrap())) {
         extract(&out).expect_error("was not written by this command");
         assert_eq!(fs::read(out).unwrap(), before);
@@ -234,6 +233,6 @@ fn a_build_that_cannot_be_completed_leaves_the_old_tables_as_they_were() {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(program().get_program()).args(large);
     let told = String::from_utf8(command.output().unwrap().stderr).unwrap();
-    assert!(told.contains("cannot write table 1; the tables in ") && told.contains("are those of before"), "{told}");
+    assert!(told.contains("cannot write table 1; the old tables in ") && told.contains("are unchanged"), "{told}");
     assert!(contents(&out) == before, "{:?}", names(&out));
 }

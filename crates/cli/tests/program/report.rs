@@ -1,6 +1,6 @@
-//! A report on a store is what its operator acts on. The failures guarded against: a bad table that is not listed, a
-//! rate that is not the filter's, a page that a file's name breaks or that ten thousand tables make too long to open, and
-//! somebody's file that is overwritten.
+//! Operators of a store act on its report. The failures guarded against: a bad table that is not listed, a wrong rate,
+//! a page that a file's name breaks or that ten thousand tables make too long to open, and an overwritten file of the
+//! user.
 
 use std::fs;
 
@@ -11,8 +11,8 @@ use crate::common::{Place, flip, lines, names, run, write_manifest};
 
 const FIXTURES: &str = "../interop/fixtures";
 
-/// The keys of fixtures have eight decimal digits: every tenth number or so is stored. Absent ones, as the fixtures'
-/// manifest counts positives for.
+/// Returns absent keys of the fixtures, the same for which the fixtures' manifest counts positives. Keys have eight
+/// decimal digits, and about every tenth number is stored.
 fn absent_keys(stride: usize) -> String {
     lines(0..100_000, |key| format!("{:08}", key + key / (stride - 1) + 1))
 }
@@ -23,14 +23,14 @@ fn fixture(name: &str) -> Value {
     fixtures.into_iter().find(|fixture| fixture["file"] == name).unwrap()
 }
 
-/// Copies a fixture into `store` as the table of a number; gives its bytes.
+/// Copies a fixture into `store` as the table of a number, and returns its bytes.
 fn take(place: &Place, number: u8, name: &str) -> u64 {
     fs::create_dir_all(place.path("store")).unwrap();
     fs::copy(format!("{FIXTURES}/{name}"), place.path(&format!("store/{number:06}.sst"))).unwrap()
 }
 
-/// A RocksDB database of three levels, in which one table has fallen back, one has no filter, and the filter of one is
-/// damaged. The keys of one cannot be read.
+/// Creates a RocksDB database of three levels: one table has fallen back, one has no filter, one has a damaged filter,
+/// and the keys of one cannot be read.
 fn database(place: &Place) -> String {
     let tables = [
         (1, 0, "rocksdb/7.8-ribbon-asked-7-keys.sst"),
@@ -142,7 +142,7 @@ fn the_figures_are_those_of_inspect_and_advise_and_the_files_agree() {
                 .count()
         });
         assert_eq!(charts, [1, 1]);
-        // It loads nothing, and its links lead to places of the page.
+        // The page is self-contained, and its links lead to its own sections.
         let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
         let links: Vec<_> = document.descendants().filter_map(|node| node.attribute("href")).collect();
         assert!(links.len() >= 5 && links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?}");
@@ -204,18 +204,18 @@ fn keys_that_are_drawn_measure_the_rate_of_each_kind_and_none_is_a_stored_one() 
     }
     assert!(json["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{json}");
 
-    // A filter of prefixes alone holds the prefix of each drawn key: it is not measured, and not called bad.
+    // A filter of prefixes contains the prefix of each drawn key, so it is not measured, and not called bad.
     take(&place, 3, "rocksdb/7.8-prefix-fixed-only.sst");
     let json = run(&["report", &store, "--json"]).expect_code(0).json();
     assert_eq!((array(&json, "rates").len(), array(&json, "remarks").len()), (2, 0), "{json}");
 }
 
-/// More false positives than a filter should have are what an operator cannot see otherwise.
+/// Without a report, an operator cannot see that a filter has more false positives than expected.
 #[test]
 fn a_rate_far_above_the_expected_one_stands_out() {
     let place = Place::new();
     let store = place.build(3_000, &["--policy", "bloom"]);
-    // As if the filter were worn out: they are stored.
+    // These keys are stored, so the filter looks as if it were far too full.
     let json = run(&["report", &store, "--absent", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
     let stands_out = |json: &Value| json["findings"].to_string().contains("More false positives than expected");
     assert!(stands_out(&json), "{json}");
@@ -228,11 +228,11 @@ fn tables_whose_keys_cannot_be_read_are_reported_without_rates() {
     take(&place, 1, "rocksdb/7.8-codec-zlib.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("give some with --absent") && text.contains("zlib"), "{text}");
+    assert!(text.contains("pass some with --absent") && text.contains("zlib"), "{text}");
     let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
     assert_eq!((&json["absent_keys"], &json["rates"], &json["tables"]), (&0.into(), &Value::Array(vec![]), &1.into()));
-    assert!(page(&place).contains("give some with --absent"));
-    // Nothing else depends on the keys.
+    assert!(page(&place).contains("pass some with --absent"));
+    // The rest of the report does not depend on the keys.
     assert!(json["settings"]["now"]["bytes"].as_u64().unwrap() > 0, "{json}");
 }
 
@@ -242,17 +242,17 @@ fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("1 need a look: 1 missing") && !text.contains("saves nothing"), "{text}");
+    assert!(text.contains("1 need a look: 1 missing") && !text.contains("no fewer than"), "{text}");
     with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
-    run(&["report", &place.text("void")]).expect_error("holds no table and no filter block");
+    run(&["report", &place.text("void")]).expect_error("contains no table and no filter block");
     run(&["report", &place.text("missing")]).expect_error("cannot read");
     run(&["report"]).expect_error("<PATH>");
-    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("holds no key");
+    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("contains no key");
 }
 
-/// Ours can be written anew, which engines must do for theirs.
+/// This program can rewrite only its own filters; for others, it refers to their engine.
 #[test]
 fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_clear_then() {
     let place = Place::new();
@@ -272,7 +272,7 @@ fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_cle
     assert_eq!(array(&json, "remarks").len(), 1, "the table's own filter is still damaged: {json}");
 }
 
-/// A page with a line for each table does not open in a browser.
+/// A browser does not open a page with a line for each of ten thousand tables.
 #[test]
 fn the_page_on_a_thousand_tables_is_as_short_as_that_on_fifty() {
     let place = Place::new();
@@ -307,9 +307,9 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     }
     let database = database(&place);
     let before = names(&database);
-    run(&["report", &database, "--out", &database]).expect_error("is a database, by its ");
+    run(&["report", &database, "--out", &database]).expect_error("is the directory of a database (it contains ");
     assert_eq!(names(&database), before);
-    run(&["measure", "--out", &database]).expect_error("nothing is written there");
+    run(&["measure", "--out", &database]).expect_error("is the directory of a database");
     let file = place.write("file", "not a directory");
-    run(&["report", &store, "--out", &file]).expect_error("cannot make the directory");
+    run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
 }

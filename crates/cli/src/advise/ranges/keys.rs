@@ -1,4 +1,4 @@
-//! The keys that a range filter is wanted for, and what of their shape decides which one.
+//! The keys of a range filter, and the properties of these keys that decide which filter suits them.
 
 use core::fmt;
 
@@ -9,10 +9,10 @@ use crate::lines::KeyLines;
 use crate::ranges::RangePrefix;
 use crate::units::{counted, grouped, percent};
 
-/// Bytes of the integer that ranges are counted in, at most.
+/// Maximum bytes of the integer that ranges are counted in.
 const MAX_INTEGER_BYTES: usize = 8;
 
-/// What the keys are like.
+/// Properties of the keys.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyShape {
     pub(super) keys: u64,
@@ -25,32 +25,32 @@ pub(super) struct KeyShape {
     pub(super) prefixes: Option<u64>,
     pub(super) mean_rows_per_prefix: Option<f64>,
     pub(super) median_rows_per_prefix: Option<f64>,
-    /// Keys over the integers between the smallest and the largest of each prefix.
+    /// Number of keys over the number of integers between the smallest and the largest of each prefix.
     pub(super) density: Option<f64>,
 }
 
-/// A key with its parts.
+/// The parts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Where the prefix ends.
+    /// End of the prefix.
     pub(super) prefix_end: usize,
     pub(super) integer: u64,
-    /// Number of its prefix, from 0.
+    /// Index of its prefix.
     pub(super) prefix: usize,
 }
 
 /// Distinct keys in order.
 pub(super) struct Keys<'a> {
     pub(super) all: Vec<&'a [u8]>,
-    /// Where ranges are counted in an integer, of the keys that have one: which, and its parts.
+    /// If ranges are counted in an integer: the keys that have one, with their parts.
     pub(super) rows: Vec<(&'a [u8], Row)>,
     pub(super) prefix: Option<RangePrefix>,
     pub(super) shape: KeyShape,
 }
 
 impl<'a> Keys<'a> {
-    /// The keys of sorted lines, with the prefix that was given, or one that leaves an integer of eight bytes in keys
-    /// of one length.
+    /// Takes the keys of sorted lines, with the `given` prefix, or one that leaves an integer of eight bytes if all
+    /// keys have one length.
     pub(super) fn new(lines: &'a KeyLines, given: Option<RangePrefix>) -> Self {
         let all: Vec<_> = lines.iter().map(|(key, _)| key).collect();
         let first_bytes = all.first().map_or(0, |key| key.len());
@@ -66,7 +66,7 @@ impl<'a> Keys<'a> {
         Self { all, rows, prefix, shape: KeyShape { key_bytes, ..shape } }
     }
 
-    /// The key in `row`'s place with another integer.
+    /// Returns the key with another integer.
     pub(super) fn with_integer(&self, (key, row): (&[u8], Row), integer: u64) -> Vec<u8> {
         let bytes = self.shape.integer_bytes.unwrap_or(0) as usize;
         let mut key = key[..row.prefix_end].to_vec();
@@ -74,20 +74,20 @@ impl<'a> Keys<'a> {
         key
     }
 
-    /// The integers there are.
+    /// Returns the largest integer.
     pub(super) fn largest_integer(&self) -> u64 {
         u64::MAX >> (64 - 8 * self.shape.integer_bytes.unwrap_or(8))
     }
 }
 
-/// The keys that have the prefix, and where it ends in each.
+/// Returns the keys that have the prefix, and its end in each.
 fn parts<'a>(all: &[&'a [u8]], prefix: Option<RangePrefix>) -> Vec<(&'a [u8], usize)> {
     let extractor = prefix.map(RangePrefix::extractor);
     let end = |key: &[u8]| extractor.as_ref().map_or(Some(0), |extractor| Some(extractor.extract(key)?.len()));
     all.iter().filter_map(|&key| Some((key, end(key)?))).collect()
 }
 
-/// Bytes that all keys have behind their prefix, up to eight; eight where they vary.
+/// Returns the bytes that all keys have after their prefix, up to eight; eight if they vary.
 fn integer_bytes(parts: &[(&[u8], usize)]) -> Option<u32> {
     let rest = |&(key, end): &(&[u8], usize)| key.len() - end;
     let first = rest(parts.first()?);
@@ -102,7 +102,7 @@ fn rows<'a>(parts: &[(&'a [u8], usize)], integer_bytes: u32) -> Vec<(&'a [u8], R
         let rest = &key[prefix_end..];
         let bytes = rest.len().min(integer_bytes as usize);
         window[..bytes].copy_from_slice(&rest[..bytes]);
-        // Big-endian: the order of integers is that of keys.
+        // Big-endian, so that integers sort like keys.
         let integer =
             window.iter().fold(0, |integer, &byte| integer << 8 | u64::from(byte)) >> (64 - 8 * integer_bytes);
         let prefix =
@@ -118,6 +118,7 @@ impl KeyShape {
         for rows in rows.chunk_by(|(_, row), (_, next)| row.prefix == next.prefix) {
             counts.push(rows.len() as u64);
             if let [(_, first), .., (_, last)] = rows {
+                // In floating point, because one more than a 64-bit difference may overflow.
                 span += (last.integer - first.integer) as f64 + 1.0;
             } else {
                 span += 1.0;
@@ -153,7 +154,7 @@ impl fmt::Display for KeyShape {
             let (integer, density) = (counted(bytes.into(), "byte"), percent(density));
             writeln!(
                 f,
-                "ranges are counted in an integer of {integer}: {density} of them between the smallest and largest are keys"
+                "ranges are counted in an integer of {integer}: {density} of the integers between smallest and largest are keys"
             )?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Rates on empty ranges: such as know nothing of the file's keys, and such as begin beside one.
+//! Measures rates on empty ranges: ranges that are independent of the file's keys, and ranges that begin next to one.
 
 use core::ops::Bound;
 
@@ -10,25 +10,25 @@ use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy};
 
 use super::keys::{Keys, Row};
 
-/// Ranges of each sort, at most.
+/// Maximum number of ranges of each sort.
 const MAX_RANGES: usize = 100_000;
 
-/// Prefixes from which on ranges inside prefixes that the file does not have are measured.
+/// With at least this many prefixes, independent ranges are taken from prefixes that the file does not have.
 const MANY_PREFIXES: u64 = 32;
 
-/// Keys between which a range begins anywhere. Over so few, how dense keys are hardly changes, and the range is as
-/// likely in a wide gap as another key would be.
+/// Length of the stretch of keys in which an independent range begins. The density of keys hardly changes over so few,
+/// and the range is as likely to be in a wide gap as another key.
 const STRETCH: usize = 16;
 
 /// Both ends of a range.
 type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The keys of a file to be, and empty ranges of it.
+/// The keys of a sample file, and empty ranges of it.
 pub(super) struct Sample<'a> {
     file: Vec<&'a [u8]>,
     independent: Vec<Ends>,
     beside: Vec<Ends>,
-    /// Of the longest range.
+    /// Length of the longest range.
     units: u64,
     pub(super) independent_in_words: &'static str,
     pub(super) beside_in_words: &'static str,
@@ -45,7 +45,7 @@ pub(super) struct MapFigures {
     pub(super) beside: Option<Measured>,
 }
 
-/// Answers on empty ranges.
+/// Answers for empty ranges.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) ranges: u64,
@@ -59,7 +59,7 @@ impl Measured {
 }
 
 impl MapFigures {
-    /// Builds the filter of all keys, for its size, and that of the sample's file, for its answers.
+    /// Builds a filter of all keys to get its size, and a filter of the sample file to get its answers.
     pub(super) fn new(
         map: &'static str,
         policy: &RangePolicy,
@@ -77,7 +77,7 @@ impl MapFigures {
         })
     }
 
-    /// Whether no range was a false positive, of many beside keys.
+    /// Whether no range was a false positive.
     pub(super) fn is_never_wrong(&self) -> bool {
         let is_right = |measured: &Option<Measured>| measured.as_ref().is_none_or(|measured| measured.positives == 0);
         is_right(&self.independent) && is_right(&self.beside)
@@ -110,7 +110,7 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// Half of the prefixes are in the file. The ranges of the others know nothing of it.
+    /// Puts half of the prefixes in the file. Ranges in the other prefixes are independent of it.
     fn of_prefixes(keys: &Keys<'a>, units: u64) -> Self {
         let is_in_file = |row: &Row| is_heads(row.prefix);
         let (inside, outside): (Vec<_>, Vec<_>) = keys.rows.iter().copied().partition(|(_, row)| is_in_file(row));
@@ -122,11 +122,11 @@ impl<'a> Sample<'a> {
             file,
             units,
             independent_in_words: "inside prefixes that the file does not have",
-            beside_in_words: "from one unit behind a key on, or up to the next key",
+            beside_in_words: "from one unit after a key, or up to the next key",
         }
     }
 
-    /// All keys are in the file. Ranges begin anywhere in a stretch of them.
+    /// Puts all keys in the file. Ranges begin anywhere in a stretch of keys.
     fn of_integers(keys: &Keys<'a>, units: u64) -> Self {
         let anywhere = |(at, &(key, row)): (usize, &(&[u8], Row))| {
             let far = keys.rows[at..].iter().take(STRETCH + 1).rev().find(|(_, far)| far.prefix == row.prefix)?;
@@ -141,12 +141,12 @@ impl<'a> Sample<'a> {
             beside: beside(keys, &keys.rows, units),
             file: keys.all.clone(),
             units,
-            independent_in_words: "from anywhere between keys on",
-            beside_in_words: "from one unit behind a key on, or up to the next key",
+            independent_in_words: "from anywhere between keys",
+            beside_in_words: "from one unit after a key, or up to the next key",
         }
     }
 
-    /// Half of the keys are in the file. The ranges go from one of the others to the next.
+    /// Puts half of the keys in the file. Ranges go from one of the other keys to the next.
     fn of_strings(keys: &Keys<'a>) -> Self {
         let file: Vec<_> = keys.all.iter().enumerate().filter(|&(at, _)| is_heads(at)).map(|(_, &key)| key).collect();
         let numbered: Vec<_> = keys.all.iter().enumerate().collect();
@@ -165,28 +165,29 @@ impl<'a> Sample<'a> {
             beside: ends(true).collect(),
             file,
             units: 1,
-            independent_in_words: "from one name that the file does not have to the next",
-            beside_in_words: "from behind a key of the file to a name that it does not have",
+            independent_in_words: "from one key that the file does not have to the next",
+            beside_in_words: "from just after a key of the file to a key that it does not have",
         }
     }
 }
 
-/// Whether the item of this number goes to the first half: the same in each run.
+/// Whether the item with this number goes to the first half, the same in each run.
 fn is_heads(number: usize) -> bool {
     KeyHash::mix(number as u64).get() & 1 == 0
 }
 
-/// A number from 0 to 1 for each item.
+/// Returns a number from 0 to 1 for each item, the same in each run.
 fn uniform(number: usize) -> f64 {
     (KeyHash::mix(number as u64).get() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// As many items as there are to be ranges, evenly spread.
+/// Returns at most `MAX_RANGES` items, evenly spread.
 fn some_of<T>(items: &[T]) -> impl Iterator<Item = &T> {
     items.iter().step_by(items.len().div_ceil(MAX_RANGES).max(1))
 }
 
-/// The range of `units` from the integer `from` on, in the place of the row's own; none at the end of the integers.
+/// Returns the range of `units` that begins at the integer `from` with the row's prefix; `None` at the end of the
+/// integers.
 fn range_from(keys: &Keys<'_>, row: (&[u8], Row), from: u64, units: u64) -> Option<Ends> {
     let end = from.checked_add(units).filter(|&end| end <= keys.largest_integer())?;
     Some((Bound::Included(keys.with_integer(row, from)), Bound::Excluded(keys.with_integer(row, end))))
@@ -194,11 +195,12 @@ fn range_from(keys: &Keys<'_>, row: (&[u8], Row), from: u64, units: u64) -> Opti
 
 fn is_empty((lower, upper): &Ends, file: &[&[u8]]) -> bool {
     let range = KeyRange::from((lower.as_ref(), upper.as_ref()));
+    // Keys are sorted, so the first key that is not below the range decides.
     let is_below = |key: &&[u8]| matches!(lower, Bound::Included(lower) if *key < lower.as_slice());
     file.get(file.partition_point(is_below)).is_none_or(|key| !range.contains(key))
 }
 
-/// The ranges of up to `units` from one unit behind a key on that end before the next key.
+/// Returns ranges of up to `units` that begin one unit after a key and end before the next key.
 fn beside(keys: &Keys<'_>, rows: &[(&[u8], Row)], units: u64) -> Vec<Ends> {
     let numbered: Vec<_> = rows.iter().enumerate().collect();
     let behind = |&(at, &(key, row)): &(usize, &(&[u8], Row))| {

@@ -1,4 +1,4 @@
-//! `sstfilter advise --ranges`: which range filter for which keys, measured on them.
+//! `sstfilter advise --ranges`: recommends a range filter for a file of keys, and measures it on them.
 
 mod keys;
 mod measure;
@@ -19,15 +19,15 @@ use crate::output::{Column, Outcome, figures};
 use crate::ranges::with_prefix;
 use crate::units::{brief_percent, counted, percent};
 
-/// The length of ranges where none is given.
+/// The default length of ranges.
 const DEFAULT_UNITS: u64 = 1 << 10;
 
-/// Keys of an ordered filter's smallest segment. Of prefixes with fewer rows a segment spans several, and its cells
-/// tell prefixes apart, but not the rows of one.
+/// Keys of an ordered filter's smallest segment. If prefixes have fewer rows, a segment spans several of them, and its
+/// cells distinguish prefixes but not the rows of one.
 const FEW_ROWS: f64 = 164.0;
 
-/// A rate above the requested one by more than this is not kept: the bound of ordered codes is 1.4 times their mean,
-/// and a sample has an error of its own.
+/// A measured rate keeps the requested one up to this factor: the bound of ordered codes is 1.4 times their mean, and a
+/// sample adds its own error.
 const KEPT_WITHIN: f64 = 2.0;
 
 #[derive(Debug, Serialize)]
@@ -44,7 +44,7 @@ pub(crate) struct RangesReport {
     hashed_not_measured: Option<&'static str>,
     take: &'static str,
     why: String,
-    /// Of `build`.
+    /// Options for `build`.
     options: String,
 }
 
@@ -55,6 +55,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, RangesReport)> {
     let path = args.ranges.as_deref().context("--ranges: expected a file of keys")?;
     let mut lines = KeyLines::read(path, format, "--ranges")?;
+    // Builders of range filters need sorted keys.
     lines.sort_and_dedup();
     let keys = Keys::new(&lines, reading.range_prefix);
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
@@ -86,7 +87,7 @@ impl RangesReport {
             independent_ranges: sample.independent_in_words,
             ranges_beside_keys: sample.beside_in_words,
             hashed_not_measured: (!has_integer).then_some(
-                "keys of various lengths have no integer to count ranges in, unless --range-prefix says where",
+                "keys of various lengths have no integer to count ranges in, unless --range-prefix locates one",
             ),
             maps,
             take,
@@ -97,45 +98,49 @@ impl RangesReport {
     }
 }
 
-/// Which map to take, and why.
+/// Returns the recommended map and the reason.
 fn choose(shape: &KeyShape, rate: f64, maps: &[MapFigures]) -> (&'static str, String) {
     let beside = |at: usize| maps.get(at).and_then(|map| map.beside.as_ref()).map(Measured::rate);
     let ordered = beside(0).unwrap_or(0.0);
     let share = brief_percent(ordered);
+    // Hashed codes need an integer, which these keys do not have.
     if maps.len() < 2 {
         let independent = maps.first().and_then(|map| map.independent.as_ref()).map_or(0.0, Measured::rate);
         let caution = if independent.max(ordered) > rate * KEPT_WITHIN {
             let independent = brief_percent(independent);
             format!(
-                ". It is wrong in {independent} of the ranges between keys of other files, and in {share} of those from a key \
-                 of its own on: these keys are far from evenly spread, and the expected rate is none for them"
+                ". It is wrong in {independent} of the ranges between keys of other files, and in {share} of the ranges that \
+                 begin after one of its own keys: these keys are far from evenly spread, so the expected rate does not hold"
             )
         } else {
             String::new()
         };
-        return ("ordered", format!("it alone answers ranges of any length between any keys{caution}"));
+        return ("ordered", format!("only it supports ranges of any length between any keys{caution}"));
     }
     let is_exact = maps.first().is_some_and(MapFigures::is_never_wrong);
     if is_exact && shape.key_bytes.is_some() {
         let density =
             shape.density.map_or_else(String::new, |density| format!(" ({} of the integers)", percent(density)));
-        return ("ordered", format!("keys of one length that are as dense as these{density} are told apart exactly"));
+        return (
+            "ordered",
+            format!("it distinguishes keys of one length exactly if they are as dense as these{density}"),
+        );
     }
     if ordered <= rate * KEPT_WITHIN {
-        return ("ordered", "it keeps the rate beside keys, too, and answers ranges of any length".to_owned());
+        return ("ordered", "it also keeps the rate next to keys, and supports ranges of any length".to_owned());
     }
     match shape.median_rows_per_prefix {
         Some(rows) if rows < FEW_ROWS => {
             let of_hashed = beside(1).map_or_else(|| "at most the rate".to_owned(), brief_percent);
             let why = format!(
-                "few rows per prefix ({rows} in the median): ranges inside a prefix begin beside its keys, where ordered codes \
-                 are wrong in {share} of cases and hashed ones in {of_hashed}"
+                "there are few rows per prefix ({rows} in the median): ranges inside a prefix begin next to its keys, where \
+                 ordered codes are wrong in {share} of cases and hashed codes in {of_hashed}"
             );
             ("hashed", why)
         }
         _ => {
             let why = format!(
-                "it answers ranges of any length in fewer bits. Take hashed if ranges begin beside keys of the file, where \
+                "it supports ranges of any length in fewer bits. Use hashed if ranges begin next to keys of the file, where \
                  ordered codes are wrong in {share} of cases"
             );
             ("ordered", why)
@@ -143,7 +148,7 @@ fn choose(shape: &KeyShape, rate: f64, maps: &[MapFigures]) -> (&'static str, St
     }
 }
 
-/// A measured rate, or what there is instead.
+/// Formats a measured rate, or says that no range was empty.
 fn measured(figures: Option<&Measured>) -> String {
     figures.map_or_else(|| "none empty".to_owned(), |figures| percent(figures.rate()))
 }
@@ -159,18 +164,18 @@ impl fmt::Display for RangesReport {
             ("bits per key", |map| format!("{:.2}", map.bits_per_key)),
             ("expected rate", |map| percent(map.expected_fpr)),
             ("independent ranges", |map| measured(map.independent.as_ref())),
-            ("ranges beside keys", |map| measured(map.beside.as_ref())),
+            ("ranges next to keys", |map| measured(map.beside.as_ref())),
         ];
         writeln!(f, "\n{}", figures(&columns, &self.maps))?;
         for (name, ranges, how) in [
             ("independent", self.maps.first().and_then(|map| map.independent.as_ref()), self.independent_ranges),
-            ("beside keys", self.maps.first().and_then(|map| map.beside.as_ref()), self.ranges_beside_keys),
+            ("next to keys", self.maps.first().and_then(|map| map.beside.as_ref()), self.ranges_beside_keys),
         ] {
             let ranges = counted(ranges.map_or(0, |measured| measured.ranges), "empty range");
             writeln!(f, "{name}: {ranges}, {how}")?;
         }
         self.hashed_not_measured.iter().try_for_each(|why| writeln!(f, "hashed: not measured: {why}"))?;
-        writeln!(f, "\ntake {}: {}", self.take, self.why)?;
+        writeln!(f, "\nuse {}: {}", self.take, self.why)?;
         writeln!(f, "build with {}", self.options)
     }
 }

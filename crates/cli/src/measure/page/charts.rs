@@ -1,4 +1,4 @@
-//! Which charts the page has.
+//! The charts of the page.
 
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
@@ -7,10 +7,10 @@ use crate::measure::overfill::{OverfillPoint, first_of_each};
 use crate::measure::{Family, FilterInfo};
 use crate::units::{brief_percent, grouped, percent};
 
-/// The lowest rate of an overfilled filter that is drawn.
+/// The lowest rate of an overfilled filter in its chart.
 const LOWEST_RATE: f64 = 5e-5;
 
-/// Rate against size.
+/// Returns the chart of rate against size.
 pub(super) fn rates(family: &Family) -> Chart {
     let place = |rate: &RatePoint| {
         let FilterSize { filter, bits_per_key, expected_fpr, .. } = &rate.size;
@@ -23,13 +23,13 @@ pub(super) fn rates(family: &Family) -> Chart {
     Chart::by_rate(&title, Labels::AtEnds, series)
 }
 
-/// Bits per key by the number of keys.
+/// Returns the chart of bits per key by the number of keys.
 pub(super) fn sizes(family: &Family) -> Chart {
     let chart = by_keys(family, "bits per key, whole block", |point| point.size.bits_per_key, "bits per key");
     chart.with_lower_bound(kinds::BOUND, &format!("information bound: {:.0} bits", kinds::BOUND))
 }
 
-/// A figure by the number of keys.
+/// Returns the chart of a figure by the number of keys.
 pub(super) fn by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) -> Chart {
     let place = |at: &KeysPoint| {
         let tip = format!("{}, {} keys: {:.2} {unit}", at.size.filter, grouped(at.size.keys), of(at));
@@ -40,12 +40,12 @@ pub(super) fn by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) ->
     Chart::by_keys(&chart_title, title, series)
 }
 
-/// The fill of filters that are given more keys than planned.
+/// Returns the chart of the fill of overfilled filters.
 pub(super) fn fills(family: &Family) -> Chart {
     let series = overfilled(family, |at| (at.fill_ratio, format!("{:.1} % full", at.fill_ratio * 100.0)));
     let limit = |at, side, text: &str| Limit { at, side, text: text.to_owned() };
     Chart {
-        title: "Fill of filters that are given more keys than planned".to_owned(),
+        title: "Fill of filters with more keys than planned".to_owned(),
         x: plan_axis(),
         y: Axis::linear("share of bits, counters or slots in use", 1.0, 0.2, |fill| format!("{:.0} %", fill * 100.0)),
         labels: Labels::AtEnds,
@@ -55,7 +55,7 @@ pub(super) fn fills(family: &Family) -> Chart {
     }
 }
 
-/// Their rates: expected as a line, observed as marks.
+/// Returns the chart of the rates of overfilled filters: expected as a line, observed as marks.
 pub(super) fn overfill_rates(family: &Family) -> Chart {
     let of = |rate: fn(&OverfillPoint) -> f64, form| {
         let tip = |at: &OverfillPoint| {
@@ -69,10 +69,11 @@ pub(super) fn overfill_rates(family: &Family) -> Chart {
         all
     };
     let mut series = of(|at| at.observed_fpr, Form::Marks);
+    // Without names, because the marks of the same filter already have one.
     let expected = of(|at| at.expected_fpr, Form::Line);
     series.extend(expected.into_iter().map(|series| Series { name: String::new(), ..series }));
     Chart {
-        title: "Rates of filters that are given more keys than planned".to_owned(),
+        title: "Rates of filters with more keys than planned".to_owned(),
         x: plan_axis(),
         y: Axis::rates("false positive rate", (LOWEST_RATE, 1.2)),
         labels: Labels::AtEnds,
@@ -83,10 +84,11 @@ pub(super) fn overfill_rates(family: &Family) -> Chart {
 }
 
 fn plan_axis() -> Axis {
-    Axis::linear("keys offered, of the keys planned for", 305.0, 50.0, |percent| format!("{percent:.0} %"))
+    // Beyond 300 %, so that the last marks are not on the edge.
+    Axis::linear("offered keys in percent of the planned keys", 305.0, 50.0, |percent| format!("{percent:.0} %"))
 }
 
-/// A figure of every filter that is given more keys than planned, and what its tip says after the filter's name.
+/// Returns a series for every overfilled filter. `figure` returns a value and the end of its tip.
 fn overfilled(family: &Family, figure: impl Fn(&OverfillPoint) -> (f64, String)) -> Vec<Series> {
     let place = |at: &OverfillPoint| {
         let (value, tip) = figure(at);
@@ -96,13 +98,14 @@ fn overfilled(family: &Family, figure: impl Fn(&OverfillPoint) -> (f64, String))
     by_filter(family, &family.overfill, place)
 }
 
-/// Where each filter first raises `alarm`.
+/// Returns the points at which each filter first raises `alarm`.
 fn first_with(points: &[OverfillPoint], alarm: &str, of: fn(&OverfillPoint) -> f64) -> Vec<(f64, f64)> {
     let first = first_of_each(points, |point| point.alarms.contains(&alarm));
     first.into_iter().map(|point| (point.offered_percent as f64, of(point))).collect()
 }
 
-/// One series for each filter that has points, in the filters' order; `place` gives the filter of each point.
+/// Returns one series for each filter that has points, in the filters' order. `place` returns a value's filter and
+/// point.
 fn by_filter<T>(family: &Family, all: &[T], place: impl Fn(&T) -> (&'static str, Point)) -> Vec<Series> {
     let placed: Vec<_> = all.iter().map(place).collect();
     let of = |(info, &(colour, mark)): (&FilterInfo, &(Colour, Mark))| Series {
@@ -115,7 +118,7 @@ fn by_filter<T>(family: &Family, all: &[T], place: impl Fn(&T) -> (&'static str,
     styled.map(of).filter(|series| !series.points.is_empty()).collect()
 }
 
-/// Styles of the filters, in their order: neighbours in a chart differ in colour, and near colours in their mark.
+/// Styles of the filters, in their order: neighbours in a chart differ in colour, and similar colours differ in mark.
 const STYLES: [(Colour, Mark); 10] = [
     (Colour::BLUE, Mark::Disc),
     (Colour::RED, Mark::Disc),

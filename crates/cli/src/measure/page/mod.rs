@@ -1,4 +1,4 @@
-//! The page.
+//! The page of a measurement.
 
 mod charts;
 mod tables;
@@ -14,7 +14,7 @@ pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter measu
 
 const TITLE: &str = "The filter family, measured";
 
-/// The document.
+/// Returns the document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
     let family = &report.family;
     let figures = overview(family) + &rates(family)? + &sizes(family)? + &times(family)? + &overfill(family)?;
@@ -37,15 +37,15 @@ fn head(report: &Report) -> String {
         ("command", report.command.clone()),
         ("took", format!("{:.0} s", report.seconds)),
     ];
-    let lead = "Sizes, false positive rates and times of every kind of filter that sstfilter has, measured on one machine \
-                with the command below.";
+    let lead = "Sizes, false positive rates and times of all of sstfilter's kinds of filter, measured on one machine with \
+                the command below.";
     crate::page::head(TITLE, lead, facts) + &list("findings", "What stands out", report.findings.iter().cloned())
 }
 
 fn overview(family: &Family) -> String {
     let most = family.effort.ladder.last().copied().unwrap_or(0);
     let (keys, rate) = (grouped(most), brief_percent(kinds::RATE));
-    let text = format!("All filters at {keys} keys and a rate of {rate}, hashes given; sizes are of whole blocks:");
+    let text = format!("All filters with {keys} keys at a rate of {rate}, without hashing; sizes are of whole blocks:");
     let sections =
         [("rates", "rates and sizes"), ("sizes", "size by keys"), ("times", "times"), ("overfill", "beyond the plan")];
     links(sections) + &paragraph(&text) + &tables::overview(family)
@@ -54,8 +54,8 @@ fn overview(family: &Family) -> String {
 fn rates(family: &Family) -> anyhow::Result<String> {
     let (keys, probes) = (grouped(family.effort.rate_keys), grouped(family.effort.max_probes));
     let text = format!(
-        "Further right is a lower rate, further down less memory. Each mark is a filter of {keys} keys, probed for up to \
-         {probes} absent ones. No filter can be below the broken line, log2(1/rate)."
+        "Rates fall to the right, and memory falls toward the bottom. Each mark is a filter of {keys} keys, probed for up \
+         to {probes} absent keys. No filter can be below the broken line, log2(1/rate)."
     );
     let chart = figure(&charts::rates(family))?;
     let details = details("The figures", &tables::rates(family));
@@ -64,8 +64,9 @@ fn rates(family: &Family) -> anyhow::Result<String> {
 
 fn sizes(family: &Family) -> anyhow::Result<String> {
     let text = format!(
-        "Bits per key of whole blocks at a rate of {}, trailers included: small filters pay for their trailer and for \
-         what is rounded up. Register-blocked Bloom filters have powers of two as sizes: some fit, some do not.",
+        "Bits per key of whole blocks at a rate of {}, including trailers: small filters pay for their trailer and for \
+         rounding. The sizes of register-blocked Bloom filters are powers of two, which fit some numbers of keys better \
+         than others.",
         brief_percent(kinds::RATE)
     );
     let chart = figure(&charts::sizes(family))?;
@@ -76,8 +77,8 @@ fn sizes(family: &Family) -> anyhow::Result<String> {
 fn times(family: &Family) -> anyhow::Result<String> {
     let (rate, repetitions) = (brief_percent(kinds::RATE), family.effort.repetitions);
     let text = format!(
-        "Nanoseconds per key at a rate of {rate}, hashes given, one core; the best of {repetitions} repetitions in which \
-         the filters took turns. Times are of this machine and of this hour; ratios carry over better than figures."
+        "Nanoseconds per key at a rate of {rate}, without hashing, on one core; the best of {repetitions} repetitions in \
+         which the filters took turns. Other machines and other load give other times; ratios carry over better."
     );
     let figures: [(&str, FigureOf); 3] = [
         ("Building, from hashes to the finished filter", |point| point.times.build_ns_per_key),
@@ -96,8 +97,8 @@ fn times(family: &Family) -> anyhow::Result<String> {
 fn overfill(family: &Family) -> anyhow::Result<String> {
     let (keys, rate) = (grouped(family.effort.overfill_keys), brief_percent(overfill::RATE));
     let text = format!(
-        "Filters that take keys while they are in use, planned for {keys} keys at {rate} and offered up to three times as \
-         many. A ring is where a filter first says that it has passed a limit."
+        "Filters that accept keys while they are in use, planned for {keys} keys at {rate} and filled with up to three \
+         times as many. A ring marks where a filter first reports that it has exceeded a limit."
     );
     let (fills, rates) = (figure(&charts::fills(family))?, figure(&charts::overfill_rates(family))?);
     let charts = format!(

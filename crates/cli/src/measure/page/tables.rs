@@ -9,12 +9,12 @@ use crate::output::Column;
 use crate::page::{table, table_of_cells};
 use crate::units::{brief_percent, grouped, percent};
 
-/// A figure with the given number of decimals, or a dash where there is none.
+/// Formats a figure with the given number of decimals, or a dash if there is none.
 fn figure(point: Option<&KeysPoint>, decimals: usize, of: FigureOf) -> String {
     point.map_or_else(|| "\u{2013}".to_owned(), |point| format!("{:.decimals$}", of(point)))
 }
 
-/// Every filter at its largest, in one line each.
+/// Returns a table of every filter with the most keys, one line each.
 pub(super) fn overview(family: &Family) -> String {
     let header = [
         "filter",
@@ -44,7 +44,7 @@ pub(super) fn overview(family: &Family) -> String {
     table_of_cells(header, family.filters.iter().map(row))
 }
 
-/// Bits per key and the observed rate, by filter and the target rate.
+/// Returns a table of bits per key and observed rates, by filter and target rate.
 pub(super) fn rates(family: &Family) -> String {
     let columns: [Column<RatePoint>; 7] = [
         ("filter", |point| point.size.filter.to_owned()),
@@ -58,7 +58,7 @@ pub(super) fn rates(family: &Family) -> String {
     table(&columns, &family.rates)
 }
 
-/// One figure by filter and number of keys.
+/// Returns a table of one figure by filter and number of keys.
 pub(super) fn by_keys(family: &Family, of: FigureOf) -> String {
     let ladder = &family.effort.ladder;
     let row = |filter: &FilterInfo| {
@@ -69,7 +69,7 @@ pub(super) fn by_keys(family: &Family, of: FigureOf) -> String {
     table_of_cells(iter::once("filter".to_owned()).chain(sizes), family.filters.iter().map(row))
 }
 
-/// Fill and rates at every look.
+/// Returns a table of fill and rates at every measurement.
 pub(super) fn overfill(family: &Family) -> String {
     let columns: [Column<OverfillPoint>; 8] = [
         ("filter", |point| point.filter.to_owned()),

@@ -1,5 +1,5 @@
-//! A page that is cut short or broken by a character that means something in markup would be seen by the reader
-//! alone: every figure that it is made of is checked before.
+//! The failure guarded against: a page that is cut short, or broken by a character with a meaning in markup. Only its
+//! reader would notice.
 
 use roxmltree::{Document, Node, ParsingOptions};
 use sstfilter_charts::Machine;
