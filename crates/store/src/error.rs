@@ -144,8 +144,9 @@ impl fmt::Display for FilterProblem {
             Self::ReaderChanged { hash } => write!(
                 f,
                 "filters built with another hash of the same identity ({hash}), or with another extractor of the same \
-                 name: expected what the known keys of a file had, got others for them, here or in another file of the \
-                 store; a secret seed was changed, or a function without its tag, or an extractor without its name"
+                 name: expected the hashes and parts that the known keys had when the filters were built, got others, \
+                 for this file or another of the store; a secret seed, a hash or an extractor was changed, and its tag \
+                 or name was not"
             ),
             Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
         }

@@ -12,7 +12,7 @@ use sstfilter::FileId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TableIdentity {
-    /// A unique id.
+    /// The unique id of the table.
     pub id: [u8; 16],
     /// Length of the whole table in bytes.
     pub bytes: u64,
