@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn sizes_that_buy_less_than_larger_ones_are_left_out() {
-        // Folding this filter into a third buys nothing beside a half, and a quarter next to nothing.
+        // Folding this filter into a third saves nothing compared with a half, and a quarter next to nothing.
         let sizes = [(250, 0.9), (333, 0.6), (500, 0.1)];
         let curve = Curve::new(sizes.into_iter(), (1_000, 0.01), false);
         let points: Vec<_> = (0..curve.len()).map(|index| curve.point(index, 1_000).unwrap().0).collect();

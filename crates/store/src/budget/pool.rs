@@ -144,6 +144,7 @@ impl Pool {
         let units = files.iter().flat_map(|file| file.units().map(move |(number, unit)| (file, number, unit)));
         let above = units.filter(|(.., unit)| unit.held_bytes() > unit.planned_bytes());
         let mut surplus: Vec<_> = above.map(|(file, number, _)| (Arc::downgrade(file), number)).collect();
+        // Popped from the end, so files come in the order in which they were opened.
         surplus.reverse();
         *self.surplus.lock() = surplus;
         let number = self.number.load(Ordering::Relaxed);

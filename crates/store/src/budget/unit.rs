@@ -384,9 +384,8 @@ mod tests {
         let reader = unit.held();
         unit.begin().unwrap().release();
         assert_eq!((unit.held_bytes(), account.used()), (0, unit.whole_bytes));
-        assert!(
-            matches!(reader.as_deref(), Some(Held::Block(held)) if matches!(&held.filter, HeldFilter::Points(block) if block.may_contain(hasher.hash(&7_u32.to_le_bytes()))))
-        );
+        let block = reader.as_deref().and_then(Held::points);
+        assert!(block.is_some_and(|block| block.may_contain(hasher.hash(&7_u32.to_le_bytes()))));
         drop(reader);
         assert_eq!(account.used(), 0);
     }
