@@ -67,8 +67,8 @@ type Header<'a> = Fields<'a, { HEADER_BYTES as usize }>;
 const WHAT: &str = "description of filters";
 
 /// The fields behind the header, as every conforming writer writes them.
-const FIELDS: &str = "sections that end below 2^64, at most 63 extractors and one for ranges with names in UTF-8, bounds \
-                      whose second key is not below the first, and nothing after them";
+const FIELDS: &str = "sections that end below 2^64, at most 63 extractors and one for ranges with names in UTF-8, \
+                      bounds whose second key is not below the first, and nothing after them";
 
 /// The description of a file's filters: where their bytes are, which keys and parts of keys they hold, and their
 /// checksums.
