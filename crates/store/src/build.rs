@@ -84,6 +84,7 @@ pub struct BuiltFilters {
 impl FileFilterBuilder {
     pub(super) fn new(config: Arc<Config>, file: FileId) -> Self {
         let filters = &config.reader.filters;
+        // Without extractors that a filter cannot name.
         let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
         Self { config, file, context, started: None, interruption: Interruption::default() }
     }
@@ -254,6 +255,7 @@ impl Started {
     #[inline]
     fn add(&mut self, key: &[u8], hash: Option<KeyHash>) {
         self.metadata.keys_added += 1;
+        // Bounds first: they include the key even if the engine's code panics below.
         let is_end = self.metadata.bounds.include(key);
         for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
             *given = hash;
@@ -281,6 +283,7 @@ impl Started {
             return;
         }
         if let Some(ranges) = &mut self.ranges {
+            // A range filter knows only keys, so it is not built.
             ranges.add_range_tombstone();
         }
         self.metadata.range_tombstones.include(start);
@@ -361,6 +364,7 @@ impl Started {
         // After `finish` of the builders: the hash or an extractor may panic here for the first time.
         let checks = || (self.checks(), container.is_none_or(|container| self.holds_known_keys(container)));
         let is_whole = !self.interruption.has_happened();
+        // A panic must not fail the write of the file, so the filters are left out instead.
         let checks = is_whole.then(|| catch_unwind(AssertUnwindSafe(checks)).ok()).flatten();
         let is_sound = checks.is_some();
         let ((hash_check, mut extractors), holds_known_keys) = checks.unwrap_or_default();
@@ -400,6 +404,7 @@ impl BuiltFilters {
     }
 
     fn push(&mut self, part: FilterPart, kind: KindId, filter: Bytes) {
+        // The checksum of a partitioned filter covers only its top index, which contains those of the partitions.
         let tail_bytes = PartitionIndex::tail_bytes(&filter).ok().filter(|_| part == FilterPart::PartitionedPoints);
         let index_bytes = tail_bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
         let index_at = if index_bytes > 0 { filter.len().saturating_sub(index_bytes as usize) } else { 0 };

@@ -65,7 +65,9 @@ impl Group {
         let mut groups = Vec::new();
         let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
         for (place, file) in files.iter().enumerate() {
+            // A file with range tombstones must also be read for keys that its filter excludes.
             let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
+            // Files without a filter take a slot, too, so that slots are those of the chunk.
             FilterGroup::push_to(&mut groups, block.cloned());
             let bit = 1 << place;
             match block {
@@ -88,6 +90,7 @@ impl Group {
         let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
         let of_parts = parts.iter().filter(|(parts, _)| !parts.has_whole_keys()).fold(0, |all, (_, files)| all | files);
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
+        // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
         Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
     }

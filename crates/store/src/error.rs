@@ -88,6 +88,7 @@ impl From<BlockError> for FilterProblem {
 
 impl From<PartitionError> for FilterProblem {
     fn from(error: PartitionError) -> Self {
+        // Unwrapped, so that an error of a block has one form with and without partitions.
         if let PartitionError::Block(error) = error { Self::Block(error) } else { Self::Partition(error) }
     }
 }

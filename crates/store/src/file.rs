@@ -62,6 +62,7 @@ impl FileFilters {
     pub fn probe(&self, key: &[u8]) -> Probe {
         let state = &self.state;
         if !state.covers(key) {
+            // No filter was probed, so this is not one of its negatives.
             state.units.counters.add_view_counts(1, 0);
             return Probe::Absent;
         }

@@ -93,6 +93,7 @@ impl FilterStore {
     pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
         self.with(|config| {
             config.reader.filters = config.reader.filters.clone().with_policy(policy);
+            // A policy that is set after `without_filters` takes effect.
             config.builds_points = true;
         })
     }

@@ -205,6 +205,7 @@ impl LevelPlan {
         }
         let is_too_large = |policy| everywhere(Some(policy)).bytes() > memory_bytes;
         let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
+        // No size is too large: the maximum, 100 bits per key.
         let largest = largest.map_or(100_000, |size| size.millibits() - 1);
         let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
         let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
@@ -296,6 +297,7 @@ fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
     choices.sort_by(|choice, other| {
         choice.bytes.cmp(&other.bytes).then(choice.useless_reads().total_cmp(&other.useless_reads()))
     });
+    // After the sort, a choice must beat only the last one that stays.
     choices.dedup_by(|choice, smaller| choice.useless_reads() >= smaller.useless_reads());
     choices
 }

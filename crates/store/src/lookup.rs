@@ -92,6 +92,7 @@ impl<'a, F> Cursor<'a, F> {
         self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
         if let Some(Chunk { core, .. }) = self.chunk {
             let key = self.key;
+            // Only in the order of keys: overlapping files have a group, which is probed without touching them.
             if overlapping.is_none() {
                 core.prefetch_files();
             }
@@ -136,9 +137,11 @@ impl<'a, F> Cursor<'a, F> {
         let Some(group) = self.group(view).filter(|_| self.left != 0) else { return };
         let Some(part) = group.one_part else { return self.probe_by_parts(view, group) };
         let Some(hash) = self.hash_for(view, part) else { return };
+        // A pass that prefetches costs about as much as one that tests lines already in the cache.
         if level.residency == CacheResidency::Memory {
             group.filters.prefetch(hash, self.left);
         }
+        // Kept from chunk to chunk; only filters of other parts need another hash.
         if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
             *prepared = None;
         }
@@ -202,6 +205,7 @@ impl<'a, F> Cursor<'a, F> {
                 state.probe_key(self.key, || self.whole_for(view, state))
             } else {
                 let answer = Answer::of_group(state, self.key);
+                // The filter is in the group, but the key has none of its parts: no probe has excluded the file.
                 if answer.probe == Probe::Unusable && state.resident().is_some() {
                     group.inspect(|group| group.counts.count_unprobed(place));
                 }
@@ -211,6 +215,7 @@ impl<'a, F> Cursor<'a, F> {
                 self.found.candidates &= !(1 << place);
                 continue;
             }
+            // A group counts its searches when the lookup leaves the chunk.
             if group.is_none() {
                 state.units.counters.add_view_counts(0, 1);
             }
@@ -394,6 +399,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         let Ok(index) = self.lookups.binary_search_by_key(&position, |&(position, _)| position) else { return };
         if let Some((_, cursor)) = self.lookups.get_mut(index).filter(|(_, cursor)| cursor.last.is_some()) {
             cursor.end(is_found);
+            // Not `swap_remove`: the search above needs the positions in order.
             self.lookups.remove(index);
         }
     }
@@ -402,6 +408,7 @@ impl<'a, F> BatchCandidates<'a, F> {
     /// chunks evict filters from the near caches.
     fn enter_overlapping(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
         let view = self.view;
+        // All hashes before the first probe: a probe prefetches lines for the hash of a later key.
         let mut hashes = Vec::with_capacity(self.lookups.len());
         for (_, cursor) in &mut self.lookups {
             cursor.enter(level, Some(chunk));

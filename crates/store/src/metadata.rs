@@ -256,6 +256,7 @@ pub(crate) fn check_of_hashes(hashes: impl IntoIterator<Item = KeyHash>) -> u32 
 /// Returns the check of an extractor over the known keys.
 pub(crate) fn check_of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) -> u32 {
     known.iter().fold(0, |sum, key| match extractor.extract(key) {
+        // Plus one, so that an empty part differs from none.
         Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
         None => checksum_append(sum, &[0]),
     })
@@ -371,6 +372,7 @@ impl FilterMetadata {
             return Err(FilterProblem::Version { what: WHAT, expected, got });
         }
         let header_bytes = header.u16::<6>();
+        // A later release may lengthen the header, so the fields begin where it says.
         let mut rest =
             Cursor(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
                 refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
@@ -383,6 +385,7 @@ impl FilterMetadata {
     fn decode_fields(header: Header<'_>, rest: &mut Cursor<'_>) -> Option<Self> {
         let (flags, [sections, extractors, ranges, witnesses]) = (header.u8::<5>(), header.array::<25, 4>());
         let sections = (0..sections).map(|_| rest.fields()).collect::<Option<Vec<_>>>()?;
+        // Sections of an unknown type are dropped, not refused.
         let sections: Vec<_> = sections.into_iter().filter_map(FilterSection::decode).collect();
         let is_countable = usize::from(extractors) <= KeyParts::MAX_EXTRACTORS && ranges <= 1;
         if !is_countable || !sections.iter().all(FilterSection::is_inside_file) {

@@ -145,6 +145,7 @@ impl FileState {
         };
         let unit = self.units.unit(number);
         match unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()) {
+            // A shrunk filter has no false negatives either, so only a positive can be worth a load.
             Some(Held::Block(held)) if !may_match(&held.filter) => return self.absent(number),
             Some(Held::Block(_)) if unit.is_some_and(Unit::is_as_planned) => return positive(),
             // The partition was written without a filter.

@@ -64,6 +64,7 @@ impl FilterRead {
             &Step::Unit(number, _) => {
                 let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
                 let unit = self.file.units.unit(number)?;
+                // Taken after the load: if that panics, `drop` still sees the step.
                 let Some(Step::Unit(_, place)) = self.step.take() else { return None };
                 return self.file.pool().complete(unit, place, loaded, may_match);
             }
@@ -167,6 +168,8 @@ impl FileState {
     /// the checksum in the description: a block of the same file from another time is sound by itself.
     fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
         if let (Some(partition), Some(index)) = (number.checked_sub(POINTS), self.partitions()) {
+            // Not compared with the description: the index has the checksums of its partitions, and was compared
+            // itself.
             return Ok(HeldFilter::Points(index.open(partition, bytes)?));
         }
         let (known, reader) = (self.metadata.known_keys(), self.reader());
@@ -189,6 +192,7 @@ impl FileState {
     /// Returns the read of the top index, if it is needed now.
     fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        // `begin_index` last, because it takes the right to read.
         let is_needed = self.index.get().is_none() && self.units.begin_index();
         is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
     }
@@ -196,6 +200,7 @@ impl FileState {
     /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, another
     /// thread is loading it, or a recent read failed.
     pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        // No filter is used any more, so none is worth a read.
         if self.config.trust.get().is_some() {
             return None;
         }

@@ -83,6 +83,7 @@ impl Reader {
     ///
     /// If there are none: the filter cannot be probed.
     pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
+        // At most `MAX_EXTRACTORS`: the next bit is that of the whole key.
         let names =
             self.parts().extractors().map(|extractor| extractor.name()).take(KeyParts::MAX_EXTRACTORS).enumerate();
         let common = names.filter(|(_, name)| file.extractors().any(|other| other == *name));
@@ -115,6 +116,8 @@ impl Reader {
 
     /// Returns whether equal identities prove equal hashes: they do for whole keys under a public seed.
     pub(crate) fn is_known_by_identity(&self, shared: SharedParts) -> bool {
+        // The identity has the seed itself only for this hash: it has a fingerprint of a secret seed, and the tag of a
+        // custom hash. Names of extractors prove nothing.
         self.filters.hasher().identity().id == HashId::Xxh3 && shared.extractors() == 0
     }
 

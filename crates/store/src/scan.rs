@@ -83,6 +83,7 @@ impl<'a, F> ScanCandidates<'a, F> {
     fn new(view: &'a FilterView<F>, range: KeyRange<'a>, prefix: Option<&'a [u8]>) -> Self {
         let start = match range.lower {
             Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            // The smallest byte string above `lower`.
             Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
             Bound::Unbounded => Bytes::new(),
         };
@@ -148,6 +149,7 @@ impl<'a, F> ScanCandidates<'a, F> {
             return candidate(self.start.clone(), None);
         }
         let mut probed = None;
+        // A known key in the range answers without a probe.
         if !state.surely_meets(self.range()) {
             let answer = state.probe_range(self.range());
             match answer.probe {
@@ -172,6 +174,7 @@ impl<'a, F> ScanCandidates<'a, F> {
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let upper = self.upper.clone();
+        // A copy, so that the scan itself does not advance.
         let mut scan = Self { upper, start: self.start.clone(), ..*self };
         let mut reads = Vec::new();
         while let Some((file, state)) = scan.next_in_bounds() {

@@ -75,6 +75,7 @@ impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
         let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
         let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
+        // The magic first: a file of another type is not damaged.
         let magic = fields.array::<52, 8>();
         if magic != MAGIC {
             return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));

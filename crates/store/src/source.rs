@@ -26,6 +26,7 @@ impl FilterSource for Bytes {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
         let bytes = range.and_then(|(start, end)| self.get(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?;
+        // Shares the allocation instead of copying.
         Ok(self.slice_ref(bytes))
     }
 }

@@ -103,6 +103,7 @@ impl FileState {
         }
         state.units = Arc::new(units);
         if state.has_reader_changed() {
+            // The first problem stays: threads may open files at the same time.
             let _ = state.config.trust.set(FilterProblem::ReaderChanged { hash: state.metadata.hash });
         }
         state
@@ -119,6 +120,7 @@ impl FileState {
     /// Checks whether the point filter can be probed, according to the description.
     fn check_points(&self, shared: Result<SharedParts, BlockError>) -> Result<(), FilterProblem> {
         shared?;
+        // No known key has confirmed any of the shared parts.
         if self.shared == SharedParts::default() {
             return Err(BlockError::PartNotHeld.into());
         }
@@ -130,9 +132,11 @@ impl FileState {
     /// were built, under the same name, or whether the engine added hashes of another function.
     fn has_reader_changed(&self) -> bool {
         let (metadata, reader, known) = (&self.metadata, self.reader(), self.metadata.known_keys());
+        // No filter can lose a key, or no key can show a change.
         if metadata.sections.is_empty() || known.is_empty() {
             return false;
         }
+        // A hash of another identity has not changed; `check_points` refuses its filter.
         let is_hash_claimed = metadata.hash == reader.filters.hasher().identity();
         let hashes = known.iter().map(|key| reader.filters.hash(key));
         let ranges = reader.range_extractor.as_ref();
@@ -230,6 +234,7 @@ impl FileState {
     }
 
     pub(super) fn stats(&self) -> FileStats {
+        // Locked until all chunks are summed: a chunk that left in between would be counted twice or not at all.
         let chunks = self.chunks.lock();
         let mut stats = FileStats::of(&self.units.counters);
         for counted in chunks.iter().filter_map(|(counts, place)| counts.all().nth(*place)) {

@@ -71,6 +71,7 @@ impl Verifier<'_> {
             Ok(index) => index,
             Err(problem) => return vec![(index_range.start, problem)],
         };
+        // Every byte is read once: `last` is where the previous read ended.
         let (mut found, mut last) = (Vec::new(), section.offset);
         for number in 0..index.partitions() {
             let places = index.block_range(number).and_then(|block| Ok([block, index.user_data_range(number)?]));

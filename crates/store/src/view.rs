@@ -247,6 +247,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             (file, state)
         };
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
+        // All removals first, because an addition may name a file that the edit also removes.
         for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
             let Some(file) = leaves else { continue };
             let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone())));
@@ -345,6 +346,7 @@ impl<F> Level<F> {
     {
         let level = self.number;
         let mut coming: Vec<_> = leaving.values().filter_map(|leaving| leaving.by.as_ref()).chain(&added).collect();
+        // The map of leaving files does not keep the order of calls, by which errors name positions.
         coming.sort_by_key(|(position, _)| *position);
         let mut touched = Touched::new();
         for &Leaving { position, ref file, .. } in leaving.values() {
@@ -455,11 +457,13 @@ impl<F> Level<F> {
         if run.is_empty() {
             return Ok(());
         }
+        // Merged with the chunk before, so that many small edits do not leave many small chunks.
         if run.len() < max_files(config.is_some()) / 2
             && let Some(before) = chunks.pop()
         {
             run.splice(0..0, before.members());
         }
+        // Without a configuration these are sorted chunks; only their files must not overlap.
         if config.is_none() {
             let before = chunks.last().and_then(|chunk| chunk.core.files.last());
             let around = before.into_iter().chain(run.iter().map(|(_, state)| state)).chain(next);

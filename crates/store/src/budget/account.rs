@@ -43,6 +43,7 @@ impl Account {
 
     /// Returns a charge for `bytes` more, if they are within the limit.
     pub(super) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        // Checked, because a budget without a limit has `u64::MAX`.
         let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit());
         self.within.fetch_update(Ordering::AcqRel, Ordering::Relaxed, within).ok()?;
         Some(Charge::new(self, bytes, 0))
@@ -80,6 +81,7 @@ impl Charge {
     /// Reduces the charge to the real size of the block.
     pub(super) fn shrink_to(&mut self, bytes: u64) {
         let (within, beyond) = (*self.within.get_mut(), *self.beyond.get_mut());
+        // Keeps bytes within the limit first: while one charge is beyond it, no other can be.
         let kept = within.min(bytes);
         self.account.within.fetch_sub(within - kept, Ordering::AcqRel);
         *self.within.get_mut() = kept;
@@ -91,6 +93,7 @@ impl Charge {
     /// Moves the bytes beyond the limit to the charge of the block that this one replaces; they are freed when the last
     /// reader of that block is done.
     pub(super) fn displace(&mut self, old: &Self) {
+        // The sums of the account do not change: only which charge frees which bytes.
         let moved = (*self.beyond.get_mut()).min(old.within.load(Ordering::Relaxed));
         old.within.fetch_sub(moved, Ordering::Relaxed);
         old.beyond.fetch_add(moved, Ordering::Relaxed);

@@ -68,6 +68,7 @@ impl File {
     /// another thread has it, or if the last read failed and it is too early to try again; the latter counts a probe.
     pub(crate) fn begin_index(&self) -> bool {
         let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
+        // In this order: a try that is not due must not take the right.
         is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0
     }
 
@@ -81,6 +82,7 @@ impl File {
             }
             None => {}
         }
+        // Last: whoever takes the right next sees the result.
         self.is_preparing.store(0, Ordering::Release);
     }
 

@@ -85,6 +85,7 @@ impl FilterBudget {
 
     /// Changes the limit, and frees the bytes above it.
     pub fn set_bytes(&self, bytes: u64) {
+        // The limit first: the plan that follows frees the bytes above it.
         self.pool.account.set_limit(bytes);
         self.rebalance();
     }

@@ -195,6 +195,7 @@ impl PartitionIndex {
             }
         }
         if aux.bytes > 0 {
+            // Allocated with the first user data, so that an index without any takes no memory for it.
             self.aux.resize(self.trailer.partitions as usize, Piece::default());
             *self.aux.get_mut(number)? = aux;
         }
@@ -317,6 +318,7 @@ impl PartitionIndex {
 
     /// Returns the last partition whose lower bound is not above the key.
     fn number_of(&self, key: &[u8]) -> u32 {
+        // Not `partition_point`, because bounds are stored in two pieces and not as a slice.
         let (mut number, mut above) = (0, self.trailer.partitions);
         while above - number > 1 {
             let middle = number.midpoint(above);

@@ -96,6 +96,7 @@ impl ContainerTrailer {
         let reserved = trailer.u8::<24>() & 15;
         BlockError::require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;
         let partitions = trailer.uint::<21, PARTITIONS_BYTES>();
+        // Writers cut by hash range into an odd number, which keeps distinct hashes distinct inside a partition.
         let is_countable = partitions > 0 && (cut == PartitionCut::KeyRange || partitions % 2 == 1);
         BlockError::require(
             is_countable,
