@@ -26,7 +26,7 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 type Entry = (Bytes, Option<u64>);
 type Entries<'a> = Box<dyn Iterator<Item = io::Result<Entry>> + 'a>;
 type Found = io::Result<(Bytes, u64)>;
-const KEY_BYTES: usize = 12; // A sensor in 4, and a time in 8, the most significant first. Values have 8.
+const KEY_BYTES: usize = 12; // A sensor in 4 bytes and a time in 8, both big-endian. Values have 8 bytes.
 const ENTRY_BYTES: u64 = 20;
 const BLOCK_ENTRIES: usize = 64;
 const TABLE_ENTRIES: usize = 8_000;

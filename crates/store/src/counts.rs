@@ -32,12 +32,12 @@ enum Count {
     Unprobed,
 }
 
-/// What one lookup found in a chunk.
+/// The files of a chunk that one lookup found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     /// Files that have the key within their bounds.
     pub(super) in_bounds: u64,
-    /// Those of them that were searched, or are still to be.
+    /// The files of these that were searched, or are still to be.
     pub(super) candidates: u64,
 }
 

@@ -43,7 +43,7 @@ pub struct LevelSize {
     pub level: u32,
     /// Distinct keys, summed over its runs.
     pub keys: u64,
-    /// Sorted runs, the most files of the level that one lookup may read. 1 if files do not overlap.
+    /// Sorted runs: the maximum number of its files that one lookup reads. 1 if files do not overlap.
     pub runs: u64,
     /// Files, each with its own filter and an equal share of the keys.
     pub files: u64,

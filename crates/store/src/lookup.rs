@@ -61,7 +61,7 @@ impl Step {
 /// One key on its way through the files of a view.
 struct Cursor<'a, F> {
     key: &'a [u8],
-    /// The head of the key behind the prefix of most chunks of a level.
+    /// The head of the key after the prefix of most chunks of a level.
     head: PrefixedHead<'a>,
     /// The hash of the whole key, computed when the first filter needs it.
     whole: Option<KeyHash>,

@@ -18,7 +18,7 @@
 //! 40  4  check of the hash: CRC32C of the hashes of the known keys, each as 8 bytes
 //!
 //! for each section, 28 bytes:
-//!  0  1  what it is: 1 a filter block, 2 a partitioned filter, 3 a range filter
+//!  0  1  type: 1 a filter block, 2 a partitioned filter, 3 a range filter
 //!  1  1  the kind of filter
 //!  2  2  0
 //!  4  4  bytes at the end of a partitioned filter that hold its top index; 0 for the others
@@ -26,9 +26,9 @@
 //! 16  8  length
 //! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
 //!
-//! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for
-//! each known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of
-//! the range filter is the last
+//! extractors, that of the range filter last: a byte with the length of the name, the name, and 4 bytes, the check of
+//! the extractor: CRC32C over all known keys of 8 bytes with the length of the key's part plus one, then the part, or
+//! of the byte 0 for a key without a part
 //! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
 //! CRC32C of all of the above, 4 bytes
 //! ```

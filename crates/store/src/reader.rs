@@ -52,8 +52,8 @@ impl Reader {
         self.filters.key_parts()
     }
 
-    /// Returns the hashes that a filter of `shared` parts contains if it contains `key`, as few as say the most; none
-    /// if the key is outside the domains of all extractors.
+    /// Returns the hashes that a filter of `shared` parts contains if it contains `key`: the fewest that exclude the
+    /// most keys. None if the key is outside the domains of all extractors.
     #[inline]
     pub(crate) fn point_hashes<'a>(
         &'a self,

@@ -115,11 +115,11 @@ impl fmt::Display for ViewError {
         match self {
             Self::NotAtLevel { level, position } => write!(
                 f,
-                "edit: expected change {position} to remove a file of level {level}, got none, or one removed twice"
+                "edit: expected change {position} to remove a file of level {level}, got one absent or already removed"
             ),
             Self::Duplicate { level, position } => write!(
                 f,
-                "edit: expected change {position} to add a file that is new at level {level}, got one that is there"
+                "edit: expected change {position} to add a file that is new at level {level}, got one already there"
             ),
             Self::Overlap { level, largest, smallest } => write!(
                 f,

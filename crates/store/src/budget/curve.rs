@@ -116,7 +116,7 @@ const MAX_CURVES: usize = 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
     assumed: Curve,
-    /// By number, from 1.
+    /// Curve `n` is at position `n - 1`.
     known: Vec<Curve>,
     /// The last one that can shrink.
     latest: CurveNumber,

@@ -14,7 +14,7 @@ use super::curve::{Curve, Curves, is_held};
 use super::unit::CurveNumber;
 use crate::allocation::{self, Step, gain_per_byte};
 
-/// What the plan knows of a filter.
+/// The input of a plan for one filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// Lookups of absent keys, with a decaying weight.

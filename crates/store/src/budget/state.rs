@@ -1,4 +1,4 @@
-//! What a budget reports about its files and itself.
+//! Reports of a budget about its files and itself.
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ pub(crate) struct Unit {
     is_busy: AtomicU8,
 }
 
-/// What a unit holds.
+/// The content of a unit.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "failures are rare, and a probe of a block follows one pointer less")]
 pub(crate) enum Held {

@@ -14,7 +14,7 @@
 //!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound container, bit 5 in one cut by hash
 //!        range, bit 6 in one of parts of keys
 //!  26   2  magic, the bytes "SP"
-//!  28   4  CRC32C of all that stands between the top index and it
+//!  28   4  CRC32C of everything between the top index and this field
 //! ```
 
 use sstfilter::internal::{CheckedTail, Ending, HeldParts};
