@@ -74,7 +74,7 @@ impl FilterStore {
         self
     }
 
-    /// Changes how probes are computed, and so forgets the verdict on the previous hash and extractors.
+    /// Changes how probes are computed, which resets the trust in the hash and the extractors.
     fn with_reader(self, change: impl FnOnce(&mut Reader)) -> Self {
         self.with(|config| {
             change(&mut config.reader);

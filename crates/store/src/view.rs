@@ -25,8 +25,8 @@ const OVERLAPPING: u32 = 0;
 /// stays open until the last view that contains it is dropped.
 ///
 /// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
-/// smallest and largest keys. Lower level numbers are newer. In a tiered engine, each sorted run is a level. If the
-/// order of files is their age, level 0 holds them all.
+/// smallest and largest keys. Lower level numbers are newer. In a tiered engine, each sorted run is a level. An engine
+/// with a single list of files in the order of their age uses only level 0.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// The levels that have files, or had files that counted something, in the order of their numbers.
