@@ -1,7 +1,7 @@
-//! An LSM engine in one file, to start from: tables of its own, and the store layer that says which must be read.
+//! An LSM engine in one file, to start from: its own tables, and the store layer, which says which of them to read.
 //!
 //! All filters share a budget that is too small for them. The program compares every answer with a `BTreeMap`, restarts
-//! the engine, and prints what filters saved: `cargo run --release --example engine`.
+//! the engine, and prints what the filters saved: `cargo run --release --example engine`.
 //!
 //! Left out: a log, durable writes, checksums of data, the deletion of old files, and threads. With threads, a lookup
 //! clones the `Arc` of the current version (memtables and view together) and then holds no lock.
@@ -26,14 +26,14 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 type Entry = (Bytes, Option<u64>);
 type Entries<'a> = Box<dyn Iterator<Item = io::Result<Entry>> + 'a>;
 type Found = io::Result<(Bytes, u64)>;
-const KEY_BYTES: usize = 12; // A sensor in 4, and a time in 8, the most significant first. Values have 8.
+const KEY_BYTES: usize = 12; // A sensor in 4 bytes and a time in 8, both big-endian. Values have 8 bytes.
 const ENTRY_BYTES: u64 = 20;
 const BLOCK_ENTRIES: usize = 64;
 const TABLE_ENTRIES: usize = 8_000;
 const MAX_TABLES_PER_LEVEL: usize = 4;
 const LAST_LEVEL: u32 = 2;
 
-/// The bytes of a file from `start` on. Lookups read filters from here: the layer says which bytes, and checks them.
+/// The bytes of a file from `start` on. Lookups read filters from here: the store says which bytes, and verifies them.
 #[derive(Clone)]
 struct FileBytes {
     path: PathBuf,
@@ -49,16 +49,16 @@ impl FilterSource for FileBytes {
     }
 }
 
-/// An open table: entries in order, the first key of each block of them, filter bytes from a multiple of 64 on, their
+/// An open table: sorted entries, the first key of each block of them, filter bytes at a multiple of 64, their
 /// description, and a footer.
 struct Table {
-    id: u64, // What the filters are bound to. It is drawn at random, so it is the file's name, too.
+    id: u64, // The filters are bound to it. It is drawn at random, so it also names the file.
     identity: TableIdentity,
     file: FileBytes,
     entries: u64,
     index: Vec<Bytes>,
     filters: FileFilters,
-    filter_bytes: FileBytes, // Here, or in a sidecar.
+    filter_bytes: FileBytes, // In this file, or in a sidecar.
 }
 
 impl AsRef<FileFilters> for Table {
@@ -75,7 +75,7 @@ impl Table {
     fn write(directory: &Path, entries: &[Entry], mut filters: FileFilterBuilder) -> io::Result<u64> {
         let (id, mut file) = (filters.file_id().fingerprint(), Vec::new());
         for (key, value) in entries {
-            // Tombstones, too: a lookup that skips one finds the deleted value in an older table.
+            // Tombstones too: a lookup that skips one finds the deleted value in an older table.
             filters.add_key(key);
             file.put_slice(key);
             file.put_u64(value.map_or(0, |value| value + 1));
@@ -105,17 +105,17 @@ impl Table {
         let (encoded, own) = (file.read(metadata_at..footer_at)?, FileBytes { start: filters_at, ..file.clone() });
         let sidecar = FileBytes { path: sidecar_path(&file.path), start: 0 };
         let tail = fs::read(&sidecar.path).unwrap_or_default();
-        // A sidecar that is damaged, or was made for another table, is as good as none.
+        // A sidecar that is damaged, or belongs to another table, is ignored.
         let newer = FilterMetadata::of_sidecar(&tail, tail.len() as u64, &identity).map(|newer| (newer, sidecar));
         let described = newer.or_else(|_| FilterMetadata::decode(&encoded).map(|metadata| (metadata, own.clone())));
         let (filters, filter_bytes) = match described {
             Ok((metadata, bytes)) => (store.open(metadata, Arc::new(bytes.clone())), bytes),
-            Err(_) => (store.open_unfiltered(..), own), // A candidate for all keys: nothing is lost.
+            Err(_) => (store.open_unfiltered(..), own), // A candidate for every key, so no key is lost.
         };
         Ok(Self { id, identity, file, entries, index, filters, filter_bytes })
     }
 
-    /// The entries from `start` on. Nothing is read before the first is taken.
+    /// Returns the entries from `start` on. Nothing is read before the first is taken.
     fn entries_from(&self, start: Bytes) -> Entries<'_> {
         let block = self.index.partition_point(|key| *key <= start).saturating_sub(1);
         let blocks = ((block * BLOCK_ENTRIES) as u64..self.entries).step_by(BLOCK_ENTRIES);
@@ -139,15 +139,15 @@ impl Table {
 
 /// Entries in order, for a merge.
 struct Source<'a> {
-    /// The next key, or a lower bound of it as long as nothing was read. `None` at the end.
+    /// The next key, or a lower bound of it until something was read. `None` at the end.
     position: Option<Bytes>,
     next: Option<Entry>,
     entries: Entries<'a>,
     candidate: Option<ScanCandidate<'a, Table>>,
 }
 
-/// Merges sources, the newest first; of entries with one key, the newest remains. Nothing of a source is read before
-/// the merge comes to its lower bound.
+/// Merges sources, the newest first; the newest of several entries with one key remains. A source is not read before
+/// the merge reaches its lower bound.
 fn merge<'a>(mut sources: Vec<Source<'a>>, range: KeyRange<'a>) -> impl Iterator<Item = io::Result<Entry>> {
     let mut last = None;
     let mut next = move || {
@@ -157,7 +157,7 @@ fn merge<'a>(mut sources: Vec<Source<'a>>, range: KeyRange<'a>) -> impl Iterator
             source.next = source.entries.next().transpose()?;
             source.position = source.next.as_ref().map(|(key, _)| key.clone());
             if let Some(candidate) = source.candidate.take() {
-                // The first entry that is read shows whether the range filter was right.
+                // The first entry shows whether the range filter was right.
                 candidate.record(source.position.as_ref().is_some_and(|key| range.contains(key)));
             }
             if let Some((key, value)) = entry.filter(|(key, _)| last.as_ref() != Some(key)) {
@@ -171,7 +171,7 @@ fn merge<'a>(mut sources: Vec<Source<'a>>, range: KeyRange<'a>) -> impl Iterator
     std::iter::from_fn(move || next().transpose()).take_while(is_inside)
 }
 
-/// All tables, the newest first, with their levels.
+/// Returns all tables, the newest first, with their levels.
 fn tables(view: &FilterView<Table>) -> impl Iterator<Item = (u32, &Arc<Table>)> {
     view.levels().flat_map(|level| view.files(level).map(move |table| (level, table)))
 }
@@ -187,7 +187,7 @@ impl Engine {
     fn open(directory: &Path, store: &FilterStore) -> Fallible<Self> {
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
         let mut edit = ViewEdit::new();
-        // The manifest has the newest first, as a view lists them. An edit adds the oldest first.
+        // The manifest lists the newest first, like a view. An edit adds the oldest first.
         for line in manifest.lines().rev() {
             let (level, id) = line.split_once(' ').ok_or("a line of the manifest has no level")?;
             edit = edit.add(level.parse()?, Arc::new(Table::open(directory, id.parse()?, store)?));
@@ -196,7 +196,7 @@ impl Engine {
         Ok(Self { directory: directory.into(), store: store.clone(), memtable: BTreeMap::new(), view })
     }
 
-    /// Makes an edit durable, and its view the current one.
+    /// Makes an edit durable, then its view current.
     fn apply(&mut self, edit: ViewEdit<Table>) -> Fallible<()> {
         let view = self.view.edited(edit)?;
         let lines: Vec<_> = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id)).collect();
@@ -215,7 +215,7 @@ impl Engine {
         (0..LAST_LEVEL).find(is_full).map_or(Ok(()), |level| self.compact(level))
     }
 
-    /// Merges a level into the next one. A larger engine merges some tables of it, and those that they overlap.
+    /// Merges a level into the next one. A larger engine would merge some of its tables, and those that they overlap.
     fn compact(&mut self, level: u32) -> Fallible<()> {
         let (view, mut edit, mut sources) = (self.view.clone(), ViewEdit::new(), Vec::new());
         for (at, table) in tables(&view).filter(|(at, _)| (level..=level + 1).contains(at)) {
@@ -224,7 +224,7 @@ impl Engine {
             edit = edit.remove(at, table);
         }
         let mut entries = merge(sources, (..).into()).collect::<io::Result<Vec<_>>>()?;
-        // Nothing is older than the last level: tombstones hide nothing there.
+        // No level is older than the last one, so tombstones have nothing to hide there.
         entries.retain(|(_, value)| value.is_some() || level + 1 < LAST_LEVEL);
         for entries in entries.chunks(TABLE_ENTRIES) {
             edit = edit.add(level + 1, self.write_table(level + 1, entries)?);
@@ -235,7 +235,7 @@ impl Engine {
     fn write_table(&self, level: u32, entries: &[Entry]) -> Fallible<Arc<Table>> {
         let mut store = self.store.clone();
         if level == LAST_LEVEL {
-            // The largest filters: a lookup reads the part of one that it probes.
+            // These are the largest filters, so a lookup reads only one partition of them.
             store = store.with_partitions(PartitionOptions::new(PartitionCut::KeyRange, 2 << 10)?);
         }
         let purpose = if level == 0 { BuildPurpose::Flush } else { BuildPurpose::Compaction };
@@ -251,21 +251,21 @@ impl Engine {
         let mut candidates = self.view.candidates(key);
         while let Some(table) = candidates.next_file() {
             if let Some((_, value)) = table.get(key)? {
-                candidates.found(); // A tombstone ends the lookup, too.
+                candidates.found(); // A tombstone ends the lookup as well.
                 return Ok(value);
             }
         }
         Ok(None)
     }
 
-    /// A lookup that does not wait for filters, in tables opened by [`FilterStore::open_to_be_read`]: it gathers what
-    /// they want, which an asynchronous engine reads at once. `Candidates::reads` gives the same for one lookup.
+    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_to_be_read`]. It collects
+    /// the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one lookup.
     fn get_without_waiting(&self, key: &[u8]) -> io::Result<Option<u64>> {
         let has_key = |table: &&Arc<Table>| {
             table.filters.metadata().key_bounds().is_none_or(|(first, last)| (first..=last).contains(&key))
         };
         let tables: Vec<_> = tables(&self.view).map(|(_, table)| table).filter(has_key).collect();
-        // More than once: the index of a partitioned filter says what is read next.
+        // More than one round: the index of a partitioned filter determines the next read.
         loop {
             let reads: Vec<_> = tables.iter().filter_map(|table| Some((table, table.filters.read_for(key)?))).collect();
             if reads.is_empty() {
@@ -314,7 +314,7 @@ impl Engine {
         merge(sources, range).filter_map(|entry| entry.map(|(key, value)| Some((key, value?))).transpose())
     }
 
-    /// Gives a table another filter, for instance a better one for a table with many lookups, without rewriting it.
+    /// Gives a table another filter without rewriting the table, for instance a better one if it has many lookups.
     fn rebuild_filter(&mut self, level: u32, old: &Arc<Table>, policy: FixedPolicy) -> Fallible<()> {
         let store = self.store.clone().with_policy(Arc::new(policy));
         let mut builder = store.builder(FileId::random()).with_level(level);
@@ -334,7 +334,8 @@ fn random(state: &mut u64, end: u64) -> u64 {
     (*state >> 32) % end
 }
 
-/// Compares answers with the model's. Sensors are even and times multiples of 512, so most keys and ranges are absent.
+/// Compares answers with the model. Sensors are even and times are multiples of 512, so most keys and ranges are
+/// absent.
 fn check(engine: &Engine, model: &BTreeMap<Bytes, u64>, state: &mut u64) -> Fallible<()> {
     for sensor in (0..64).cycle().take(400) {
         let keys: Vec<_> = (0..32).map(|_| key(sensor, random(state, 2_000) * 512 + random(state, 2))).collect();

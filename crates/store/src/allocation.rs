@@ -1,22 +1,22 @@
-//! A number of bytes, shared among items that each cost less the more of them they have.
+//! Shares bytes among items, each of which costs less the more bytes it has.
 //!
-//! The sum of the costs is least where the last byte of every item saves equally much. Costs fall along the lower
-//! convex hull of an item's sizes, so a greedy choice is right: the step that saves most for each of its bytes comes
-//! first. The only loss against the optimum is where a step does not fit, of which the caller makes what it can.
+//! The sum of the costs is smallest if the last byte of every item saves the same. Costs fall along the lower convex
+//! hull of an item's sizes, so a greedy choice is right: the step that saves most per byte comes first. It is optimal
+//! except for steps that do not fit; the caller decides about those.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A size, and what an item costs at it.
+/// A size in bytes, and the cost of an item at it.
 pub(crate) type Size = (u64, f64);
 
-/// By how much the cost falls for each byte from one size to a larger one.
+/// Returns how much the cost falls per byte from one size to a larger one.
 pub(crate) fn gain_per_byte((from, high): Size, (to, low): Size) -> f64 {
     (high - low) / to.saturating_sub(from).max(1) as f64
 }
 
-/// The positions of the corners of the lower convex hull of an item's sizes, which ascend: from each corner to the next
-/// a byte saves less than before.
+/// Returns the positions of the corners of the lower convex hull of an item's sizes, which ascend: between two corners
+/// a byte saves less than between the two before.
 pub(crate) fn corners(sizes: impl IntoIterator<Item = Size>) -> Vec<usize> {
     let mut corners: Vec<(usize, Size)> = Vec::new();
     for (position, size) in sizes.into_iter().enumerate() {
@@ -33,16 +33,16 @@ pub(crate) fn corners(sizes: impl IntoIterator<Item = Size>) -> Vec<usize> {
 /// The next step of an item to a larger size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// What each byte of the step saves; above 0.
+    /// The saving per byte of the step; above 0.
     pub(crate) gain: f64,
     pub(crate) item: usize,
     /// The position of the size that the step leads to.
     pub(crate) to: usize,
 }
 
-/// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one
-/// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it. Of
-/// two steps with the same gain, that of the lower item comes first, so that a plan depends on nothing else.
+/// Offers steps to `take`, the one with the highest gain first, until none is left. `firsts` has at most one step per
+/// item; `take` returns the next step of the same item, after the offered one or instead of it. Of two steps with equal
+/// gain, the one of the lower item comes first, so that plans are deterministic.
 pub(crate) fn allocate_greedily(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
     // Positive floats sort like their bit patterns.
     let ranked = |Step { gain, item, to }: Step| {

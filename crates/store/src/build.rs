@@ -1,4 +1,4 @@
-//! Building all filters of one file from its keys.
+//! Builds all filters of one file from its keys.
 
 use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,43 +22,43 @@ use crate::codec::{LINE_BYTES, checksum_without_last};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
 ///
-/// Add every key of the file, deleted ones too: a lookup that does not find a tombstone goes on to older files, where
-/// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
-/// order.
+/// Add every key of the file, deleted keys too: a lookup that does not find a tombstone continues to older files, where
+/// the key may still be. Keys may come in any order unless filters are in partitions cut by key range or the store has
+/// range filters.
 ///
-/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
-/// `finish` leaves out the filter concerned, and its report says why.
+/// A faulty user-defined hash or extractor never fails the write of the file. After a panic, or if keys were out of
+/// order, [`finish`](Self::finish) leaves out the affected filter, and its report says why.
 ///
-/// What is known of the file is set first: `with_*` before the first key. Afterwards, settings have no effect.
+/// Call the `with_*` methods before the first key; later calls have no effect.
 #[derive(Debug)]
 pub struct FileFilterBuilder {
     config: Arc<Config>,
     file: FileId,
     context: BuildContext,
-    /// Made with the first key, when all is known that the engine says about the file.
+    /// Created with the first key, when the engine has made all its settings.
     started: Option<Box<Started>>,
-    /// Of the policy: what it was called for is then lost to the filters and to the bounds.
+    /// Panics of the policy: the filters and the bounds lack the key that the policy was called for.
     interruption: Interruption,
 }
 
-/// A builder that has got its settings.
+/// A builder whose settings are complete.
 #[derive(Debug)]
 struct Started {
-    /// What is known of the file so far.
+    /// The description so far.
     metadata: FilterMetadata,
     hasher: KeyHasher,
     parts: KeyParts,
     points: Points,
     ranges: Option<Box<RangeBuilder>>,
-    /// For each extractor, and last for that of ranges, the first key that has a part.
+    /// For each extractor, the first key that has a part; the extractor of ranges comes last.
     witnesses: Vec<Witness>,
     has_range_extractor: bool,
-    /// The hashes of the smallest and the largest key, where the engine has given them.
+    /// The hashes of the smallest and the largest key, if the engine passed them.
     given: [Option<KeyHash>; 2],
     interruption: Interruption,
 }
 
-/// An extractor, and a key that has a part by it, if one was added: only such keys show what the extractor does.
+/// An extractor, and the first key that has a part by it, if any: only such keys show what the extractor does.
 type Witness = (Arc<dyn KeyExtractor>, Option<Box<[u8]>>);
 
 #[derive(Debug)]
@@ -72,9 +72,9 @@ enum Points {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilters {
-    /// How the point filter was built; `None` where the store has no policy, or the policy declined.
+    /// How the point filter was built; `None` if the store has no policy, or the policy declined.
     pub points: Option<BuildReport>,
-    /// How the range filter was built; `None` where the store has none.
+    /// How the range filter was built; `None` if the store has no range policy.
     pub ranges: Option<BuildReport>,
     metadata: FilterMetadata,
     /// In the order of the sections.
@@ -84,6 +84,7 @@ pub struct BuiltFilters {
 impl FileFilterBuilder {
     pub(super) fn new(config: Arc<Config>, file: FileId) -> Self {
         let filters = &config.reader.filters;
+        // Without extractors that a filter cannot name.
         let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
         Self { config, file, context, started: None, interruption: Interruption::default() }
     }
@@ -95,43 +96,44 @@ impl FileFilterBuilder {
         self
     }
 
-    /// Sets why the file is written: [`BuildPurpose::Flush`] unless set.
+    /// Sets why the file is written: [`BuildPurpose::Flush`] by default.
     #[must_use]
     pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
         self.with(|context| context.with_purpose(purpose))
     }
 
-    /// Sets the level that the file goes to.
+    /// Sets the level of the file.
     #[must_use]
     pub fn with_level(self, level: u32) -> Self {
         self.with(|context| context.with_level(level))
     }
 
-    /// Says that the file goes to the bottommost level: no older file can hold its keys.
+    /// Marks the file as one of the bottommost level: no older file can contain its keys.
     #[must_use]
     pub fn at_bottommost_level(self) -> Self {
         self.with(BuildContext::at_bottommost_level)
     }
 
-    /// Sets the number of distinct keys to come, or an upper bound.
+    /// Sets the number of distinct keys to come, or an upper bound of it.
     #[must_use]
     pub fn with_expected_keys(self, keys: u64) -> Self {
         self.with(|context| context.with_expected_keys(keys))
     }
 
-    /// Limits the memory that building uses beside the hashes and the finished filters.
+    /// Limits the memory for building, in addition to the hashes and the finished filters.
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
         self.with(|context| context.with_memory_budget(bytes))
     }
 
-    /// Builds the filters on up to `threads` threads: see [`BuildContext::with_threads`].
+    /// Builds the filters on up to `threads` threads; see [`BuildContext::with_threads`].
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         self.with(|context| context.with_threads(threads))
     }
 
-    /// Sets all that `context` says about the file, but not its id, hasher and parts of keys: these are the store's.
+    /// Sets everything that `context` says about the file, except its id, hasher and parts of keys, which the store
+    /// determines.
     #[must_use]
     pub fn with_context(self, context: &BuildContext) -> Self {
         self.with(|own| {
@@ -156,14 +158,14 @@ impl FileFilterBuilder {
     ///
     /// # Panics
     ///
-    /// If the engine's hash, extractor or policy does. No filter is built then.
+    /// If the hash, an extractor or the policy panics. The file then gets no filter.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         self.started().add(key, None);
     }
 
-    /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
-    /// keys and no parts, whatever the store's parts are.
+    /// Adds a key that the engine has hashed with a hasher of the store's identity. The point filter then holds whole
+    /// keys and no other parts, whatever the store's parts are.
     ///
     /// # Panics
     ///
@@ -174,28 +176,29 @@ impl FileFilterBuilder {
         started.add(key, Some(hash));
     }
 
-    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
-    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's
-    /// own, `start` may be above `end`: what lies between the two by their bytes counts.
+    /// Adds a range tombstone: the file deletes all keys from `start` up to but excluding `end` in older files. The
+    /// file is then a candidate for each of these keys, and for every range and prefix that overlaps them, and gets no
+    /// range filter. If the engine orders keys differently, `start` may be above `end`: the range between the two by
+    /// their bytes counts.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         self.started().add_range_tombstone(start, end);
     }
 
-    /// The id that the filters are bound to.
+    /// Returns the id that the filters are bound to.
     #[must_use]
     pub const fn file_id(&self) -> FileId {
         self.file
     }
 
-    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone. Add
-    /// either none, which makes the file a candidate for every key, or at least the smallest and the largest: keys
-    /// outside of those that were added are absent.
+    /// Returns whether the file gets no filter, because neither policy wants one. Keys then only set the bounds of the
+    /// file. Add no key, and the file is a candidate for every key; or add at least the smallest and the largest,
+    /// because keys outside of those that were added are absent.
     #[must_use]
     pub fn builds_nothing(&mut self) -> bool {
         self.started().builds_nothing()
     }
 
-    /// About how many bytes the filters would have if they were finished now, for writers that cut files by size; 0
+    /// Returns the approximate bytes of the filters if they were finished now, for writers that cut files by size; 0
     /// before the first key.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
@@ -209,7 +212,7 @@ impl FileFilterBuilder {
         let Self { config, context, started, .. } = self;
         let mut started = started.unwrap_or_else(|| Box::new(Started::new(&config, context)));
         if is_interrupted {
-            // Nobody took note of the key or range tombstone that the policy was called for.
+            // The policy panicked before the key or range tombstone of that call reached the bounds.
             started.metadata.bounds = KeyBounds::Unknown;
             started.interruption.enter();
         }
@@ -228,7 +231,8 @@ impl Started {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, *options)))
             }
         };
-        // A description cannot have longer names, and a range filter is not used without.
+        // A description stores the length of a name in one byte, and without the name a reader does not use the range
+        // filter.
         let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
         let ranges = ranges.as_ref().filter(has_short_name);
         let range_extractor = ranges.and_then(RangePolicy::extractor);
@@ -251,6 +255,7 @@ impl Started {
     #[inline]
     fn add(&mut self, key: &[u8], hash: Option<KeyHash>) {
         self.metadata.keys_added += 1;
+        // Bounds first: they include the key even if the engine's code panics below.
         let is_end = self.metadata.bounds.include(key);
         for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
             *given = hash;
@@ -273,10 +278,12 @@ impl Started {
     }
 
     fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
+        // An empty range deletes nothing; as a bound it would make the file a candidate for one more key.
         if start == end {
             return;
         }
         if let Some(ranges) = &mut self.ranges {
+            // A range filter knows only keys, so it is not built.
             ranges.add_range_tombstone();
         }
         self.metadata.range_tombstones.include(start);
@@ -293,11 +300,11 @@ impl Started {
             Points::Whole(builder) => builder.estimated_bytes(),
             Points::Partitioned(builder) => builder.estimated_bytes(),
         };
-        // Saturating: an engine's own builder may claim anything.
+        // Saturating: a user-defined builder may claim any number.
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
 
-    /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
+    /// Returns the keys that show what the extractors do, without the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
         let ends = self.metadata.bounds.keys().unwrap_or_default();
         let mut keys: Vec<_> = self.witnesses.iter().filter_map(|(_, key)| key.clone()).collect();
@@ -306,7 +313,7 @@ impl Started {
         keys
     }
 
-    /// What the hash and each extractor, by name, make of the known keys.
+    /// Returns the checks of the hash and of each extractor, with its name, over the known keys.
     fn checks(&self) -> (u32, Vec<(String, u32)>) {
         let known = self.metadata.known_keys();
         let given = self.given.into_iter().chain(core::iter::repeat(None));
@@ -318,9 +325,9 @@ impl Started {
         (check_of_hashes(hashes), extractors.collect())
     }
 
-    /// Whether every partition that must hold a known key does, by the hash and the extractors as they are now. The
-    /// description's checks are made with these, and keys were added with what they were then: a store that finds the
-    /// checks right would probe partitions that lack its keys.
+    /// Returns whether every partition that must hold a known key does, by the hash and the extractors as they are now.
+    /// The checks in the description are made with these functions, but keys were added with the functions as they were
+    /// then: a store that finds the checks right would probe partitions that lack its keys.
     fn holds_known_keys(&self, container: &Bytes) -> bool {
         let known = self.metadata.known_keys();
         let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.metadata.file);
@@ -339,7 +346,7 @@ impl Started {
 
     fn finish(mut self) -> BuiltFilters {
         if self.builds_nothing() && self.metadata.keys_added == 0 {
-            // No key had to be added, so the file may have some.
+            // No key had to be added, so the file may contain any.
             self.metadata.bounds = KeyBounds::Unknown;
         }
         self.metadata.witnesses = self.witnesses();
@@ -354,9 +361,10 @@ impl Started {
         };
         let is_container = |(part, _): &&(FilterPart, BuiltFilter)| *part == FilterPart::PartitionedPoints;
         let container = points.as_ref().filter(is_container).and_then(|(_, filter)| filter.block.as_ref());
-        // The hash or an extractor may panic only now.
+        // After `finish` of the builders: the hash or an extractor may panic here for the first time.
         let checks = || (self.checks(), container.is_none_or(|container| self.holds_known_keys(container)));
         let is_whole = !self.interruption.has_happened();
+        // A panic must not fail the write of the file, so the filters are left out instead.
         let checks = is_whole.then(|| catch_unwind(AssertUnwindSafe(checks)).ok()).flatten();
         let is_sound = checks.is_some();
         let ((hash_check, mut extractors), holds_known_keys) = checks.unwrap_or_default();
@@ -366,6 +374,7 @@ impl Started {
         let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new() };
         if let Some((part, filter)) = points {
             let filter = if holds_known_keys { filter } else { refused(filter) };
+            // The description must not promise parts that the filter lacks: readers would probe for them.
             let held = parts.without(&filter.report.unstable_extractors);
             built.points = Some(built.add(part, filter, is_sound));
             if built.metadata.points().is_some() {
@@ -382,7 +391,7 @@ impl Started {
 }
 
 impl BuiltFilters {
-    /// Adds a filter if `is_sound`: it has all keys, and their checks are known. Returns its report.
+    /// Adds the filter if `is_sound`: it contains all keys, and their checks are known. Returns its report.
     fn add(&mut self, part: FilterPart, filter: BuiltFilter, is_sound: bool) -> BuildReport {
         let BuiltFilter { block, mut report, .. } = filter;
         if !is_sound {
@@ -395,6 +404,7 @@ impl BuiltFilters {
     }
 
     fn push(&mut self, part: FilterPart, kind: KindId, filter: Bytes) {
+        // The checksum of a partitioned filter covers only its top index, which contains those of the partitions.
         let tail_bytes = PartitionIndex::tail_bytes(&filter).ok().filter(|_| part == FilterPart::PartitionedPoints);
         let index_bytes = tail_bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
         let index_at = if index_bytes > 0 { filter.len().saturating_sub(index_bytes as usize) } else { 0 };
@@ -403,7 +413,7 @@ impl BuiltFilters {
         self.metadata.sections.push(FilterSection {
             part,
             kind,
-            // Lines of 64 bytes lie on cache lines where the file does.
+            // So that lines of 64 bytes lie on cache lines if the filter bytes do.
             offset: end.next_multiple_of(LINE_BYTES as u64),
             bytes: filter.len() as u64,
             index_bytes,
@@ -412,9 +422,9 @@ impl BuiltFilters {
         self.filters.push(filter);
     }
 
-    /// With the range filter of the same file that was built before, whose `metadata` and `block` these are, unless
-    /// there is a new one. It is left out if it is not the one described, is bound to another file id, or was checked
-    /// by other known keys than the new filters have.
+    /// Takes over the range filter that was built before for the same file, unless a new one was built. `metadata` and
+    /// `block` are its description and its bytes. It is left out if its checksum differs from the description, if it is
+    /// bound to another file id, or if its known keys differ from those of the new filters.
     #[must_use]
     pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
         let own = &self.metadata;
@@ -429,17 +439,18 @@ impl BuiltFilters {
         self
     }
 
-    /// What the engine keeps about the filters.
+    /// Returns the description that the engine stores.
     #[must_use]
     pub const fn metadata(&self) -> &FilterMetadata {
         &self.metadata
     }
 
-    /// The filter bytes, to be written unchanged, preferably at a multiple of 64 in the file, and their description. A
-    /// file without filters has no bytes, and its description says which keys it has.
+    /// Returns the filter bytes and their description. Write the bytes unchanged, preferably at a multiple of 64 in the
+    /// file. A file without filters has no bytes; its description still has the bounds of its keys.
     #[must_use]
     pub fn seal(self) -> (Bytes, FilterMetadata) {
         let Self { metadata, mut filters, .. } = self;
+        // One filter needs no copy.
         if filters.len() < 2 {
             return (filters.pop().unwrap_or_default(), metadata);
         }
@@ -451,12 +462,12 @@ impl BuiltFilters {
         (bytes.into(), metadata)
     }
 
-    /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
-    /// They are bound to the table's id, whatever id the builder had.
+    /// Returns the bytes of a sidecar, a file with these filters for the existing `table`; `None` if there are no
+    /// filters. They are bound to the table's id, whatever id the builder had.
     ///
-    /// They take the place of the table's own description. So the builder must have got all of the table's keys,
-    /// deleted ones too. It must also have got the table's range tombstones: nothing notices a forgotten one, and what
-    /// it deletes comes back.
+    /// The sidecar replaces the table's own description. So add all of the table's keys to the builder, deleted keys
+    /// too, and all of its range tombstones: nothing notices a forgotten tombstone, and the keys that it deletes come
+    /// back.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();

@@ -1,5 +1,5 @@
-//! Up to 64 files of a level: which of them have a key within their bounds, and which of those have a filter that may
-//! contain it, each as the bits of one word and without touching a file.
+//! Up to 64 files of a level: which of them have a key within their bounds, and which of these have a filter that may
+//! contain it. Each answer is the bits of one word, and touches no file.
 
 use std::sync::Arc;
 
@@ -14,56 +14,60 @@ use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
 
-/// A prefix, and the head of a key behind it; `None` for a key that does not begin with it.
+/// A prefix, and the head of a key after it; `None` for a key that does not begin with it.
 pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
 
 const PLACES: usize = FilterGroup::<Bytes>::PLACES;
 
-/// The most files of a chunk. Those that overlap are the bits of one word, and probed together. Of those in the order
-/// of keys, a lookup needs one, and an edit touches all of its chunk: half as many take an edit half the time.
+/// Returns the maximum number of files in a chunk. Overlapping files are the bits of one word, and probed together. In
+/// the order of keys, a lookup needs one file, and an edit copies the whole chunk: half as many files halve the time of
+/// an edit.
 ///
-/// A chunk with fewer files than half of them is merged with a neighbour: evenly cut, more than one chunk's files make
-/// chunks of at least that many.
+/// A chunk with fewer than half as many files is merged with a neighbour; when the files of more than one chunk are cut
+/// evenly, each new chunk has at least that many.
 pub(super) const fn max_files(is_overlapping: bool) -> usize {
     if is_overlapping { PLACES } else { PLACES / 2 }
 }
 
-/// Some of a level's files, in its order. Views share it.
+/// Some of a level's files, in its order, shared by views.
 pub(super) struct Chunk<F> {
     pub(super) files: Box<[Arc<F>]>,
     pub(super) core: ChunkCore,
 }
 
-/// What of a chunk does not depend on the engine's type of files.
+/// The part of a chunk that does not depend on the engine's file type.
 pub(super) struct ChunkCore {
     pub(super) files: Box<[Arc<FileState>]>,
     pub(super) bounds: HeadsOfBounds,
-    /// Files with range tombstones or unknown bounds, which are asked one by one.
+    /// Files with range tombstones or unknown bounds, which are tested one by one.
     pub(super) special: u64,
-    /// `None` where a key is within the bounds of one file at most.
+    /// `None` if a key is within the bounds of at most one file.
     pub(super) group: Option<Group>,
 }
 
 /// The filters of files that may overlap.
 pub(super) struct Group {
     pub(super) filters: FilterGroup<Bytes>,
-    /// What point lookups probe all filters of the group for, if that is one part, and the same for all.
+    /// The part that point lookups probe the filters for, if it is a single part and common to all filters of the
+    /// group.
     pub(super) one_part: Option<SharedParts>,
-    /// The parts that filters are probed for, and the files with such filters.
+    /// The parts that filters are probed for, with the files of such filters.
     parts: Vec<(SharedParts, u64)>,
-    /// Files whose filters are not in the group: a budget decides what of them is in memory, or another store opened
-    /// them. They are probed when a lookup comes to them.
+    /// Files whose filters are not in the group: a budget decides how much of them is in memory, or another store
+    /// opened them. They are probed when a lookup reaches them.
     pub(super) alone: u64,
     pub(super) counts: Arc<ChunkCounts>,
 }
 
 impl Group {
-    /// The filters of `files`, as far as the store of `config` makes the probes for them.
+    /// Groups the filters of `files` for which the store of `config` computes the probes.
     fn new(files: &[Arc<FileState>], config: &Config) -> Self {
         let mut groups = Vec::new();
         let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
         for (place, file) in files.iter().enumerate() {
+            // A file with range tombstones must also be read for keys that its filter excludes.
             let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
+            // Files without a filter take a slot, too, so that slots are those of the chunk.
             FilterGroup::push_to(&mut groups, block.cloned());
             let bit = 1 << place;
             match block {
@@ -86,11 +90,13 @@ impl Group {
         let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
         let of_parts = parts.iter().filter(|(parts, _)| !parts.has_whole_keys()).fold(0, |all, (_, files)| all | files);
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
+        // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
         Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
     }
 
-    /// The files at `which` whose filters may contain the key, by all hashes that follow from the parts of each.
+    /// Returns those of the files in `which` whose filters may contain the key, by all hashes that follow from the
+    /// parts of each.
     #[cold]
     pub(super) fn by_parts<H: Iterator<Item = KeyHash>>(&self, which: u64, hashes: impl Fn(SharedParts) -> H) -> u64 {
         let contains = |left: u64, hash| match left {
@@ -107,8 +113,8 @@ impl Group {
 }
 
 impl<F> Chunk<F> {
-    /// Chunks of any number of files, of sizes that differ by at most one. `config` is that of the view, for files that
-    /// may overlap.
+    /// Cuts any number of files into chunks whose sizes differ by at most one. `config` is that of the view, for files
+    /// that may overlap.
     pub(super) fn cut<'a>(
         members: &'a [Member<F>],
         prefix: &'a Arc<SharedPrefix>,
@@ -123,19 +129,19 @@ impl<F> Chunk<F> {
         })
     }
 
-    /// The file at a place, with what lookups need of it.
+    /// Returns the file at a slot, with its state.
     #[inline]
     pub(super) fn file(&self, place: usize) -> Option<(&Arc<F>, &Arc<FileState>)> {
         self.files.get(place).zip(self.core.files.get(place))
     }
 
-    /// The files with what lookups need of them.
+    /// Returns the files with their states.
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
         self.files.iter().cloned().zip(self.core.files.iter().cloned())
     }
 }
 
-/// A file of the engine's, and what lookups need of it.
+/// A file of the engine, and its state.
 pub(super) type Member<F> = (Arc<F>, Arc<FileState>);
 
 impl ChunkCore {
@@ -164,12 +170,13 @@ impl ChunkCore {
         self.files.iter().step_by(8).for_each(|file| prefetch(file));
     }
 
-    /// The smallest key of the first file, which in a sorted level is the smallest of all.
+    /// Returns the smallest key of the first file, which in a sorted level is the smallest of all.
     pub(super) fn smallest_key(&self) -> Option<&[u8]> {
         self.files.first()?.smallest_key()
     }
 
-    /// Those of these files that have the key within their bounds, by the bounds themselves.
+    /// Returns those of the files in `which` that have the key within their bounds, by the full bounds instead of their
+    /// heads.
     #[cold]
     pub(super) fn covering(&self, which: u64, key: &[u8]) -> u64 {
         let covering = bits_of(which).filter(|&place| self.files.get(place).is_some_and(|file| file.covers(key)));
@@ -178,7 +185,7 @@ impl ChunkCore {
 }
 
 impl Drop for ChunkCore {
-    /// No lookup counts here any more: a view that has the chunk would keep it.
+    /// Moves the counts to the files: no lookup counts here any more, because a view that has the chunk would keep it.
     fn drop(&mut self) {
         let Some(Group { counts, .. }) = &self.group else { return };
         for (file, counted) in self.files.iter().zip(counts.all()) {
@@ -189,35 +196,36 @@ impl Drop for ChunkCore {
 
 /// The smallest and largest keys of up to 64 files, by their heads.
 ///
-/// Between two neighbours the same files hold every head, so one search finds them all. Rejected: comparing a head with
-/// each file's bounds, which is 64 comparisons; and one list for all chunks, which grows with the square of the files.
+/// Between two neighbouring heads the set of files does not change, so one search finds them all. Rejected: comparing a
+/// head with the bounds of each file, which takes 64 comparisons; and one list for all chunks, which grows with the
+/// square of the files.
 #[derive(Debug)]
 pub(super) struct HeadsOfBounds {
-    /// What the bounds of the level's files begin with, but for those that came later.
+    /// The prefix of the bounds of the level's files, except those that joined later.
     prefix: Arc<SharedPrefix>,
     /// Distinct and ascending.
     heads: Vec<u64>,
-    /// For each of `heads`; empty where these are the two of the first file, the two of the second, and so on. Files in
-    /// the order of their keys usually have such heads, and a lookup then waits for one cache line less.
+    /// For each of `heads`. Empty if `heads` are the two of the first file, the two of the second, and so on, as is
+    /// usual for files in the order of their keys: a lookup then waits for one cache line less.
     files: Vec<Around>,
-    /// The largest head of a smallest key, and the smallest head of a largest key: all files hold what is between them.
-    /// Most keys of files that were flushed one after the other are there, and need no search.
+    /// The largest head of a smallest key, and the smallest head of a largest key: all files hold the heads between
+    /// them. Most keys of files that were flushed one after the other lie there, and need no search.
     common: (u64, u64),
     /// The files that have bounds.
     all: u64,
 }
 
-/// Files, as the bits of a word, by what their bounds are to the head of a bound.
+/// Sets of files, by how their bounds relate to the head of a bound.
 #[derive(Clone, Copy, Debug)]
 struct Around {
-    /// They hold the heads between the bound before and this one.
+    /// Files that hold the heads between the bound before and this one.
     below: u64,
-    /// They may hold a key of this head: their smallest or largest key may have it too.
+    /// Files that may hold a key with this head: their smallest or largest key may have it too.
     at: u64,
 }
 
 impl HeadsOfBounds {
-    /// From the heads of the smallest and the largest key of each file.
+    /// Builds the list from the heads of the smallest and the largest key of each file.
     fn new(prefix: Arc<SharedPrefix>, files: &[Option<(u64, u64)>]) -> Self {
         let mut heads: Vec<u64> = files.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
         let is_one_by_one = heads.len() == files.len() * 2 && heads.is_sorted_by(|one, next| one < next);
@@ -245,8 +253,9 @@ impl HeadsOfBounds {
         around
     }
 
-    /// The files that have the key within their bounds. `head` is that behind the prefix of the chunk before. `decide`
-    /// gives those of the files that have it, where some file's smallest or largest key has the same head.
+    /// Returns the files that have the key within their bounds. `head` is the one after the prefix of the previous
+    /// chunk. If a file's smallest or largest key has the same head as the key, `decide` returns those of the files
+    /// that have it.
     #[inline]
     pub(super) fn holding<'a>(
         &'a self,
@@ -273,13 +282,14 @@ impl HeadsOfBounds {
     }
 }
 
-/// What the bounds of some files and of those before have in common.
+/// Returns the common prefix of some bounds and of the previous prefix.
 pub(super) fn prefix_of<'a>(
     before: Option<&'a Arc<SharedPrefix>>,
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Arc<SharedPrefix> {
     let prefix = SharedPrefix::of(before.into_iter().map(|prefix| prefix.bytes()).chain(keys));
     match before {
+        // Reused, so that lookups can compare prefixes by address.
         Some(before) if **before == prefix => before.clone(),
         _ => Arc::new(prefix),
     }
@@ -294,7 +304,7 @@ mod tests {
         let files = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
         let new = |files: &[_]| HeadsOfBounds::new(Arc::default(), files);
         let bounds = new(&files);
-        // Whether the bounds themselves decide, and of which files.
+        // Returns whether the full bounds decide, and for which files.
         let holding = |bounds: &HeadsOfBounds, head: u64| {
             let mut is_open = false;
             let files = bounds.holding(&head.swap_bytes().to_le_bytes(), &mut None, |files| {

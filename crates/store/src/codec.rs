@@ -1,12 +1,12 @@
-//! Bytes: numbers of variable length, items that begin with their length, and reading them in turn.
+//! Encodes and decodes bytes: varints, items with their lengths, and a cursor.
 
 use crc32c::crc32c as checksum;
 use sstfilter::internal::Fields;
 
-/// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
+/// Bytes of a filter's line, and its best alignment: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+/// Appends a LEB128 number: seven bits a byte, low bits first, the high bit set on all bytes but the last.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -16,14 +16,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
-/// exceeds 64 bits.
+/// Splits the LEB128 number off the front of `bytes`. `None` if it is truncated or exceeds 64 bits.
 #[must_use]
 #[inline]
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (position, &byte) in bytes.iter().take(10).enumerate() {
         let low = u64::from(byte & 0x7f);
+        // The tenth byte has room for the 64th bit only.
         if position == 9 && low > 1 {
             return None;
         }
@@ -35,13 +35,13 @@ pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Appends bytes behind a varint with their number.
+/// Appends a varint with the length of `item`, then its bytes.
 pub(crate) fn put_item(out: &mut Vec<u8>, item: &[u8]) {
     put_varint(out, item.len() as u64);
     out.extend_from_slice(item);
 }
 
-/// Bytes that are read from the front. A read past the end is `None`, and takes nothing.
+/// A cursor that reads bytes from the front. A read past the end returns `None`, and takes nothing.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -64,14 +64,15 @@ impl<'a> Cursor<'a> {
         Some(value)
     }
 
-    /// The bytes that [`put_item`] has written.
+    /// Reads an item that [`put_item`] wrote.
     pub(crate) fn item(&mut self) -> Option<&'a [u8]> {
         let count = self.varint()?;
         self.bytes(usize::try_from(count).ok()?)
     }
 }
 
-/// The checksum of bytes that end with one of their own, without it: the sum over both is the same whatever they are.
+/// Returns the checksum of bytes that end with their own checksum, without the latter: the CRC32C over both is a
+/// constant.
 pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
     checksum(bytes.split_last_chunk::<4>().map_or(bytes, |(covered, _)| covered))
 }

@@ -1,4 +1,4 @@
-//! What the files of a store share.
+//! The configuration that the files of a store share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,16 +12,16 @@ use super::reader::Reader;
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) reader: Reader,
-    /// Whether files get filters for lookups.
+    /// Whether files get point filters.
     pub(super) builds_points: bool,
     pub(super) partitions: Option<PartitionOptions>,
     pub(super) ranges: Option<RangePolicy>,
     pub(super) budget: Option<FilterBudget>,
-    /// For filters that are read when they are first probed, where there is no budget.
+    /// Holds the filters of a store without a budget.
     pub(super) unlimited: FilterBudget,
-    /// Why no filter is used, if none is: the hasher or an extractor is not what its name says.
+    /// Why no filter is used: the hasher or an extractor does not match its name.
     ///
-    /// One description whose known keys have other hashes or parts shows that. The known keys of other files may have
-    /// the same by chance, so from then on no filter of the store is used.
+    /// One description whose known keys have other hashes or parts shows that. The known keys of other files may match
+    /// by chance, so from then on the store uses no filter.
     pub(super) trust: Arc<OnceLock<FilterProblem>>,
 }

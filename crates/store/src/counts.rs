@@ -1,13 +1,14 @@
-//! What lookups count for the files of a chunk.
+//! Counts of lookups for the files of a chunk.
 
 use sstfilter::internal::{StripedCounters, ThreadCounters, bits_of};
 
 use super::stats::FileStats;
 
-/// What lookups count for the files of a chunk.
+/// Counts of lookups for the files of a chunk.
 ///
-/// Negatives have no counter: a lookup of an absent key has one for nearly every file, and counting each took a sixth
-/// of the lookup. They are what remains of the lookups that came to a file.
+/// Negatives have no counter, because a lookup of an absent key has one for nearly every file, and counting each took a
+/// sixth of the lookup. They are the lookups that remain: those that reached a file and neither skipped nor searched
+/// it.
 #[derive(Debug)]
 pub(super) struct ChunkCounts {
     counters: StripedCounters,
@@ -18,7 +19,7 @@ pub(super) struct ChunkCounts {
     unusable: u64,
 }
 
-/// What is counted for each file of a chunk.
+/// The counters of each file of a chunk.
 #[derive(Clone, Copy)]
 enum Count {
     /// Lookups that skipped the file by its bounds.
@@ -27,20 +28,20 @@ enum Count {
     Searches,
     /// Lookups that ended at the file.
     Ends,
-    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
+    /// Searches without a probe, because the key has none of the parts of the file's filter.
     Unprobed,
 }
 
-/// What of a lookup is counted for a chunk.
+/// The files of a chunk that one lookup found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     /// Files that have the key within their bounds.
     pub(super) in_bounds: u64,
-    /// Of those, the ones that are or were to be searched.
+    /// The files of these that were searched, or are still to be.
     pub(super) candidates: u64,
 }
 
-/// The lowest `count` bits of a word.
+/// Returns a word with the lowest `count` bits set.
 const fn first_bits(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
@@ -48,24 +49,25 @@ const fn first_bits(count: usize) -> u64 {
 impl ChunkCounts {
     /// `of_parts` are the files whose filters do not hold whole keys.
     pub(super) fn new(files: usize, grouped: u64, unusable: u64, of_parts: u64) -> Self {
+        // Last and only up to the last file with a filter of parts: no other file needs this counter.
         let unprobed = (u64::BITS - of_parts.leading_zeros()) as usize;
         Self { counters: StripedCounters::new(1 + 3 * files + unprobed), files, grouped, unusable }
     }
 
     const LOOKUPS: usize = 0;
 
-    /// A counter of the file at a place.
+    /// Returns the counter of the file at a slot.
     const fn of_file(&self, count: Count, place: usize) -> usize {
         1 + count as usize * self.files + place
     }
 
-    /// Counts that the filter of a file that is given was not probed.
+    /// Counts a file that is returned although its filter was not probed.
     #[cold]
     pub(super) fn count_unprobed(&self, place: usize) {
         self.counters.of_thread().add(self.of_file(Count::Unprobed, place), 1);
     }
 
-    /// Counts what a lookup has found in the chunk, up to the file where it ended.
+    /// Counts what a lookup found in the chunk, up to the file where it ended.
     #[inline]
     pub(super) fn count(&self, found: Found, ended: Option<usize>) {
         let counters: ThreadCounters<'_> = self.counters.of_thread();
@@ -77,11 +79,11 @@ impl ChunkCounts {
         if let Some(place) = ended {
             counters.add(self.of_file(Count::Ends, place), 1);
         }
-        // Last, so that negatives, the remainder of the lookups, never count a lookup on its way.
+        // Last: negatives are the remainder of the lookups, and must not include a lookup that is still being counted.
         counters.add(Self::LOOKUPS, 1);
     }
 
-    /// What was counted for each file.
+    /// Returns the counts of each file.
     pub(super) fn all(&self) -> impl Iterator<Item = FileStats> {
         let sums = self.counters.sums();
         let mut ended_before = 0;

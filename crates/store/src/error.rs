@@ -1,4 +1,4 @@
-//! Why a file's filters, or one of them, are not used.
+//! Reasons why a file's filters are not used.
 
 use core::fmt;
 
@@ -7,74 +7,75 @@ use sstfilter::{BlockError, HashIdentity};
 use super::identity::TableIdentity;
 use super::partition::PartitionError;
 
-/// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
+/// The reason why a filter is not used, or a description of filters is not accepted. For reads, every variant means
+/// "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterProblem {
     /// A version that this reader does not know: use a newer release.
     Version {
-        /// What has the version.
+        /// The object that has the version.
         what: &'static str,
         /// The newest version that this reader knows.
         expected: u32,
         /// The version found.
         got: u32,
     },
-    /// Damage.
+    /// The bytes are damaged.
     Checksum {
-        /// What is damaged.
+        /// The damaged object.
         what: &'static str,
         /// The checksum that was stored.
         expected: u32,
         /// The checksum of the bytes found.
         got: u32,
     },
-    /// More or fewer bytes than were written, or fewer than there must be.
+    /// More or fewer bytes than were written, or fewer than the minimum.
     Length {
-        /// What has this length.
+        /// The object with this length.
         what: &'static str,
-        /// The bytes that were written, or the fewest that there must be.
+        /// The bytes that were written, or the minimum.
         expected: u64,
-        /// The bytes there are.
+        /// The length found.
         got: u64,
     },
-    /// A field with a value that no writer writes; magic bytes of something else.
+    /// A field has a value that no writer writes, or the magic bytes are those of something else.
     Field {
-        /// What has the field, and which it is.
+        /// The field, and the object that contains it.
         what: &'static str,
         /// The values that it may have.
         expected: &'static str,
         /// The value found.
         got: String,
     },
-    /// The filter holds no part of keys that the store probes for, or its ranges are inside prefixes of another
-    /// extractor.
+    /// The filter holds no part of keys that the store probes for, or the ranges of a range filter lie within prefixes
+    /// of another extractor.
     Parts {
         /// The parts that the store probes for.
         expected: String,
         /// The parts that the filter holds.
         got: String,
     },
-    /// A sidecar of another table, or of an earlier table under the same name: make it again.
+    /// The sidecar belongs to another table, or to an earlier table of the same name: create it again.
     OtherTable {
-        /// The table that it was opened for.
+        /// The table that the sidecar was opened for.
         expected: TableIdentity,
-        /// The table that it was made for.
+        /// The table that the sidecar was written for.
         got: TableIdentity,
     },
-    /// What the filter's own bytes say.
+    /// An error of the filter block.
     Block(BlockError),
-    /// The filter is cut into partitions, and this is wrong with its bytes.
+    /// An error of the partitioned filter.
     Partition(PartitionError),
-    /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though
-    /// it has the same identity or name. No filter of the store is used then.
+    /// The hash or an extractor of the store returns other values for keys of a file than when its filters were built,
+    /// under the same identity or name. The store then uses none of its filters.
     ReaderChanged {
         /// The identity of the hash.
         hash: HashIdentity,
     },
     /// The bytes could not be read.
     Unreadable {
-        /// What went wrong.
+        /// The error of the read.
         reason: String,
     },
 }
@@ -87,13 +88,14 @@ impl From<BlockError> for FilterProblem {
 
 impl From<PartitionError> for FilterProblem {
     fn from(error: PartitionError) -> Self {
+        // Unwrapped, so that an error of a block has one form with and without partitions.
         if let PartitionError::Block(error) = error { Self::Block(error) } else { Self::Partition(error) }
     }
 }
 
 impl FilterProblem {
-    /// Whether the filter is sound, and built with another hash or secret seed than the store's, or of other parts of
-    /// keys: a mistake in the store's configuration, and no damage.
+    /// Returns whether the filter is sound, but was built with another hash, secret seed or parts of keys than those of
+    /// the store: a mistake in the configuration, not damage.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self {
@@ -105,7 +107,7 @@ impl FilterProblem {
         }
     }
 
-    /// Whether a later release, or a store with more kinds, may know what this one does not.
+    /// Returns whether a later release, or a store with more kinds, may be able to read the filter.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         match self {
@@ -143,8 +145,9 @@ impl fmt::Display for FilterProblem {
             Self::ReaderChanged { hash } => write!(
                 f,
                 "filters built with another hash of the same identity ({hash}), or with another extractor of the same \
-                 name: expected what the known keys of a file had, got others for them, here or in another file of the \
-                 store; a secret seed was changed, or a function without its tag, or an extractor without its name"
+                 name: expected the hashes and parts that the known keys had when the filters were built, got others, \
+                 for this file or another of the store; a secret seed, a hash or an extractor was changed, and its tag \
+                 or name was not"
             ),
             Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
         }

@@ -18,16 +18,15 @@ use super::source::FilterSource;
 use super::state::{Answer, FileState, Usable};
 use super::stats::FileStats;
 
-/// The filters of one open file, and what they have counted. Threads share it by reference; dropped, it gives its
-/// memory back.
+/// The filters of one open file, with its counts. Threads share it by reference; dropping it frees its memory.
 ///
-/// An engine keeps one beside each open file, and puts the file into a [`FilterView`](super::FilterView), which probes
-/// the filters of all files: together, in a tenth of the time. One that goes through its files by itself can also probe
-/// them here. It then records what became of each answer ([`record_lookup`](Self::record_lookup)), from which rates and
-/// budgets follow; lookups in a view do so themselves.
+/// An engine keeps one with each open file, and adds the file to a [`FilterView`](super::FilterView). The view probes
+/// the filters of all files together, in a tenth of the time. An engine that goes through its files by itself can probe
+/// them here; it then calls [`record_lookup`](Self::record_lookup) with the outcome of each answer, which rates and
+/// budgets are based on. Lookups in a view record their outcomes themselves.
 pub struct FileFilters {
     pub(super) state: Arc<FileState>,
-    /// In the budget's registry, for files with filters.
+    /// Its number in the budget's registry; `None` for a file without filters.
     slot: Option<u64>,
 }
 
@@ -40,87 +39,91 @@ impl FileFilters {
         let state = Arc::new(FileState::new(config, metadata, source));
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
-        // Before the source is called, which may panic: dropped, the file leaves the budget.
+        // Built before the source is called, which may panic: dropping the file then removes it from the budget.
         let mut file = Self { state, slot };
         let resident = file.state.read_at_open();
-        // Nobody else has it yet.
+        // Only this function has the file so far.
         if let Some(state) = Arc::get_mut(&mut file.state) {
             state.resident = resident;
         }
         file
     }
 
-    /// What the filters are, as it was opened.
+    /// Returns the description that the file was opened with.
     #[must_use]
     pub fn metadata(&self) -> &Arc<FilterMetadata> {
         &self.state.metadata
     }
 
-    /// Probes the point filter for a key, and counts the answer. A key outside of the file's bounds is absent; that is
-    /// counted apart. A filter that is not in memory is loaded first, if it has a source and its turn has come.
+    /// Probes the point filter for a key, and counts the answer. A key outside of the file's bounds is absent, which is
+    /// counted separately. A filter that is not in memory is loaded first, if the file has a source and the budget
+    /// allows it.
     #[must_use]
     pub fn probe(&self, key: &[u8]) -> Probe {
         let state = &self.state;
         if !state.covers(key) {
+            // No filter was probed, so this is not one of its negatives.
             state.units.counters.add_view_counts(1, 0);
             return Probe::Absent;
         }
         state.probe_key(key, || state.reader().filters.hash(key)).probe
     }
 
-    /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
+    /// Probes the range filter, regardless of the file's bounds, and counts the answer.
     #[must_use]
     pub fn probe_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> Probe {
         self.state.probe_range(range.into()).probe
     }
 
-    /// Whether the file may have a key that begins with `prefix`, by its bounds and its filters. Probes are counted.
+    /// Returns whether the file may contain a key that begins with `prefix`, by its bounds and its filters. Probes are
+    /// counted.
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         let upper = KeyRange::prefix_upper_bound(prefix);
         let range = KeyRange { lower: Bound::Included(prefix), upper: upper.as_ref().map(Vec::as_slice) };
         let state = &self.state;
-        // Before any filter: none knows what the file deletes.
+        // Range tombstones come before filters: no filter knows what the file deletes.
         state.overlaps(range)
             && (state.surely_meets(range)
                 || state.may_contain_prefix(prefix) && !state.probe_range(range).probe.is_absent())
     }
 
-    /// Whether the file may have a key in `range`, by its bounds and its range filter. A probe is counted.
+    /// Returns whether the file may contain a key in `range`, by its bounds and its range filter. A probe is counted.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
         let (state, range) = (&self.state, range.into());
         state.overlaps(range) && (state.surely_meets(range) || !state.probe_range(range).probe.is_absent())
     }
 
-    /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
-    /// that is not "absent".
+    /// Records whether the file contained the key after an answer of [`probe`](Self::probe). Call it once for each
+    /// answer that is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: Probe, outcome: LookupOutcome) {
         self.state.units.counters.add_view_counts(0, 1);
         let unit = if probe == Probe::NotLoaded { self.state.units_of(key).next() } else { None };
         self.state.record(Answer { probe, unit: unit.unwrap_or(POINTS) }, outcome == LookupOutcome::Found);
     }
 
-    /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
+    /// Returns the next read for a lookup of `key`; `None` if there is none, or another lookup is already loading the
+    /// filter.
     #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
         self.state.read_for_key(key)
     }
 
-    /// Why the point filter, or else the range filter, is not used, or could not be read when it was last tried; `None`
-    /// if there is nothing wrong.
+    /// Returns why the point filter is not used or could not be read at the last try, or else why the range filter is
+    /// not; `None` if nothing is wrong.
     #[must_use]
     pub fn problem(&self) -> Option<FilterProblem> {
         self.point_problem().or_else(|| self.range_problem())
     }
 
-    /// Why the point filter is not used.
+    /// Returns why the point filter is not used.
     #[must_use]
     pub fn point_problem(&self) -> Option<FilterProblem> {
         self.problem_of(&self.state.points, budget::point_failure)
     }
 
-    /// Why the range filter is not used.
+    /// Returns why the range filter is not used.
     #[must_use]
     pub fn range_problem(&self) -> Option<FilterProblem> {
         self.problem_of(&self.state.ranges, budget::range_failure)
@@ -138,13 +141,13 @@ impl FileFilters {
         failed.or_else(|| self.state.config.trust.get().cloned())
     }
 
-    /// The point filter's block, if all of it stays in memory as long as the file is open.
+    /// Returns the point filter's block, if all of it stays in memory as long as the file is open.
     #[must_use]
     pub fn block(&self) -> Option<&FilterBlock<Bytes>> {
         self.state.resident()
     }
 
-    /// The range filter, if it is in memory.
+    /// Returns the range filter, if it is in memory.
     #[must_use]
     pub fn range_filter(&self) -> Option<RangeFilter<Bytes>> {
         let held = self.state.units.unit(RANGES)?.held();
@@ -154,19 +157,19 @@ impl FileFilters {
         }
     }
 
-    /// The top index of a partitioned filter, once it was read.
+    /// Returns the top index of a partitioned filter, once it has been read.
     #[must_use]
     pub fn partitions(&self) -> Option<&PartitionIndex> {
         self.state.partitions()
     }
 
-    /// How much of the filters is in memory, and why.
+    /// Returns how much of the filters is in memory, and why.
     #[must_use]
     pub fn residency(&self) -> FilterResidency {
         FilterResidency::of(&self.state.units)
     }
 
-    /// What was counted for the file, in all views that it is or was in.
+    /// Returns what was counted for the file, in all views that it is or was in.
     #[must_use]
     pub fn stats(&self) -> FileStats {
         self.state.stats()

@@ -1,4 +1,4 @@
-//! What holds for all files of a store.
+//! The settings that all files of a store share.
 
 use std::sync::Arc;
 
@@ -15,10 +15,9 @@ use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
 
-/// How the filters of a store are built and read: its [`Filters`], and with them partitions, range filters and a memory
-/// budget. Clones share the memory.
+/// The filters of a store: its [`Filters`] with partitions, range filters and a memory budget. Clones share the memory.
 ///
-/// Make one when the store is opened. What differs for a file, such as its policy, is set on a clone.
+/// Create one when the store is opened. To give a file other settings, such as its own policy, set them on a clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,8 +52,8 @@ impl Default for FilterStore {
 }
 
 impl FilterStore {
-    /// A store of these filters. Unless set otherwise, there are no range filters, and filters stay in memory from when
-    /// their file is opened.
+    /// Creates a store with these filters. By default there are no range filters, and filters stay in memory from the
+    /// time their file is opened.
     #[must_use]
     pub fn new(filters: Filters) -> Self {
         let config = Config {
@@ -63,6 +62,7 @@ impl FilterStore {
             partitions: None,
             ranges: None,
             budget: None,
+            // Without automatic plans: nothing has to be divided where everything fits.
             unlimited: FilterBudget::unlimited().without_automatic_plans(),
             trust: Arc::default(),
         };
@@ -74,7 +74,7 @@ impl FilterStore {
         self
     }
 
-    /// What makes probes has changed: what was found out about it no longer holds.
+    /// Changes how probes are computed, which resets the trust in the hash and the extractors.
     fn with_reader(self, change: impl FnOnce(&mut Reader)) -> Self {
         self.with(|config| {
             change(&mut config.reader);
@@ -82,34 +82,35 @@ impl FilterStore {
         })
     }
 
-    /// Other filters, for files that are opened from then on.
+    /// Replaces the filters for files that are opened from now on.
     #[must_use]
     pub fn with_filters(self, filters: Filters) -> Self {
         self.with_reader(|reader| reader.filters = filters)
     }
 
-    /// Other filters for files that are written from then on.
+    /// Replaces the filter policy for files that are written from now on.
     #[must_use]
     pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
         self.with(|config| {
             config.reader.filters = config.reader.filters.clone().with_policy(policy);
+            // A policy that is set after `without_filters` takes effect.
             config.builds_points = true;
         })
     }
 
-    /// Files get no filters for lookups.
+    /// Writes files without point filters.
     #[must_use]
     pub fn without_filters(self) -> Self {
         self.with(|config| config.builds_points = false)
     }
 
-    /// Filters for lookups are written in partitions, of which a lookup reads one.
+    /// Writes point filters in partitions; a lookup reads one of them.
     #[must_use]
     pub fn with_partitions(self, options: PartitionOptions) -> Self {
         self.with(|config| config.partitions = Some(options))
     }
 
-    /// Files get range filters, too.
+    /// Writes range filters as well.
     #[must_use]
     pub fn with_range_filters(self, policy: RangePolicy) -> Self {
         let store = match policy.extractor() {
@@ -119,79 +120,81 @@ impl FilterStore {
         store.with(|config| config.ranges = Some(policy))
     }
 
-    /// The extractor of the prefixes that ranges of range filters are inside of, to read such filters. One that builds
-    /// them has it from its policy.
+    /// Sets the extractor whose prefixes the ranges of range filters lie within, for a store that only reads such
+    /// filters. A store that writes them takes it from its policy.
     #[must_use]
     pub fn with_range_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         self.with_reader(|reader| reader.range_extractor = Some(extractor))
     }
 
-    /// Filters come into memory when they are first probed, and share this number of bytes. Damage to one shows when it
-    /// is read ([`FileFilters::problem`]), and not at all while it has no room: [`verify`](Self::verify) reads all.
+    /// Limits the bytes that filters take together; they are loaded when they are first probed. Damage to a filter
+    /// shows when it is read ([`FileFilters::problem`]), and not at all while the budget has no room for it:
+    /// [`verify`](Self::verify) reads every filter.
     #[must_use]
     pub fn with_budget(self, budget: FilterBudget) -> Self {
         self.with(|config| config.budget = Some(budget))
     }
 
-    /// How keys are hashed, which parts of them filters hold, and which filters files get.
+    /// Returns the hash, the parts of keys that filters hold, and the policy for new files.
     #[must_use]
     pub fn filters(&self) -> &Filters {
         &self.config.reader.filters
     }
 
-    /// The extractor of the prefixes of ranges.
+    /// Returns the extractor of the prefixes that ranges lie within.
     #[must_use]
     pub fn range_extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
         self.config.reader.range_extractor.as_ref()
     }
 
-    /// The budget, if there is one.
+    /// Returns the memory budget, if there is one.
     #[must_use]
     pub fn budget(&self) -> Option<&FilterBudget> {
         self.config.budget.as_ref()
     }
 
-    /// Why no filter of the store is used, if none is: the hasher or an extractor is not what its tag or name says.
-    /// Open the store again with the right one.
+    /// Returns why the store uses none of its filters, or `None` if it uses them: the hasher or an extractor does not
+    /// match its tag or name.
     #[must_use]
     pub fn problem(&self) -> Option<&FilterProblem> {
         self.config.trust.get()
     }
 
-    /// A builder for the filters of a file that is to be written. They are bound to `file`: an id that no other contents
-    /// ever have, such as [`FileId::random`] gives.
+    /// Returns a builder for the filters of a file that is to be written. They are bound to `file`: an id that no other
+    /// contents ever have, such as the one from [`FileId::random`].
     #[must_use]
     pub fn builder(&self, file: FileId) -> FileFilterBuilder {
         FileFilterBuilder::new(self.config.clone(), file)
     }
 
-    /// Opens a file's filters, whose bytes `source` reads. Nothing fails: a filter that is damaged, or another file's,
-    /// answers "may be present", and [`FileFilters::problem`] says why.
+    /// Opens a file's filters; `source` reads their bytes. This never fails: a filter that is damaged, or belongs to
+    /// another file, answers "may be present", and [`FileFilters::problem`] says why.
     ///
-    /// Without a [budget](Self::with_budget), filters in one block are read now. Otherwise the top index of a
-    /// partitioned filter is read now, and everything else when it is probed. Without a budget, what was read stays.
+    /// Without a [budget](Self::with_budget), this call reads a filter in one block. It always reads the top index of a
+    /// partitioned filter. Everything else is read when it is probed, and stays in memory unless there is a budget.
     ///
-    /// The description must be the file's own: its key bounds are used whatever its filters say, and those of another
-    /// file hide keys. Keep the [file id](FilterMetadata::file_id) in the file itself, too, and compare it before.
+    /// The description must be the file's own: its key bounds apply whatever the filters say, and another file's bounds
+    /// hide keys. Store the [file id](FilterMetadata::file_id) in the file itself as well, and compare it before this
+    /// call.
     ///
     /// # Panics
     ///
-    /// If the engine's hash or extractor does, for the file's smallest or largest key.
+    /// If the hash or an extractor panics for the file's smallest or largest key.
     #[must_use]
     pub fn open(&self, metadata: impl Into<Arc<FilterMetadata>>, source: Arc<dyn FilterSource>) -> FileFilters {
         FileFilters::open(&self.config, metadata.into(), Some(source))
     }
 
-    /// Opens a file's filters for an engine that reads by itself: lookups say
-    /// [what they still need](super::Candidates::reads), and until they have it, the file is a candidate.
+    /// Opens a file's filters for an engine that does its own reads. Lookups say [what they still
+    /// need](super::Candidates::reads); until they have it, the file is a candidate.
     #[must_use]
     pub fn open_to_be_read(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
         FileFilters::open(&self.config, metadata.into(), None)
     }
 
-    /// A file of which no filter is used. All of its keys, and all that its range tombstones delete, are in the range
-    /// `keys`; the range `..` says nothing about them. An end that is excluded counts as included: at a level other
-    /// than 0, give `..` for a file whose range ends where its neighbour begins.
+    /// Opens a file without using any filter. All of its keys, and all keys that its range tombstones delete, must be
+    /// in the range `keys`; the range `..` says nothing about them. An excluded end counts as included: at a level
+    /// other than 0, pass `..` for a file whose range ends where its neighbour begins.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         let metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into().into());

@@ -1,34 +1,33 @@
-//! What identifies a table.
+//! The identity of a table.
 
 use core::fmt;
 
 use sstfilter::FileId;
 
-/// What identifies one table of a store: a sidecar of any other is not used.
+/// The identity of one table of a store; a sidecar of another table is not used.
 ///
-/// A table of the package `sstfilter-table` has its footer's checksum, which depends on every byte of the file. For
-/// another engine's table, take what the engine keeps: its unique id, the length of its file, and a checksum that
-/// covers the keys, such as the file checksum in the manifest, or the CRC32C of its last blocks where these name the
-/// checksums of all others.
+/// The package `sstfilter-table` takes the checksum from a table's footer, which depends on every byte of the file. For
+/// the tables of another engine, take the unique id, the length of the file, and a checksum that covers the keys, such
+/// as the file checksum in the manifest, or the CRC32C of the last blocks if these contain the checksums of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TableIdentity {
-    /// 16 bytes that no other table has.
+    /// The unique id of the table.
     pub id: [u8; 16],
-    /// Bytes of the whole table.
+    /// Length of the whole table in bytes.
     pub bytes: u64,
     /// A checksum of the table.
     pub checksum: u32,
 }
 
 impl TableIdentity {
-    /// The table of this id, length and checksum.
+    /// Returns the identity with this id, length and checksum.
     #[must_use]
     pub const fn new(id: [u8; 16], bytes: u64, checksum: u32) -> Self {
         Self { id, bytes, checksum }
     }
 
-    /// The id that the filter of the table's sidecar is bound to.
+    /// Returns the id that the filter of the table's sidecar is bound to.
     #[must_use]
     pub fn file_id(&self) -> FileId {
         self.id.into()

@@ -1,20 +1,20 @@
-//! One memory budget, spread over the levels of a store.
+//! Spreads one memory budget over the levels of a store.
 //!
-//! A lookup of an absent key probes the filter of each sorted run, and reads in vain where the filter is wrong: the
-//! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds as
-//! much to the sum, although nine tenths of the memory are in the last level. A bit per key for a level of a tenth of
-//! the keys costs a tenth as much and lowers its rate by the same factor, so the sum is least where small levels have
-//! more bits per key, and lower rates, than large ones.
+//! A lookup of an absent key probes the filter of each sorted run, and reads in vain after a false positive: the
+//! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds
+//! the same to the sum, although the last level takes nine tenths of the memory. A bit per key for a level of a tenth
+//! of the keys costs a tenth as much and lowers its rate by the same factor. So the sum is smallest if small levels
+//! have more bits per key, and lower rates, than large ones.
 //!
 //! N. Dayan, M. Athanassoulis, S. Idreos, *Monkey: Optimal Navigable Key-Value Store* (SIGMOD 2017, section 4) solve
-//! this for ideal Bloom filters, of ln(1/p) / ln(2)^2 bits per key for the rate p. The gain of one more bit must be the
-//! same in all levels, so the rate of a run is in proportion to its keys. Where that exceeds 1, the level has no
+//! this for ideal Bloom filters, which take ln(1/p) / ln(2)^2 bits per key for the rate p. One more bit must gain the
+//! same in all levels, so the rate of a run is proportional to its keys. A level where that rate exceeds 1 has no
 //! filter: its memory serves the others better.
 //!
-//! Real filters have steps in their sizes, a largest size, bytes of their own in each file, and other kinds where keys
-//! are few. So the plan here knows no formula: it takes the bytes and rates of the filters that the kind would build,
-//! for many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step
-//! saves the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
+//! Real filters have steps in their sizes, a largest size, fixed bytes in each file, and other kinds for few keys. So
+//! this plan uses no formula: it takes the bytes and rates of the filters that the kind would build, for many sizes per
+//! level, and follows the lower convex hull of each level's choices, always with the step that saves the most reads per
+//! byte. That is the paper's condition, and `tests` compares the two.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::allocation::{self, Step, gain_per_byte};
 #[cfg(test)]
 mod tests;
 
-/// What a level of a store holds, or will hold when it is full.
+/// The keys, runs and files of a level, now or when it is full.
 ///
 /// ```
 /// use sstfilter_store::LevelSize;
@@ -43,23 +43,23 @@ pub struct LevelSize {
     pub level: u32,
     /// Distinct keys, summed over its runs.
     pub keys: u64,
-    /// Sorted runs: how many of its files one lookup can have to read. 1 where files do not overlap.
+    /// Sorted runs: the maximum number of its files that one lookup reads. 1 if files do not overlap.
     pub runs: u64,
-    /// Files, each with a filter of its own and an equal part of the keys.
+    /// Files, each with its own filter and an equal share of the keys.
     pub files: u64,
     /// Whether its files may have filters.
     pub may_have_filter: bool,
 }
 
 impl LevelSize {
-    /// A level of one run in one file.
+    /// Creates a level of one run in one file.
     #[must_use]
     pub const fn new(level: u32, keys: u64) -> Self {
         Self { level, keys, runs: 1, files: 1, may_have_filter: true }
     }
 
-    /// Sets the number of runs, at least 1: for level 0, where files overlap, and for tiered levels. There are at least
-    /// as many files.
+    /// Sets the number of runs, at least 1: for level 0, where files overlap, and for tiered levels. Raises the number
+    /// of files to that of the runs if it is lower.
     #[must_use]
     pub fn with_runs(self, runs: u64) -> Self {
         let runs = runs.max(1);
@@ -73,8 +73,8 @@ impl LevelSize {
         Self { files: files.max(self.runs), ..self }
     }
 
-    /// Leaves the level without filters: the last one where most lookups find their key, so that its filters would
-    /// save nothing. RocksDB's option for this is `optimize_filters_for_hits`.
+    /// Leaves the level without filters. Use it for the last level if most lookups find their key there, so that its
+    /// filters would save nothing. The RocksDB option is `optimize_filters_for_hits`.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { may_have_filter: false, ..self }
@@ -87,23 +87,23 @@ impl LevelSize {
 pub struct PlannedLevel {
     /// The level.
     pub size: LevelSize,
-    /// What its files get; `None` for no filter.
+    /// The policy of its files; `None` for no filter.
     pub policy: Option<FixedPolicy>,
-    /// Bytes of all filters of the level: of whole blocks that are bound to their files. As exact as
+    /// Bytes of all filters of the level, as whole blocks that are bound to their files. As exact as
     /// [`FixedPolicy::block_bytes`].
     pub bytes: u64,
-    /// False positive rate of each; 1 without a filter.
+    /// False positive rate of each filter; 1 without a filter.
     pub expected_fpr: f64,
 }
 
 impl PlannedLevel {
-    /// Bytes of the filters over distinct keys, in bits; 0 without either.
+    /// Returns the bits of filters per distinct key; 0 without filters or keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.size.keys.max(1) as f64
     }
 
-    /// Useless reads of the level to expect per lookup of an absent key: the rate times the runs, 0 where it has no
+    /// Returns the expected useless reads of the level per lookup of an absent key: the rate times the runs, 0 without
     /// keys.
     #[must_use]
     pub fn useless_reads(&self) -> f64 {
@@ -111,17 +111,17 @@ impl PlannedLevel {
     }
 }
 
-/// How large the filters of each level are, so that lookups of absent keys read as little as one memory budget allows.
+/// A plan of filter sizes by level, so that lookups of absent keys read as little as one memory budget allows.
 ///
-/// Small levels get more bits per key than large ones. Where memory is short, the largest levels get no filters; where
-/// there is more than the kind can use, some is left over. As a policy, a plan gives each file the filter of its level
-/// ([`BuildContext::level`]). Files of a level that it does not know, or for which it has no keys, and files whose
-/// level is not known, get what its memory would give all levels at equal bits per key
-/// ([`with_equal_bits`](Self::with_equal_bits)), unless [`with_other_levels`](Self::with_other_levels) sets something
-/// else. Files of levels that it leaves without filters get none.
+/// Small levels get more bits per key than large ones. If memory is short, the largest levels get no filters; if there
+/// is more than the kind can use, some is left over. A plan is a policy: each file gets the filter of its level
+/// ([`BuildContext::level`]). Files of an unknown level, of a level outside the plan, or of one that the plan has no
+/// keys for, get what the memory would give all levels at equal bits per key
+/// ([`with_equal_bits`](Self::with_equal_bits)), unless [`with_other_levels`](Self::with_other_levels) sets another
+/// policy. Files of levels that the plan leaves without filters get none.
 ///
-/// The method is that of *Monkey* (N. Dayan, M. Athanassoulis,
-/// S. Idreos, SIGMOD 2017), with the real sizes and rates of a kind in place of the formula of an ideal Bloom filter.
+/// The method is that of *Monkey* (N. Dayan, M. Athanassoulis, S. Idreos, SIGMOD 2017), with the real sizes and rates
+/// of a kind instead of the formula of an ideal Bloom filter.
 ///
 /// ```
 /// use sstfilter_store::{LevelPlan, LevelSize};
@@ -146,23 +146,23 @@ impl PlannedLevel {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LevelPlan {
-    /// The levels, by their numbers.
+    /// The levels, in the order of their numbers.
     pub levels: Vec<PlannedLevel>,
-    /// For levels that the plan does not know.
+    /// For levels outside the plan.
     others: Option<Arc<dyn FilterPolicy>>,
 }
 
 impl LevelPlan {
-    /// The plan with the fewest useless reads in `memory_bytes`, with filters of the kind that `configure` makes:
-    /// [`FixedPolicy::ribbon`], [`FixedPolicy::bloom`], or what an engine makes of a size.
+    /// Computes the plan with the fewest useless reads in `memory_bytes`. `configure` makes the policy of a size:
+    /// [`FixedPolicy::ribbon`], [`FixedPolicy::bloom`], or a function of the engine.
     ///
-    /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the least
-    /// reads possible. Make it once for a store, or when its levels have grown, and not for each file.
+    /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the fewest
+    /// reads possible. Compute it once for a store, or when its levels have grown, not for each file.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] when two levels have one number; the error of `configure` when the kind has no
-    /// filter of any size.
+    /// [`ConfigError::OutOfRange`] if two levels have one number; the error of `configure` if the kind has no filter of
+    /// any size.
     pub fn new(
         levels: &[LevelSize],
         memory_bytes: u64,
@@ -170,7 +170,8 @@ impl LevelPlan {
     ) -> Result<Self, ConfigError> {
         let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
         let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
-        // A plan is never worse than equal bits: one level gets all that there is, and not the next lower of the sizes.
+        // With the size of equal bits, a plan is never worse than it: one level gets all the memory, not the next lower
+        // size.
         policies.extend(equal.levels.iter().find_map(|level| level.policy.clone()));
         let curves: Vec<_> = equal.levels.iter().map(|level| curve(&level.size, &policies)).collect();
         let chosen = Spread::new(&curves, memory_bytes).best();
@@ -179,13 +180,13 @@ impl LevelPlan {
         Ok(if plan.useless_reads() <= equal.useless_reads() { plan } else { equal })
     }
 
-    /// The largest filters of equal bits per key in all levels that fit `memory_bytes`, to compare a plan with. No
-    /// level has one if the smallest do not fit. For levels that get keys later, their size is 10 bits per key if no
-    /// level that may have filters has keys yet.
+    /// Computes the largest filters of equal bits per key that fit `memory_bytes`, to compare a plan with. No level has
+    /// a filter if the smallest filters do not fit. If no level that may have filters has keys yet, filters of 10 bits
+    /// per key are planned for levels that get keys later.
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn with_equal_bits(
         levels: &[LevelSize],
         memory_bytes: u64,
@@ -199,11 +200,12 @@ impl LevelPlan {
         }
         let everywhere = |policy: Option<FixedPolicy>| Self::with_policy_everywhere(&levels, policy.as_ref());
         if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
-            // Any size fits, and none follows from the memory.
+            // Any size fits, so the memory does not determine one.
             return Ok(everywhere(Some(configure(BitsPerKey::TEN.into())?)));
         }
         let is_too_large = |policy| everywhere(Some(policy)).bytes() > memory_bytes;
         let largest = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok_and(is_too_large));
+        // No size is too large: the maximum, 100 bits per key.
         let largest = largest.map_or(100_000, |size| size.millibits() - 1);
         let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
         let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
@@ -216,19 +218,19 @@ impl LevelPlan {
         Self { levels, others: policy.map(|policy| Arc::new(policy.clone()) as Arc<dyn FilterPolicy>) }
     }
 
-    /// Sets the policy for files whose level is not known, or not in the plan.
+    /// Sets the policy for files whose level is unknown or outside the plan.
     #[must_use]
     pub fn with_other_levels(self, policy: Arc<dyn FilterPolicy>) -> Self {
         Self { others: Some(policy), ..self }
     }
 
-    /// Bytes of all filters.
+    /// Returns the bytes of all filters.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes))
     }
 
-    /// Useless reads to expect per lookup of an absent key: the sum of the rates over all runs.
+    /// Returns the expected useless reads per lookup of an absent key: the sum of the rates over all runs.
     #[must_use]
     pub fn useless_reads(&self) -> f64 {
         self.levels.iter().map(PlannedLevel::useless_reads).sum()
@@ -260,7 +262,7 @@ impl FilterPolicy for LevelPlan {
 }
 
 impl PlannedLevel {
-    /// The level with filters of `policy`, if it can have any: not without keys, and not with more than a filter can
+    /// Returns the level with filters of `policy`, if it can have any: it needs keys, and no more than a filter can
     /// have.
     fn new(size: LevelSize, policy: Option<&FixedPolicy>) -> Self {
         let keys_per_file = size.keys.div_ceil(size.files.max(1));
@@ -274,32 +276,33 @@ impl PlannedLevel {
     }
 }
 
-/// The sizes that a plan chooses from.
+/// Returns the sizes that a plan chooses from.
 ///
-/// A twentieth of a bit changes a rate by 2.4 %. Rates that are wrong by half of that, some up and some down, raise the
-/// sum by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest, a
-/// rate hardly counts in any sum, and whole bits do.
+/// A twentieth of a bit changes a rate by 2.4 %. Rates that are off by half of that, some up and some down, raise the
+/// sum by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest
+/// size, a rate hardly contributes to any sum, so whole bits are enough.
 fn sizes() -> impl Iterator<Item = BitsPerKey> {
     let millibits = (1_000..34_000).step_by(50).chain((34_000..=100_000).step_by(1_000));
     millibits.filter_map(|millibits| BitsPerKey::from_millibits(millibits).ok())
 }
 
-/// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
+/// Returns the choices of a level, beginning with no filter: each has more bytes and fewer reads than the one before.
 fn curve(level: &LevelSize, policies: &[FixedPolicy]) -> Vec<PlannedLevel> {
     let choices = core::iter::once(None).chain(policies.iter().map(Some));
     without_waste(choices.map(|policy| PlannedLevel::new(*level, policy)).collect())
 }
 
-/// Leaves out each choice that has no fewer reads than a smaller one.
+/// Drops each choice that has no fewer reads than a smaller one.
 fn without_waste(mut choices: Vec<PlannedLevel>) -> Vec<PlannedLevel> {
     choices.sort_by(|choice, other| {
         choice.bytes.cmp(&other.bytes).then(choice.useless_reads().total_cmp(&other.useless_reads()))
     });
+    // After the sort, a choice must beat only the last one that stays.
     choices.dedup_by(|choice, smaller| choice.useless_reads() >= smaller.useless_reads());
     choices
 }
 
-/// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
+/// The maximum rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
 const MAX_ROUNDS: usize = 16;
 
 fn bytes_and_reads(choice: &PlannedLevel) -> (u64, f64) {
@@ -321,11 +324,11 @@ impl<'a> Spread<'a> {
         Self { curves, memory_bytes, hulls: curves.iter().map(corners).collect() }
     }
 
-    /// The choice of each level.
+    /// Returns the choice of each level.
     ///
-    /// Steps in the order of what they save per byte are the optimum, but for the first that does not fit. If it is a
-    /// large one (the first filter of the last level, or a fingerprint longer by a bit), the smaller steps of others
-    /// that fit into the rest may save less than it does. So each such step is tried ahead of the others.
+    /// Taking the steps in the order of their savings per byte is optimal until one does not fit. If that step is large
+    /// (the first filter of the last level, or a fingerprint one bit longer), the smaller steps of other levels that
+    /// fit into the rest may save less than it does. So each such step is tried ahead of the others.
     fn best(&self) -> Vec<usize> {
         let mut floor = vec![0; self.curves.len()];
         let mut best = self.above(&floor).unwrap_or_default();
@@ -346,15 +349,15 @@ impl<'a> Spread<'a> {
         best
     }
 
-    /// The choices from those of `floor` up that fit; `None` if those do not. Each step is the one that saves the most
-    /// per byte.
+    /// Returns the choices from `floor` upwards that fit; `None` if `floor` does not fit. Each step is the one that
+    /// saves the most per byte.
     fn above(&self, floor: &[usize]) -> Option<Vec<usize>> {
         let mut chosen = floor.to_vec();
         let mut left = self.memory_bytes.checked_sub(self.bytes(floor))?;
         let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from, left));
         allocation::allocate_greedily(firsts.collect::<Vec<_>>(), |Step { item: level, to, .. }| {
             let from = chosen[level];
-            // A smaller one, where others have left too little for it.
+            // Other levels have taken bytes since the step was queued: a smaller one may still fit.
             let fitting = self.next_step(level, from, left)?;
             if fitting.to != to {
                 return Some(fitting);
@@ -366,8 +369,8 @@ impl<'a> Spread<'a> {
         Some(chosen)
     }
 
-    /// The step to the next corner of the level's hull, or where `left` bytes are too few, to the largest choice that
-    /// fits.
+    /// Returns the step to the next corner of the level's hull; if `left` bytes are too few for it, to the largest
+    /// choice that fits.
     fn next_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
         let (curve, hull) = (&self.curves[level], &self.hulls[level]);
         let corner = *hull.get(hull.partition_point(|&corner| corner <= from))?;

@@ -1,18 +1,18 @@
-//! Which files must be read: everything that an engine with tables of its own does around filters.
+//! Decides which files an engine must read: the filters of a whole store, for engines with their own tables.
 //!
-//! A point read asks "which of my files must I read for this key?" while files come and go, filters do not all fit into
-//! memory, and some are damaged, missing or from before the store had an extractor. This package answers it, and reads
-//! nothing by itself: it says which bytes it wants, and judges them.
+//! A point read must know which files to read for its key, while files come and go, filters do not all fit into memory,
+//! and some are damaged, missing, or older than the store's extractor. This package answers that question without doing
+//! any input or output: it says which bytes it needs, and verifies them.
 //!
-//! - Once per store: a [`FilterStore`] has the hash, the parts of keys, the policies and the memory.
-//! - Once per file that is written: a [`FileFilterBuilder`] takes the keys and gives bytes to store, with a small
+//! - Once per store: a [`FilterStore`] holds the hash, the parts of keys, the policies and the memory budget.
+//! - Once per file that is written: a [`FileFilterBuilder`] takes the keys and returns bytes to store, with a small
 //!   [description](FilterMetadata) for the engine's manifest.
-//! - Once per file that is opened: [`FilterStore::open`] gives [`FileFilters`]. Whatever is wrong means "may be
-//!   present", is counted, and has a reason.
-//! - Once per flush or compaction: [`FilterView::edited`] gives the files after it.
+//! - Once per file that is opened: [`FilterStore::open`] returns [`FileFilters`]. Every failure means "may be present",
+//!   is counted, and has a reason.
+//! - Once per flush or compaction: [`FilterView::edited`] returns a view of the files after it.
 //! - Once per lookup: [`FilterView::candidates`], [`candidates_of_each`](FilterView::candidates_of_each),
 //!   [`candidates_by_prefix`](FilterView::candidates_by_prefix) and
-//!   [`candidates_in_range`](FilterView::candidates_in_range) give the files that must be read.
+//!   [`candidates_in_range`](FilterView::candidates_in_range) return the files to read.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -44,24 +44,24 @@
 //!
 //! # Reading
 //!
-//! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a
-//! [`FilterRead`] says which bytes are wanted, and goes on once it is given them.
+//! Filter bytes come from a [`FilterSource`], which lookups call. An engine whose lookups must not wait uses
+//! [`FilterRead`] instead: it says which bytes are needed, and continues when the engine passes them.
 //!
-//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over:
+//! A panic in the engine's code (hash, extractor, source) propagates to the caller of the lookup and ends that lookup:
 //! drop it, and begin another one.
 //!
-//! Keys are ordered by their bytes. An engine with another order hands over the smallest and largest keys by their
-//! bytes.
+//! Keys are ordered by their bytes. An engine with another order passes the smallest and largest keys by their bytes.
 //!
 //! # What is trusted
 //!
-//! The engine is trusted to give a file its own description: the file's key bounds are in it. Where descriptions are
-//! kept elsewhere, keep the [file id](FilterMetadata::file_id) in the file, too, and compare both.
+//! The store trusts the engine to pass each file's own description, which contains the file's key bounds. If
+//! descriptions are stored apart from their files, store the [file id](FilterMetadata::file_id) in the file as well,
+//! and compare both.
 //!
-//! Filters are bound to their files by that id, which is drawn at random, and compared with the description. A
-//! description also has checksums of what the hash and each extractor made of the file's smallest and largest key. They
-//! are computed again when the file is opened: nothing else shows that a function changed and its name did not. If one
-//! differs, no filter of the store is used any more ([`FilterStore::problem`]).
+//! Filters are bound to their files by that id, which is drawn at random and compared with the description. A
+//! description also contains checksums of what the hash and each extractor returned for the file's smallest and largest
+//! key. The store computes them again when it opens the file: nothing else shows that a function changed under its
+//! name. If one differs, the store uses none of its filters ([`FilterStore::problem`]).
 
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(
@@ -89,7 +89,7 @@ mod error;
 mod file;
 mod filter_store;
 mod identity;
-#[expect(clippy::indexing_slicing, reason = "it plans, and reads nothing")]
+#[expect(clippy::indexing_slicing, reason = "it indexes its own plans, never bytes from storage")]
 mod levels;
 mod lookup;
 mod metadata;
@@ -111,12 +111,12 @@ mod view;
 
 #[doc(hidden)]
 pub mod internal {
-    //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
-    //! do not use them elsewhere.
+    //! Helpers for the packages above this one, which depend on exactly this release. They change without notice: do
+    //! not use them elsewhere.
 
-    /// Writes a number in as many bytes as it needs.
+    /// Writes a number as a LEB128 varint.
     pub use crate::codec::put_varint;
-    /// Reads such a number.
+    /// Reads a LEB128 varint.
     pub use crate::codec::take_varint;
 }
 
@@ -142,7 +142,7 @@ pub use view::{FilterView, ViewEdit, ViewError};
 #[doc = include_str!("../README.md")]
 pub struct ReadmeExamples;
 
-/// Compiles and runs the examples of the page for authors of engines. The page is not in the published package.
+/// Compiles and runs the examples of the page for engine authors. The published package does not contain that page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/engines.md")]
 pub struct EnginesPage;

@@ -1,8 +1,8 @@
 //! Lookups: which files of a view must be read for a key, or for each of many keys.
 //!
-//! A lookup takes the files in chunks of up to 64. For a chunk it computes which files have the key within their
-//! bounds, and which of those have a filter that may contain it. It then gives the remaining files, the newest first.
-//! What it counts is up to the file where it ended, so that rates are those of files that were searched for nothing.
+//! A lookup takes the files in chunks of up to 64. For each chunk it computes which files have the key within their
+//! bounds, and which of these have a filter that may contain it. It then returns those files, the newest first. It
+//! counts only up to the file where it ended, so that rates are those of files that were searched in vain.
 
 use core::fmt;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use super::state::{Answer, FileState};
 use super::view::{FilterView, Level};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory
-    /// are read if their files have a source.
+    /// Returns the files that may contain `key`, one after the other. The lookup reads nothing from them, except
+    /// filters that are not in memory, if their files have a source.
     #[inline]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         self.lookups.of_thread().add(0, 1);
         Candidates { view: self, step: Step::default(), cursor: Cursor::new(key), prepared: None }
     }
 
-    /// The files that may have each of `keys`, in steps for all keys together.
+    /// Returns the files that may contain each of `keys`, in steps that all keys take together.
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
         self.lookups.of_thread().add(0, keys.len() as u64);
         let lookups = keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
@@ -35,7 +35,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 }
 
-/// A place in a view: a chunk of overlapping files, or behind those of a level, its files in the order of keys.
+/// A position in a view: a chunk of overlapping files, or after these, the level's files in the order of keys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     level: usize,
@@ -43,8 +43,8 @@ struct Step {
 }
 
 impl Step {
-    /// The level that is here, with its chunk of overlapping files; without one, its files in the order of keys. Then
-    /// goes on. `None` behind the last level.
+    /// Returns the level at this position, with its chunk of overlapping files, or without one for its files in the
+    /// order of keys; then advances. `None` after the last level.
     #[inline]
     fn take<'a, F>(&mut self, levels: &'a [Arc<Level<F>>]) -> Option<(&'a Level<F>, Option<&'a Chunk<F>>)> {
         let level = levels.get(self.level)?;
@@ -61,20 +61,20 @@ impl Step {
 /// One key on its way through the files of a view.
 struct Cursor<'a, F> {
     key: &'a [u8],
-    /// The head of the key behind the prefix of most chunks of a level.
+    /// The head of the key after the prefix of most chunks of a level.
     head: PrefixedHead<'a>,
     /// The hash of the whole key, computed when the first filter needs it.
     whole: Option<KeyHash>,
-    /// The chunk that it is at.
+    /// The current chunk.
     chunk: Option<&'a Chunk<F>>,
     found: Found,
-    /// The candidates of the chunk to which it has not come.
+    /// The candidates of the chunk that the lookup has not reached.
     left: u64,
-    /// The place in the chunk of the last file that was given.
+    /// The slot in the chunk of the file returned last.
     given: Option<usize>,
-    /// The files of the group that were given and did not have the key.
+    /// The files of the group that were returned and did not contain the key.
     passed: u64,
-    /// The last file that was given, and what its filter had said.
+    /// The file returned last, and the answer of its filter.
     last: Option<(&'a Arc<FileState>, Answer)>,
 }
 
@@ -85,17 +85,19 @@ impl<'a, F> Cursor<'a, F> {
         Self { key, head: None, whole: None, chunk: None, found, left: 0, given: None, passed: 0, last: None }
     }
 
-    /// Comes to a chunk of overlapping files, or without one, to that in a level's order of keys where the key belongs.
-    /// The files that have the key within their bounds are its candidates.
+    /// Enters a chunk of overlapping files, or without one, the chunk in the level's order of keys where the key
+    /// belongs. The files that have the key within their bounds become its candidates.
     #[inline]
     fn enter(&mut self, level: &'a Level<F>, overlapping: Option<&'a Chunk<F>>) {
         self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
         if let Some(Chunk { core, .. }) = self.chunk {
             let key = self.key;
+            // Only in the order of keys: overlapping files have a group, which is probed without touching them.
             if overlapping.is_none() {
                 core.prefetch_files();
             }
             let mut in_bounds = core.bounds.holding(key, &mut self.head, |files| core.covering(files, key));
+            // Heads know nothing of these files: they have range tombstones or unknown bounds.
             if core.special != 0 {
                 in_bounds |= core.covering(core.special, key);
             }
@@ -103,13 +105,13 @@ impl<'a, F> Cursor<'a, F> {
         }
     }
 
-    /// The filters of the chunk that are probed together, unless no filter is used.
+    /// Returns the filters of the chunk that are probed together, unless no filter is used.
     #[inline]
     fn group(&self, view: &FilterView<F>) -> Option<&'a Group> {
         self.chunk?.core.group.as_ref().filter(|_| view.config.trust.get().is_none())
     }
 
-    /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
+    /// Returns the hash for filters of one part; `None` for a key without it, for which no such filter can be probed.
     #[inline]
     fn hash_for(&mut self, view: &FilterView<F>, part: SharedParts) -> Option<KeyHash> {
         let reader = &view.config.reader;
@@ -119,7 +121,7 @@ impl<'a, F> Cursor<'a, F> {
         reader.point_hashes(part, self.key).next()
     }
 
-    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
+    /// Returns the hash of the whole key by the file's own hasher: another store may have opened the file.
     #[inline]
     fn whole_for(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
         if !Arc::ptr_eq(&file.config, &view.config) {
@@ -128,16 +130,18 @@ impl<'a, F> Cursor<'a, F> {
         *self.whole.get_or_insert_with(|| view.config.reader.filters.hash(self.key))
     }
 
-    /// Leaves those of the candidates whose filters may contain the key, as far as these are in the group. `prepared`
-    /// is what was prepared for the chunk before.
+    /// Keeps the candidates whose filters may contain the key, as far as these are in the group. `prepared` is the
+    /// prepared key of the previous chunk.
     #[inline]
     fn probe(&mut self, view: &FilterView<F>, level: &Level<F>, prepared: &mut Option<PreparedKey>) {
         let Some(group) = self.group(view).filter(|_| self.left != 0) else { return };
         let Some(part) = group.one_part else { return self.probe_by_parts(view, group) };
         let Some(hash) = self.hash_for(view, part) else { return };
+        // A pass that prefetches costs about as much as one that tests lines already in the cache.
         if level.residency == CacheResidency::Memory {
             group.filters.prefetch(hash, self.left);
         }
+        // Kept from chunk to chunk; only filters of other parts need another hash.
         if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
             *prepared = None;
         }
@@ -154,8 +158,9 @@ impl<'a, F> Cursor<'a, F> {
         (self.found.candidates, self.left) = (candidates, candidates);
     }
 
-    /// What is to be read for the files that are left of the chunk, and those from the next step on.
+    /// Returns the reads for the remaining files of the chunk, and for those from the next step on.
     fn reads(&self, view: &'a FilterView<F>, mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
+        // A second cursor: the lookup itself stays where it is.
         let mut ahead = Self { chunk: self.chunk, left: self.left, ..Self::new(self.key) };
         let mut reads = Vec::new();
         loop {
@@ -169,7 +174,8 @@ impl<'a, F> Cursor<'a, F> {
         }
     }
 
-    /// The file given last did not have the key. Outcomes in a group are recorded when its probes are.
+    /// Notes that the file returned last did not contain the key. Outcomes in a group are recorded together with its
+    /// probes.
     #[inline]
     fn pass(&mut self) {
         let Some((state, answer)) = self.last.take() else { return };
@@ -180,13 +186,13 @@ impl<'a, F> Cursor<'a, F> {
         }
     }
 
-    /// The file whose filter is probed next.
+    /// Returns the file whose filter is probed next.
     #[inline]
     fn next_state(&self) -> Option<&'a Arc<FileState>> {
         self.chunk?.core.files.get(self.left.trailing_zeros() as usize)
     }
 
-    /// The next candidate of the chunk whose own filter may contain the key, too.
+    /// Returns the next candidate of the chunk, after probing the filter of a file outside of the group.
     #[inline]
     fn give(&mut self, view: &FilterView<F>) -> Option<&'a Arc<F>> {
         let chunk = self.chunk.filter(|_| self.left != 0)?;
@@ -199,6 +205,7 @@ impl<'a, F> Cursor<'a, F> {
                 state.probe_key(self.key, || self.whole_for(view, state))
             } else {
                 let answer = Answer::of_group(state, self.key);
+                // The filter is in the group, but the key has none of its parts: no probe has excluded the file.
                 if answer.probe == Probe::Unusable && state.resident().is_some() {
                     group.inspect(|group| group.counts.count_unprobed(place));
                 }
@@ -208,6 +215,7 @@ impl<'a, F> Cursor<'a, F> {
                 self.found.candidates &= !(1 << place);
                 continue;
             }
+            // A group counts its searches when the lookup leaves the chunk.
             if group.is_none() {
                 state.units.counters.add_view_counts(0, 1);
             }
@@ -217,13 +225,13 @@ impl<'a, F> Cursor<'a, F> {
         None
     }
 
-    /// Leaves the chunk: for the next one, or because the lookup ended at a file of this one.
+    /// Leaves the chunk for the next one, or because the lookup ended at one of its files.
     #[inline]
     fn leave(&mut self, ended: Option<usize>) {
         if let Some((core, group)) = self.chunk.take().and_then(|Chunk { core, .. }| Some((core, core.group.as_ref()?)))
         {
             group.counts.count(self.found, ended);
-            // After the probes, so that there are never more outcomes than answers.
+            // After the probes, so that outcomes never exceed answers.
             for state in bits_of(self.passed).filter_map(|place| core.files.get(place)) {
                 state.record(Answer::of(Probe::MaybePresent), false);
             }
@@ -231,8 +239,8 @@ impl<'a, F> Cursor<'a, F> {
         (self.left, self.given, self.passed) = (0, None, 0);
     }
 
-    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's
-    /// code panicked behind it.
+    /// Ends the lookup at the file returned last: that file has the key, or the outcome is unknown, because the caller
+    /// dropped the lookup or the engine's code panicked.
     fn end(&mut self, is_found: bool) {
         let found = self.last.take().filter(|_| is_found);
         if self.given.is_some() {
@@ -244,12 +252,11 @@ impl<'a, F> Cursor<'a, F> {
     }
 }
 
-/// The files that may have a key, from the newest to the oldest. Call [`next_file`](Self::next_file), search the file,
-/// and call it again if the key is not there, or else [`found`](Self::found).
+/// The files that may contain a key, from the newest to the oldest. Call [`next_file`](Self::next_file) and search the
+/// file. Call it again if the key is not there; otherwise call [`found`](Self::found).
 ///
-/// So the lookup knows what became of its answers, and counts it: a file that was searched for nothing is a false
-/// positive. One that is dropped after a file was given and nothing was said about it, as after an error, counts no
-/// outcome.
+/// These calls tell the lookup whether its answers were right: a file that was searched in vain is a false positive. A
+/// lookup that is dropped after it returned a file, as after an error, counts no outcome for that file.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -273,17 +280,17 @@ impl<'a, F> Cursor<'a, F> {
 /// assert_eq!(view.level_stats(0).filter.true_positives, 1);
 /// # Ok::<(), sstfilter_store::ViewError>(())
 /// ```
-#[must_use = "a lookup gives files by `next_file`"]
+#[must_use = "a lookup returns files from `next_file`"]
 pub struct Candidates<'a, F> {
     view: &'a FilterView<F>,
     step: Step,
     cursor: Cursor<'a, F>,
-    /// The hash that filters of groups are probed with, and the mask that it makes in their lines.
+    /// The hash that filters of groups are probed with, and its mask for their lines.
     prepared: Option<PreparedKey>,
 }
 
 impl<'a, F> Candidates<'a, F> {
-    /// The next file that may have the key. The one before did not have it.
+    /// Returns the next file that may contain the key. The call means that the previous file did not contain it.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
         let Self { view, step, cursor, prepared } = self;
@@ -299,20 +306,22 @@ impl<'a, F> Candidates<'a, F> {
         }
     }
 
-    /// The file given last decides what becomes of the key: the lookup ends there. A tombstone is an entry, too, and so
-    /// is a range tombstone around the key.
+    /// Ends the lookup: the file returned last decides the value of the key. A tombstone counts as an entry, and so
+    /// does a range tombstone that covers the key.
     #[inline]
     pub fn found(mut self) {
         self.cursor.end(true);
     }
 
-    /// What is still to be read for the filters of the files that have the key within their bounds and were not given
-    /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
-    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in
-    /// one block, after two or three for those in partitions, later where a budget is so full that they are shrunk.
-    /// Then the files are those that filters in memory leave, and those whose reads another lookup has in hand: there
-    /// is nothing to wait for. These reads include those of files that were opened with a source. A lookup can also go
-    /// on at once, and let the reads serve later ones.
+    /// Returns the reads that filters still need, each with its file, for engines whose lookups must not wait. They
+    /// cover all files that have the key within their bounds and were not returned yet, also files that were opened
+    /// with a source.
+    ///
+    /// Perform all reads, together if possible, [complete](FilterRead::complete) each, and call this again until it
+    /// returns nothing: after one round for filters in one block, after two or three for those in partitions, later if
+    /// the budget is so full that filters are shrunk. The remaining candidates are then files that filters in memory do
+    /// not exclude, and files whose reads another lookup is doing: do not wait for those. A lookup can also continue at
+    /// once, and leave the reads to serve later lookups.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         self.cursor.reads(self.view, self.step)
@@ -332,27 +341,27 @@ impl<F> fmt::Debug for Candidates<'_, F> {
     }
 }
 
-/// Keys that a batch takes through a sorted level together: so many that their cache misses overlap, and so few that
-/// what was prefetched is still there.
+/// Keys that a batch takes through a sorted level together: enough for their cache misses to overlap, and few enough
+/// for prefetched lines to still be in the cache.
 const TOGETHER: usize = 64;
 
-/// The files that may have each of many keys, in steps that are taken for all keys together: so cache misses of one key
-/// overlap with those of the others. A key that is found does not come to its older files.
+/// The files that may contain each of many keys, in steps that all keys take together, so that cache misses of one key
+/// overlap with those of the others. A key that is found does not go on to older files.
 ///
-/// Call [`next_files`](Self::next_files), search each file for its key, say which were [`found`](Self::found), and call
-/// it again, until there are no files.
-#[must_use = "a lookup gives files by `next_files`"]
+/// Call [`next_files`](Self::next_files), search each file for its key, report which keys were [`found`](Self::found),
+/// and repeat until no files are returned.
+#[must_use = "a lookup returns files from `next_files`"]
 pub struct BatchCandidates<'a, F> {
     view: &'a FilterView<F>,
     step: Step,
-    /// Those that have not ended, with the positions of their keys.
+    /// The lookups that have not ended, with the positions of their keys.
     lookups: Vec<(usize, Cursor<'a, F>)>,
     given: Vec<(usize, &'a Arc<F>)>,
 }
 
 impl<'a, F> BatchCandidates<'a, F> {
-    /// The next file of each key that has one, with the key's position. The files given before did not have their keys,
-    /// but for those that were found. Empty when there are no more.
+    /// Returns the next file of each key that has one, with the position of the key. The call means that the previous
+    /// files did not contain their keys, except those reported as found. Empty if there are no more files.
     pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
         self.given.clear();
         self.lookups.iter_mut().for_each(|(_, cursor)| cursor.pass());
@@ -376,13 +385,12 @@ impl<'a, F> BatchCandidates<'a, F> {
         &self.given
     }
 
-    /// The file given for the key at `position` has it: that key's lookup ends there.
+    /// Ends the lookup of the key at `position`: its file contains the key.
     pub fn found(&mut self, position: usize) {
         self.end(position, true);
     }
 
-    /// The file given for the key at `position` could not be searched: that key's lookup ends there, without an
-    /// outcome.
+    /// Ends the lookup of the key at `position` without an outcome: its file could not be searched.
     pub fn failed(&mut self, position: usize) {
         self.end(position, false);
     }
@@ -391,14 +399,16 @@ impl<'a, F> BatchCandidates<'a, F> {
         let Ok(index) = self.lookups.binary_search_by_key(&position, |&(position, _)| position) else { return };
         if let Some((_, cursor)) = self.lookups.get_mut(index).filter(|(_, cursor)| cursor.last.is_some()) {
             cursor.end(is_found);
+            // Not `swap_remove`: the search above needs the positions in order.
             self.lookups.remove(index);
         }
     }
 
-    /// Finds the candidates of all keys in a chunk. The lines of a later key are prefetched: searches between chunks
-    /// drive filters out of the near caches.
+    /// Finds the candidates of all keys in a chunk. Prefetches the lines of a later key, because searches between
+    /// chunks evict filters from the near caches.
     fn enter_overlapping(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
         let view = self.view;
+        // All hashes before the first probe: a probe prefetches lines for the hash of a later key.
         let mut hashes = Vec::with_capacity(self.lookups.len());
         for (_, cursor) in &mut self.lookups {
             cursor.enter(level, Some(chunk));
@@ -425,12 +435,13 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// Finds the files of all keys in a sorted level, and gives those that are candidates.
+    /// Finds the files of all keys in a sorted level, and returns the candidates.
     fn enter_sorted(&mut self, level: &'a Level<F>) {
         if level.sorted.is_empty() {
             return;
         }
         let view = self.view;
+        // Three passes over each chunk of keys, so that cache misses of one key overlap with those of the others.
         for lookups in self.lookups.chunks_mut(TOGETHER) {
             for (_, cursor) in &mut *lookups {
                 cursor.enter(level, None);
@@ -445,7 +456,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the files of all keys; see [`Candidates::reads`].
+    /// Returns the reads for the files of all keys; see [`Candidates::reads`].
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         self.lookups.iter().flat_map(|(_, cursor)| cursor.reads(self.view, self.step)).collect()

@@ -1,4 +1,4 @@
-//! What an engine keeps about a file's filters, in its manifest or in the file's properties.
+//! The description of a file's filters, which an engine stores in its manifest or in the file's properties.
 //!
 //! ```text
 //!  0  4  magic, the bytes "SFMD"
@@ -18,7 +18,7 @@
 //! 40  4  check of the hash: CRC32C of the hashes of the known keys, each as 8 bytes
 //!
 //! for each section, 28 bytes:
-//!  0  1  what it is: 1 a filter block, 2 a partitioned filter, 3 a range filter
+//!  0  1  type: 1 a filter block, 2 a partitioned filter, 3 a range filter
 //!  1  1  the kind of filter
 //!  2  2  0
 //!  4  4  bytes at the end of a partitioned filter that hold its top index; 0 for the others
@@ -26,19 +26,18 @@
 //! 16  8  length
 //! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
 //!
-//! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for
-//! each known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of
-//! the range filter is the last
+//! extractors, that of the range filter last: a byte with the length of the name, the name, and 4 bytes, the check of
+//! the extractor: CRC32C over all known keys of 8 bytes with the length of the key's part plus one, then the part, or
+//! of the byte 0 for a key without a part
 //! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
 //! CRC32C of all of the above, 4 bytes
 //! ```
 //!
 //! The known keys are the smallest, the largest and the witness keys, in this order. A store whose hash or extractor
-//! gives another check uses no filter: they have changed, though not their names.
+//! returns another check uses no filter: the function has changed under its name.
 //!
-//! The checksum at the end is compared before anything else is believed, and sections of an unknown type are passed
-//! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new
-//! type.
+//! The checksum at the end is compared before any field is believed. Sections of an unknown type are skipped: a reader
+//! may ignore any filter. A change that affects the answers of a known section gets a new type.
 
 use core::ops::Bound::{Excluded, Included, Unbounded};
 use core::ops::Range;
@@ -57,6 +56,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: u16 = 44;
 const SECTION_BYTES: usize = 28;
 
+// Flags of byte 5.
 const WHOLE_KEYS: u8 = 1;
 const HAS_KEYS: u8 = 1 << 1;
 const HAS_RANGE_TOMBSTONES: u8 = 1 << 2;
@@ -66,21 +66,21 @@ type Header<'a> = Fields<'a, { HEADER_BYTES as usize }>;
 
 const WHAT: &str = "description of filters";
 
-/// What the fields behind the header are, in the bytes of a writer that keeps to the format.
-const FIELDS: &str = "sections that end below 2^64, at most 63 extractors and one for ranges with names in UTF-8, keys \
-                      of which the second is not below the first, and nothing beyond them";
+/// The fields behind the header, as every conforming writer writes them.
+const FIELDS: &str = "sections that end below 2^64, at most 63 extractors and one for ranges with names in UTF-8, \
+                      bounds whose second key is not below the first, and nothing after them";
 
-/// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that
-/// they must have.
+/// The description of a file's filters: where their bytes are, which keys and parts of keys they hold, and their
+/// checksums.
 ///
-/// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes where the
-/// engine lists its files. They are 48, and 28 for each filter. To these come the smallest and the largest key, the
-/// ends of what range tombstones delete, the name of each extractor with 5 bytes, and for some of them one more key.
+/// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Store its [encoded](Self::encode) bytes where the engine
+/// lists its files. They are 48 bytes, and 28 for each filter; then come the smallest and the largest key, the ends of
+/// what range tombstones delete, the name of each extractor with 5 bytes, and for some extractors one more key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterMetadata {
     pub(crate) file: FileId,
     pub(crate) hash: HashIdentity,
-    /// Check of the hash, from the known keys.
+    /// The check of the hash over the known keys.
     pub(crate) hash_check: u32,
     pub(crate) whole_keys: bool,
     /// The names of the point filter's extractors, each with its check.
@@ -91,38 +91,39 @@ pub struct FilterMetadata {
     pub(crate) keys_added: u64,
     /// The smallest and the largest key that range tombstones delete.
     pub(crate) range_tombstones: KeyBounds,
-    /// For each extractor of whose parts neither the smallest nor the largest key has one, the first key that has.
+    /// For each extractor that returns a part for neither the smallest nor the largest key, the first key that has a
+    /// part.
     pub(crate) witnesses: Vec<Box<[u8]>>,
     pub(crate) sections: Vec<FilterSection>,
 }
 
-/// Where a filter is among the filter bytes of its file.
+/// One filter among the filter bytes of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterSection {
-    /// What it is.
+    /// The type of the section.
     pub part: FilterPart,
-    /// The kind of filter; that of the first partition that has one.
+    /// The kind of the filter; of a partitioned filter, the kind of its first partition that has a filter.
     pub kind: KindId,
-    /// Its first byte.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Bytes at its end that hold the top index; 0 of a filter in one block.
+    /// Bytes at its end that hold the top index; 0 for a filter in one block.
     pub index_bytes: u32,
-    /// CRC32C of its bytes, of partitions of the top index, without the last four.
+    /// CRC32C of its bytes without the last four; of a partitioned filter, that of the top index without its last four.
     pub checksum: u32,
 }
 
-/// What a section of filter bytes is.
+/// The type of a section of filter bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterPart {
-    /// A filter for lookups, in one block.
+    /// A point filter in one block.
     Points,
-    /// A filter for lookups, in partitions.
+    /// A point filter in partitions.
     PartitionedPoints,
-    /// A filter for scans.
+    /// A range filter.
     Ranges,
 }
 
@@ -135,7 +136,7 @@ impl FilterPart {
 }
 
 impl FilterSection {
-    /// `None` for a section of an unknown type.
+    /// Returns `None` for a section of an unknown type.
     fn decode(fields: Fields<'_, SECTION_BYTES>) -> Option<Self> {
         Some(Self {
             part: FilterPart::ALL.into_iter().find(|part| part.code() == fields.u8::<0>())?,
@@ -151,13 +152,14 @@ impl FilterSection {
         self.offset.checked_add(self.bytes).is_some() && u64::from(self.index_bytes) <= self.bytes
     }
 
-    /// Where all of it is, among the filter bytes.
+    /// Returns the range of the filter among the filter bytes.
     #[must_use]
     pub const fn range(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(self.bytes)
     }
 
-    /// Compares the checksum of what was read: all of a filter in one block, the top index of one in partitions.
+    /// Compares the checksum with that of the bytes read: all of a filter in one block, the top index of a partitioned
+    /// filter.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), FilterProblem> {
         self.check_sum(checksum_without_last(bytes))
     }
@@ -167,7 +169,7 @@ impl FilterSection {
         if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
     }
 
-    /// Where the top index is, at the end of partitions; empty for a filter in one block.
+    /// Returns the range of the top index, at the end of a partitioned filter; empty for a filter in one block.
     #[must_use]
     pub fn index_range(&self) -> Range<u64> {
         let end = self.range().end;
@@ -175,20 +177,20 @@ impl FilterSection {
     }
 }
 
-/// The smallest and the largest of the keys that a file has, or that its range tombstones delete.
+/// The smallest and the largest of the keys in a file, or of the keys that its range tombstones delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeyBounds {
-    /// Every key may be among them.
+    /// Nothing is known: any key may be among them.
     #[default]
     Unknown,
     /// There are no keys.
     Empty,
-    /// The first is not above the second.
+    /// The first key is not above the second.
     Keys([Box<[u8]>; 2]),
 }
 
 impl KeyBounds {
-    /// The two keys, if they are known and there are any.
+    /// Returns the two keys, if they are known and there are any.
     pub(crate) fn keys(&self) -> Option<[&[u8]; 2]> {
         match self {
             Self::Keys(keys) => Some(keys.each_ref().map(AsRef::as_ref)),
@@ -209,7 +211,7 @@ impl KeyBounds {
         is_end
     }
 
-    /// Whether `key` may lie within them.
+    /// Returns whether `key` may lie within the bounds.
     #[inline]
     pub(crate) fn hold(&self, key: &[u8]) -> bool {
         match self {
@@ -219,7 +221,7 @@ impl KeyBounds {
         }
     }
 
-    /// Whether a key in `range` may lie within them.
+    /// Returns whether a key in `range` may lie within the bounds.
     pub(crate) fn overlap(&self, range: KeyRange<'_>) -> bool {
         let Self::Keys([smallest, largest]) = self else { return *self == Self::Unknown && !range.is_empty() };
         let from_smallest = KeyRange { lower: Included(smallest), ..range };
@@ -229,37 +231,38 @@ impl KeyBounds {
 }
 
 impl From<KeyRange<'_>> for KeyBounds {
-    /// Those of a file all of whose keys are in the range. An end that is not the key itself is not known.
+    /// Bounds of a file whose keys are all in the range. Unknown unless both ends are given.
     fn from(range: KeyRange<'_>) -> Self {
         let key = |bound| match bound {
             Included(key) | Excluded(key) => Some(key),
             Unbounded => None,
         };
         match (key(range.lower), key(range.upper)) {
-            // In an order of the engine's own: what lies between is not known.
+            // The engine orders keys differently: which keys lie between is not known.
             (Some(lower), Some(upper)) if lower > upper => Self::Unknown,
             _ if range.is_empty() => Self::Empty,
-            // A bound that no key has is as good as one that some key has: it only has to enclose all keys.
+            // Bounds only have to enclose all keys, so they need not be keys themselves.
             (Some(lower), Some(upper)) => Self::Keys([lower.into(), upper.into()]),
             _ => Self::Unknown,
         }
     }
 }
 
-/// The check of a hash: of the hashes of the known keys.
+/// Returns the check of a hash: the checksum of the hashes of the known keys.
 pub(crate) fn check_of_hashes(hashes: impl IntoIterator<Item = KeyHash>) -> u32 {
     hashes.into_iter().fold(0, |sum, hash| checksum_append(sum, &hash.get().to_le_bytes()))
 }
 
-/// The check of an extractor and the known keys.
+/// Returns the check of an extractor over the known keys.
 pub(crate) fn check_of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) -> u32 {
     known.iter().fold(0, |sum, key| match extractor.extract(key) {
+        // Plus one, so that an empty part differs from none.
         Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
         None => checksum_append(sum, &[0]),
     })
 }
 
-/// That of a file without keys, whose keys are hashed by the default hasher.
+/// The description of a file without keys, for the default hasher.
 impl Default for FilterMetadata {
     fn default() -> Self {
         Self::without_filters(KeyHasher::default().identity(), KeyBounds::Empty)
@@ -267,7 +270,7 @@ impl Default for FilterMetadata {
 }
 
 impl FilterMetadata {
-    /// That of a file of these bounds of whose filters nothing is known.
+    /// Returns the description of a file with these bounds and no usable filter.
     pub(crate) const fn without_filters(hash: HashIdentity, bounds: KeyBounds) -> Self {
         Self {
             file: FileId::from_fingerprint(0),
@@ -284,7 +287,7 @@ impl FilterMetadata {
         }
     }
 
-    /// The bytes to be kept.
+    /// Returns the bytes to store.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.encode_covered();
@@ -292,8 +295,8 @@ impl FilterMetadata {
         out
     }
 
-    /// The bytes without their checksum, for a block of the engine's that has one: a CRC32C over bytes that end with
-    /// their own is the same for all bytes of one length.
+    /// Returns the bytes without their checksum, for a block of the engine that has its own checksum: a CRC32C over
+    /// bytes that end with their own CRC32C is the same for all bytes of one length.
     #[must_use]
     pub fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
@@ -328,7 +331,7 @@ impl FilterMetadata {
             out.put_u32_le(section.checksum);
         }
         for (name, check) in self.extractors.iter().chain(&self.range_extractor) {
-            // The builder has left out names that are longer.
+            // The builder leaves out longer names.
             out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.put_slice(name.as_bytes());
             out.put_u32_le(*check);
@@ -339,14 +342,15 @@ impl FilterMetadata {
         out
     }
 
-    /// The description in `bytes`, exactly these.
+    /// Decodes the description in `bytes`, which must contain nothing else.
     ///
     /// # Errors
     ///
-    /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then
-    /// opens the file [without filters](super::FilterStore::open_unfiltered).
+    /// [`FilterProblem`] if the bytes are damaged, of a later version, or contradict each other. Open the file [without
+    /// filters](super::FilterStore::open_unfiltered) then.
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
+        // The magic bytes come first: foreign bytes are not damage.
         header_of(covered)?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
@@ -355,12 +359,12 @@ impl FilterMetadata {
         Self::decode_covered(covered)
     }
 
-    /// The description in bytes of [`encode_covered`](Self::encode_covered), after the checksum of the block that they
-    /// were in.
+    /// Decodes bytes of [`encode_covered`](Self::encode_covered), after the engine has verified the checksum of the
+    /// block that contained them.
     ///
     /// # Errors
     ///
-    /// Those of [`decode`](Self::decode), but for a wrong checksum.
+    /// The errors of [`decode`](Self::decode), except a wrong checksum.
     pub fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let header = header_of(bytes)?;
         let (expected, got) = (VERSION.into(), header.u8::<4>().into());
@@ -368,18 +372,20 @@ impl FilterMetadata {
             return Err(FilterProblem::Version { what: WHAT, expected, got });
         }
         let header_bytes = header.u16::<6>();
+        // A later release may lengthen the header, so the fields begin where it says.
         let mut rest =
             Cursor(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
                 refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
             })?);
         let decoded = Self::decode_fields(header, &mut rest).filter(|_| rest.0.is_empty());
-        decoded.ok_or_else(|| refused(WHAT, FIELDS, &format!("others in front of byte {}", bytes.len() - rest.0.len())))
+        decoded.ok_or_else(|| refused(WHAT, FIELDS, &format!("others before byte {}", bytes.len() - rest.0.len())))
     }
 
-    /// `None` for fields that no writer writes, or that end outside of the bytes.
+    /// Returns `None` for fields that no writer writes, or that end outside of the bytes.
     fn decode_fields(header: Header<'_>, rest: &mut Cursor<'_>) -> Option<Self> {
         let (flags, [sections, extractors, ranges, witnesses]) = (header.u8::<5>(), header.array::<25, 4>());
         let sections = (0..sections).map(|_| rest.fields()).collect::<Option<Vec<_>>>()?;
+        // Sections of an unknown type are dropped, not refused.
         let sections: Vec<_> = sections.into_iter().filter_map(FilterSection::decode).collect();
         let is_countable = usize::from(extractors) <= KeyParts::MAX_EXTRACTORS && ranges <= 1;
         if !is_countable || !sections.iter().all(FilterSection::is_inside_file) {
@@ -388,6 +394,7 @@ impl FilterMetadata {
         let mut extractors = (0..extractors + ranges).map(|_| extractor(rest)).collect::<Option<Vec<_>>>()?;
         let mut bounds = |has_keys: u8| if flags & has_keys != 0 { bounds(rest) } else { Some(KeyBounds::Empty) };
         let (bounds, range_tombstones) = (bounds(HAS_KEYS)?, bounds(HAS_RANGE_TOMBSTONES)?);
+        // Only without keys: known bounds say more than the flag.
         let is_unknown = bounds == KeyBounds::Empty && flags & HAS_UNKNOWN_KEYS != 0;
         Some(Self {
             file: FileId::from_fingerprint(header.u64::<8>()),
@@ -404,19 +411,19 @@ impl FilterMetadata {
         })
     }
 
-    /// The id that the filters are bound to.
+    /// Returns the id that the filters are bound to.
     #[must_use]
     pub const fn file_id(&self) -> FileId {
         self.file
     }
 
-    /// The hash that the filters were built with.
+    /// Returns the identity of the hash that the filters were built with.
     #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.hash
     }
 
-    /// What of each key the point filter holds, for people: `whole keys, 'fixed-prefix:4'`, or `none`.
+    /// Returns the parts of keys in the point filter, for display: `whole keys, 'fixed-prefix:4'`, or `none`.
     #[must_use]
     pub fn key_parts(&self) -> String {
         let whole = self.whole_keys.then(|| "whole keys".to_owned());
@@ -424,61 +431,61 @@ impl FilterMetadata {
         if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
     }
 
-    /// Whether the point filter holds whole keys.
+    /// Returns whether the point filter holds whole keys.
     #[must_use]
     pub const fn has_whole_keys(&self) -> bool {
         self.whole_keys
     }
 
-    /// Names of the extractors whose parts of keys the point filter holds.
+    /// Returns the names of the extractors whose parts of keys the point filter holds.
     #[must_use]
     pub fn extractors(&self) -> impl ExactSizeIterator<Item = &str> {
         self.extractors.iter().map(|(name, _)| &**name)
     }
 
-    /// Name of the extractor of the prefixes that ranges of the range filter are inside of, if it has one.
+    /// Returns the name of the extractor whose prefixes the ranges of the range filter lie within, if it has one.
     #[must_use]
     pub fn range_extractor(&self) -> Option<&str> {
         self.range_extractor.as_ref().map(|(name, _)| &**name)
     }
 
-    /// The smallest and the largest key; `None` of a file without keys, or whose keys are not known.
+    /// Returns the smallest and the largest key; `None` if the file has no keys, or they are not known.
     #[must_use]
     pub fn key_bounds(&self) -> Option<(&[u8], &[u8])> {
         self.bounds.keys().map(|[smallest, largest]| (smallest, largest))
     }
 
-    /// Keys that were added, repetitions included.
+    /// Returns the number of keys that were added, repetitions included.
     #[must_use]
     pub const fn keys_added(&self) -> u64 {
         self.keys_added
     }
 
-    /// The filters, and where they are.
+    /// Returns the filters and where they are.
     #[must_use]
     pub fn sections(&self) -> &[FilterSection] {
         &self.sections
     }
 
-    /// Keys that the file has, by which it shows whether a hash or an extractor has changed.
+    /// Returns keys of the file that show whether a hash or an extractor has changed.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
         self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
-    /// The section of the point filter.
+    /// Returns the section of the point filter.
     #[must_use]
     pub fn points(&self) -> Option<&FilterSection> {
         self.sections.iter().find(|section| section.part != FilterPart::Ranges)
     }
 
-    /// The section of the range filter.
+    /// Returns the section of the range filter.
     #[must_use]
     pub fn ranges(&self) -> Option<&FilterSection> {
         self.sections.iter().find(|section| section.part == FilterPart::Ranges)
     }
 }
 
-/// At most 63 extractors and three sections.
+/// Returns the number of items, which fits: there are at most 63 extractors and three sections.
 fn count<T>(items: &[T]) -> u8 {
     u8::try_from(items.len()).unwrap_or(u8::MAX)
 }
@@ -487,7 +494,7 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
     FilterProblem::Length { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
 }
 
-/// The header of bytes without their checksum, if they are as long as one, and begin like one.
+/// Returns the header of bytes without their checksum, if they are long enough and begin with the magic bytes.
 fn header_of(covered: &[u8]) -> Result<Header<'_>, FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
@@ -501,7 +508,7 @@ pub(super) fn refused(what: &'static str, expected: &'static str, got: &impl ToS
     FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
-/// An extractor's name and its check.
+/// Reads an extractor's name and its check.
 fn extractor(rest: &mut Cursor<'_>) -> Option<(String, u32)> {
     let name_bytes = rest.fields::<1>()?.u8::<0>();
     let name = core::str::from_utf8(rest.bytes(name_bytes.into())?).ok()?;

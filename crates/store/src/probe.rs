@@ -15,15 +15,16 @@ use super::state::{Answer, FileState, Usable};
 
 /// Probing.
 impl FileState {
-    /// Prefetches what finds the filter.
+    /// Prefetches the fields that lead to the filter.
     #[inline]
     pub(super) fn prefetch(&self) {
         let start: *const u8 = core::ptr::from_ref(self).cast();
         prefetch(start);
+        // Two lines: `repr(C)` keeps the fields of a probe at the start of the state.
         prefetch(start.wrapping_add(64));
     }
 
-    /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.
+    /// Prefetches the lines of a probe, if all of the filter is in memory and holds whole keys.
     #[inline]
     pub(super) fn prefetch_probe(&self, whole: impl FnOnce() -> KeyHash) {
         if let Some(block) = self.resident().filter(|_| self.shared.has_whole_keys()) {
@@ -46,11 +47,11 @@ impl FileState {
         }
     }
 
-    /// The same for a filter that is not all in memory, or is probed for parts of the key, or cannot be probed.
+    /// Probes a filter that is not all in memory, is probed for parts of the key, or cannot be probed.
     #[inline(never)]
     fn probe_unplainly(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         if self.deletes(key) {
-            // Not probed for: whatever becomes of it says nothing about the filter.
+            // The filter is not probed, so the outcome says nothing about it.
             return Answer::of(Probe::Unusable);
         }
         if let Some(answer) = self.unusable(&self.points, POINTS) {
@@ -65,7 +66,7 @@ impl FileState {
             &of_parts
         };
         if hashes.is_empty() {
-            // A key outside the domains of all extractors is not probed for.
+            // The key is outside the domains of all extractors, so no hash can be probed.
             return Answer::of(Probe::Unusable);
         }
         let index = match self.partitions_to_probe() {
@@ -79,7 +80,7 @@ impl FileState {
                 self.probe_points(number + POINTS, hashes)
             }
             Some(index) => {
-                // Each in the partition of its own.
+                // Each hash has its own partition.
                 let mut answer = Answer::of(Probe::Unusable);
                 for &hash in hashes {
                     let (number, hash) = index.locate_hash(key, hash);
@@ -93,7 +94,7 @@ impl FileState {
         }
     }
 
-    /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
+    /// Returns the answer if a filter cannot be probed: there is none, which is not counted, or it is not used.
     fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
         let is_there = match usable {
             Ok(_) if self.config.trust.get().is_none() => return None,
@@ -106,14 +107,14 @@ impl FileState {
         Some(Answer { probe: Probe::Unusable, unit })
     }
 
-    /// Probes the point filter, or a partition of it, for hashes that a filter with what is looked for has all.
+    /// Probes the point filter, or a partition of it, for hashes that must all be present.
     fn probe_points(self: &Arc<Self>, number: u32, hashes: &[KeyHash]) -> Answer {
         let has_all = |block: &FilterBlock<Bytes>| hashes.iter().all(|&hash| block.may_contain_added(hash));
         self.probe_unit(number, &|held| held.points().is_none_or(has_all))
     }
 
-    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is,
-    /// nobody knows which partition to probe, nor with which hash.
+    /// Returns the partitions of a partitioned filter, after reading the top index if it is not in memory. Without the
+    /// index it is unknown which partition to probe, and with which hash.
     fn partitions_to_probe(self: &Arc<Self>) -> Result<Option<&PartitionIndex>, Answer> {
         if !matches!(self.points, Ok(FilterPart::PartitionedPoints)) {
             return Ok(None);
@@ -135,8 +136,8 @@ impl FileState {
         Answer::of(Probe::NotLoaded)
     }
 
-    /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has
-    /// a source.
+    /// Probes a unit, and counts the answer. Loads the unit first if it should be in memory, or larger, and the file
+    /// has a source.
     fn probe_unit(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
         let positive = || {
             self.units.counters_of(number).add_answer(true);
@@ -144,16 +145,17 @@ impl FileState {
         };
         let unit = self.units.unit(number);
         match unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()) {
+            // A shrunk filter has no false negatives either, so only a positive can be worth a load.
             Some(Held::Block(held)) if !may_match(&held.filter) => return self.absent(number),
             Some(Held::Block(_)) if unit.is_some_and(Unit::is_as_planned) => return positive(),
-            // A partition without a filter.
+            // The partition was written without a filter.
             None if unit.is_none() && self.partitions().is_some() => return positive(),
             _ => {}
         }
         self.load_and_probe(number, may_match)
     }
 
-    /// The answer where there is no block, or a larger one could be better than "may be present".
+    /// Returns the answer if there is no block, or a larger one could answer "absent".
     #[cold]
     #[inline(never)]
     fn load_and_probe(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
@@ -193,7 +195,7 @@ impl FileState {
         Answer { probe: Probe::Absent, unit: number }
     }
 
-    /// Whether the point filter may hold the parts that all keys with the prefix have in common.
+    /// Returns whether the point filter may hold the parts that all keys with the prefix share.
     pub(super) fn may_contain_prefix(self: &Arc<Self>, prefix: &[u8]) -> bool {
         if self.points.is_err() || self.config.trust.get().is_some() {
             return true;
@@ -217,8 +219,8 @@ impl FileState {
         })
     }
 
-    /// A lower bound of the file's first key that is not below `start`: `start` itself unless the range filter is in
-    /// memory and knows better. `None` if the file has no such key.
+    /// Returns a lower bound of the file's first key that is not below `start`: `start` itself unless the range filter
+    /// is in memory and knows better. `None` if the file has no such key.
     pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
         let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
         match held.as_ref().and_then(|held| held.as_deref()) {

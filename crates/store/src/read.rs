@@ -1,5 +1,4 @@
-//! Bytes that a lookup wants, and what becomes of them: the seam between this layer, which reads nothing by itself, and
-//! the engine.
+//! The reads that a lookup needs: the seam between this layer, which does no input or output, and the engine.
 
 use core::fmt;
 use core::ops::Range;
@@ -16,12 +15,12 @@ use super::partition::PartitionIndex;
 use super::source::FilterSource;
 use super::state::FileState;
 
-/// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
-/// filter is not loaded, and another lookup can want it.
+/// A read of one file's filters that a lookup needs. Read the bytes and [complete](Self::complete) it, or drop it: then
+/// the filter is not loaded, and another lookup can request it.
 ///
-/// It owns all that it needs, and may outlive the lookup, the view and the file. While it is there, its filter's memory
-/// is set aside, and no other lookup wants the same bytes.
-#[must_use = "the file's filter cannot be loaded by others while this is there"]
+/// It owns everything it needs, and may outlive the lookup, the view and the file. While it exists, memory for its
+/// filter is reserved, and no other lookup requests the same bytes.
+#[must_use = "no other lookup can load this filter while this exists"]
 pub struct FilterRead {
     file: Arc<FileState>,
     range: Range<u64>,
@@ -31,26 +30,26 @@ pub struct FilterRead {
 enum Step {
     /// The top index of a partitioned filter.
     Index,
-    /// The unit of this number, into this place.
+    /// The unit of this number, and the memory for it.
     Unit(u32, Place),
 }
 
 impl FilterRead {
-    /// Where the bytes are, counted from the first of the file's filter bytes.
+    /// Returns the range of the bytes, counted from the first of the file's filter bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// Takes the bytes, or the reason why there are none. They are verified; if they are not those that were written,
-    /// the filter answers "may be present", and is tried again rarely. Name the type of the error where the compiler
-    /// cannot know it: `Ok::<_, std::io::Error>(bytes)`.
+    /// Takes the bytes, or the error of the read, and verifies them. If they are not the bytes that were written, the
+    /// filter answers "may be present", and is tried again rarely. Name the error type if the compiler cannot infer it:
+    /// `Ok::<_, std::io::Error>(bytes)`.
     pub fn complete(self, bytes: Result<Bytes, impl fmt::Display>) {
         self.complete_with(bytes, &|_| true);
     }
 
-    /// The same, and gives what `may_match` says of the filter, whether or not it stays in memory; `None` if it cannot
-    /// be used, or this was not the last step.
+    /// Completes the read, and returns what `may_match` returns for the filter, whether or not it stays in memory;
+    /// `None` if the filter cannot be used, or this was not the last step.
     pub(super) fn complete_with(
         mut self,
         bytes: Result<Bytes, impl fmt::Display>,
@@ -65,6 +64,7 @@ impl FilterRead {
             &Step::Unit(number, _) => {
                 let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
                 let unit = self.file.units.unit(number)?;
+                // Taken after the load: if that panics, `drop` still sees the step.
                 let Some(Step::Unit(_, place)) = self.step.take() else { return None };
                 return self.file.pool().complete(unit, place, loaded, may_match);
             }
@@ -75,7 +75,7 @@ impl FilterRead {
                 read
             }
         };
-        // Only now: a hasher or extractor that panics leaves the step to `drop`.
+        // Only now: if a hasher or extractor panics, `drop` still sees the step.
         self.step = None;
         self.file.units.end_index(Some(read));
         None
@@ -84,7 +84,8 @@ impl FilterRead {
 
 impl Drop for FilterRead {
     fn drop(&mut self) {
-        let panicked = || FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
+        // A dropped read is retried at once; one that panicked only after the usual pause.
+        let panicked = || FilterProblem::Unreadable { reason: "the engine's code panicked".into() };
         let problem = std::thread::panicking().then(panicked);
         match self.step.take() {
             Some(Step::Unit(number, place)) => {
@@ -104,7 +105,7 @@ impl fmt::Debug for FilterRead {
     }
 }
 
-/// Reads for one lookup until the unit was read, or there is nothing to read for it.
+/// Reads for one lookup until the unit is read, or no read is left for it.
 pub(super) fn read_all(
     source: &dyn FilterSource,
     mut next: impl FnMut() -> Option<FilterRead>,
@@ -112,7 +113,7 @@ pub(super) fn read_all(
 ) -> Option<bool> {
     loop {
         let read = next()?;
-        // What has to be known before comes first.
+        // A top index may come first; the unit is always the last step.
         let is_last = matches!(read.step, Some(Step::Unit(..)));
         let bytes = source.read(read.range());
         let answer = read.complete_with(bytes, may_match);
@@ -122,13 +123,13 @@ pub(super) fn read_all(
     }
 }
 
-/// A unit's filter, as it comes from storage.
+/// A unit's filter, loaded from storage.
 pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
 
 /// Loading.
 impl FileState {
-    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes. Gives the
-    /// point filter that stays.
+    /// Reads what must be in memory from now on: top indexes, and without a budget, filters in one block. Returns the
+    /// point filter if it stays.
     pub(super) fn read_at_open(self: &Arc<Self>) -> Option<Arc<Held>> {
         self.read_index();
         let source = self.source.as_deref().filter(|_| self.config.budget.is_none())?;
@@ -142,7 +143,7 @@ impl FileState {
         held.points().is_some().then_some(held)
     }
 
-    /// Reads the top index, if that is to be read now and there is a source.
+    /// Reads the top index, if it is needed now and there is a source.
     pub(super) fn read_index(self: &Arc<Self>) {
         if let Some(source) = &self.source
             && let Some(read) = self.begin_index()
@@ -157,16 +158,18 @@ impl FileState {
         let parts = self.reader().key_parts_of(self.shared);
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
         let loaded = load_index(section, tail, context)?;
-        // First: without units, every partition would seem to have no filter.
+        // Units before the index: without them, every partition would seem to have no filter.
         self.units.set_points(loaded.block_bytes().map(u64::from));
         self.index.get_or_init(|| Box::new(loaded));
         Ok(())
     }
 
-    /// A filter in one block must hold keys that the file has, or it was built wrong; and be the one of the
-    /// description: a block of the same file from another time is sound by itself.
+    /// Loads a unit. A filter in one block must hold the known keys, otherwise it was built wrong. It must also have
+    /// the checksum in the description: a block of the same file from another time is sound by itself.
     fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
         if let (Some(partition), Some(index)) = (number.checked_sub(POINTS), self.partitions()) {
+            // Not compared with the description: the index has the checksums of its partitions, and was compared
+            // itself.
             return Ok(HeldFilter::Points(index.open(partition, bytes)?));
         }
         let (known, reader) = (self.metadata.known_keys(), self.reader());
@@ -186,16 +189,18 @@ impl FileState {
         Ok(filter)
     }
 
-    /// The read of the top index, if that is to be read now.
+    /// Returns the read of the top index, if it is needed now.
     fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        // `begin_index` last, because it takes the right to read.
         let is_needed = self.index.get().is_none() && self.units.begin_index();
         is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
     }
 
-    /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
-    /// it could not be read lately.
+    /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, another
+    /// thread is loading it, or a recent read failed.
     pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        // No filter is used any more, so none is worth a read.
         if self.config.trust.get().is_some() {
             return None;
         }
@@ -211,19 +216,19 @@ impl FileState {
         Some(FilterRead { file: self.clone(), range, step })
     }
 
-    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    /// Returns the next read for a scan of a prefix, for the first part that can hold a key with it.
     pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
         let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
         let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
         self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
     }
 
-    /// The next read for a lookup of the key.
+    /// Returns the next read for a lookup of the key.
     pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
         self.units_of(key).find_map(|number| self.read_for_unit(number))
     }
 
-    /// The next read for a lookup or scan that probes the unit.
+    /// Returns the next read for a lookup or scan that probes the unit.
     pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
         let usable = if number == RANGES { &self.ranges } else { &self.points };
         if usable.is_err() {
@@ -237,7 +242,7 @@ impl FileState {
     }
 }
 
-/// The top index that begins `tail`, if it is the one of the description.
+/// Loads the top index at the start of `tail`, if it is the one in the description.
 pub(super) fn load_index(
     section: &FilterSection,
     tail: &[u8],
@@ -248,7 +253,7 @@ pub(super) fn load_index(
     if expected == got { Ok(loaded) } else { Err(FilterProblem::Length { what: "partitioned filter", expected, got }) }
 }
 
-/// What was made of bytes, if they are those of the description.
+/// Returns what was made of bytes, if they match the description.
 pub(super) fn written<T>(
     section: &FilterSection,
     bytes: &[u8],
@@ -258,7 +263,8 @@ pub(super) fn written<T>(
     section.check(bytes).map(|()| made)
 }
 
-/// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
+/// Returns damage instead of a problem that blames the release or the store's configuration, unless the bytes are those
+/// that were written.
 fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: FilterProblem) -> FilterProblem {
     let is_known_key_absent = matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. }));
     let blames = is_known_key_absent || problem.is_unknown() || problem.is_foreign();

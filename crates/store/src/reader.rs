@@ -1,4 +1,4 @@
-//! What makes probes out of keys.
+//! Turns keys into probes.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use sstfilter::{BlockError, Domain, Filters, HashId, KeyExtractor, KeyHash, KeyP
 
 use super::metadata::FilterMetadata;
 
-/// What makes a probe out of a key or a range.
+/// The functions that turn a key or a range into a probe.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     pub(crate) filters: Filters,
-    /// Of range filters.
+    /// The extractor of range filters.
     pub(crate) range_extractor: Option<Arc<dyn KeyExtractor>>,
 }
 
 /// The parts of keys that a filter holds and its reader knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedParts {
-    /// Bit `i` is the extractor at position `i` of the reader, and the highest bit the whole key. Tables have at most
-    /// [`KeyParts::MAX_EXTRACTORS`].
+    /// Bit `i` is the extractor at position `i` of the reader, and the highest bit the whole key. Filters have at most
+    /// [`KeyParts::MAX_EXTRACTORS`] extractors.
     bits: u64,
 }
 
-/// The whole key, among the parts.
+/// The bit of the whole key.
 const WHOLE_KEY: u64 = 1 << KeyParts::MAX_EXTRACTORS;
 
 impl SharedParts {
-    /// Those that point lookups probe for. The whole key alone says more than all of its parts.
+    /// Returns the parts that point lookups probe for. The whole key says more than all of its parts.
     pub(crate) const fn of_points(self) -> Self {
         if self.has_whole_keys() { Self { bits: WHOLE_KEY } } else { self }
     }
 
-    /// Whether point lookups probe for whole keys.
+    /// Returns whether point lookups probe for whole keys.
     pub(crate) const fn has_whole_keys(self) -> bool {
         self.bits & WHOLE_KEY != 0
     }
@@ -41,7 +41,7 @@ impl SharedParts {
         self.bits & !WHOLE_KEY
     }
 
-    /// Whether these are one part.
+    /// Returns whether this is a single part.
     pub(crate) const fn is_one(self) -> bool {
         self.bits.is_power_of_two()
     }
@@ -52,8 +52,8 @@ impl Reader {
         self.filters.key_parts()
     }
 
-    /// The hashes that a filter of `shared` parts has if it has `key`, as few as tell the most; none if the key is
-    /// outside the domains of all extractors.
+    /// Returns the hashes that a filter of `shared` parts contains if it contains `key`: the fewest that exclude the
+    /// most keys. None if the key is outside the domains of all extractors.
     #[inline]
     pub(crate) fn point_hashes<'a>(
         &'a self,
@@ -66,8 +66,8 @@ impl Reader {
         whole.into_iter().chain(bits_of(shared.extractors()).filter_map(part))
     }
 
-    /// The hashes that a filter of `shared` parts has if it has any key with this prefix; none if it cannot tell. A
-    /// filter of whole keys alone never can: it does not hold their prefixes.
+    /// Returns the hashes that a filter of `shared` parts contains if it contains any key with this prefix; none if it
+    /// cannot say. A filter of only whole keys never can, because it does not hold their prefixes.
     pub(crate) fn prefix_hashes<'a>(
         &'a self,
         shared: SharedParts,
@@ -77,12 +77,13 @@ impl Reader {
             .filter_map(|position| self.parts().prefix_hash(self.filters.hasher(), position, prefix))
     }
 
-    /// The parts that a filter holds, of those that this reader knows.
+    /// Returns the parts that a filter holds and this reader knows.
     ///
     /// # Errors
     ///
-    /// There are none: then the filter cannot be probed.
+    /// If there are none: the filter cannot be probed.
     pub(crate) fn parts_shared_with(&self, file: &FilterMetadata) -> Result<SharedParts, BlockError> {
+        // At most `MAX_EXTRACTORS`: the next bit is that of the whole key.
         let names =
             self.parts().extractors().map(|extractor| extractor.name()).take(KeyParts::MAX_EXTRACTORS).enumerate();
         let common = names.filter(|(_, name)| file.extractors().any(|other| other == *name));
@@ -94,13 +95,13 @@ impl Reader {
         Err(BlockError::ExtractorMismatch { expected: self.parts().to_string(), got: file.key_parts() })
     }
 
-    /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say
-    /// so.
+    /// Returns the context to load a filter whose description says that it holds the parts `shared`: the filter must
+    /// say the same.
     pub(crate) fn context_of<'a>(&'a self, shared: &'a KeyParts) -> LoadContext<'a> {
         LoadContext::new(self.filters.hasher()).with_kinds(self.filters.kinds()).with_all_key_parts(shared)
     }
 
-    /// The parts, for [`context_of`](Self::context_of).
+    /// Returns the parts for [`context_of`](Self::context_of).
     pub(crate) fn key_parts_of(&self, shared: SharedParts) -> KeyParts {
         let is_shared = |(position, _): &(usize, _)| shared.extractors() >> position & 1 == 1;
         let own = self.parts().extractors().take(KeyParts::MAX_EXTRACTORS).enumerate().filter(is_shared);
@@ -108,18 +109,20 @@ impl Reader {
         self.parts().only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
     }
 
-    /// Whether the other is known to make the same probes; equal names do not prove it.
+    /// Returns whether the other reader is known to compute the same probes; equal names do not prove it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.parts().is_same(other.parts()) && self.filters.hasher().is_same(other.filters.hasher())
     }
 
-    /// Whether equal identities prove that hashes are equal: of whole keys under a public seed.
+    /// Returns whether equal identities prove equal hashes: they do for whole keys under a public seed.
     pub(crate) fn is_known_by_identity(&self, shared: SharedParts) -> bool {
+        // The identity has the seed itself only for this hash: it has a fingerprint of a secret seed, and the tag of a
+        // custom hash. Names of extractors prove nothing.
         self.filters.hasher().identity().id == HashId::Xxh3 && shared.extractors() == 0
     }
 
-    /// Those of the parts of which a known key has one, and whole keys: nothing has confirmed that the others are what
-    /// their extractors' names say.
+    /// Returns whole keys, and those parts that a known key has: nothing confirms that the other extractors match their
+    /// names.
     pub(crate) fn confirmed_by(&self, shared: SharedParts, known: &[&[u8]]) -> SharedParts {
         let has_part = |position: &usize| {
             let extractor = self.parts().extractors().nth(*position);

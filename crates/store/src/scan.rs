@@ -1,7 +1,7 @@
 //! Scans: which files of a view must be read for a prefix or a range.
 //!
-//! A scan takes the files in the order in which lookups of a key do, and tests each by its bounds, by the parts of its
-//! point filter where one follows from the prefix, and by its range filter.
+//! A scan takes the files in the same order as a lookup, and tests each by its bounds, by the parts of its point filter
+//! if one follows from the prefix, and by its range filter.
 
 use core::fmt;
 use core::ops::Bound;
@@ -19,14 +19,14 @@ use super::state::{Answer, FileState};
 use super::view::FilterView;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at
-    /// level 0 the newest file first.
+    /// Returns the files that may contain a key in `range`, by their bounds and range filters: the newest level first,
+    /// and at level 0 the newest file first.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
 
-    /// The files that may have a key that begins with `prefix`, the newest level first: by their bounds, by the parts
-    /// that their point filters hold, where one follows from the prefix, and by their range filters.
+    /// Returns the files that may contain a key that begins with `prefix`, the newest level first: by their bounds, by
+    /// the parts in their point filters if one follows from the prefix, and by their range filters.
     pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
         let upper = KeyRange::prefix_upper_bound(prefix).map(Bytes::from);
         let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };
@@ -34,18 +34,18 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 }
 
-/// The files that a scan must read. An iterator.
-#[must_use = "iterators give nothing until they are consumed"]
+/// The files that a scan must read, as an iterator.
+#[must_use = "iterators return nothing until they are consumed"]
 pub struct ScanCandidates<'a, F> {
     view: &'a FilterView<F>,
     lower: Bound<&'a [u8]>,
     upper: Bound<Bytes>,
-    /// The least byte string that the range may contain.
+    /// The smallest byte string that the range may contain.
     start: Bytes,
     prefix: Option<&'a [u8]>,
-    /// The next chunk: the position of its level, and its own among those of the level that the scan comes to.
+    /// The next chunk: the position of its level, and its own among the chunks of this level that the scan visits.
     next: (usize, usize),
-    /// The chunk that the scan is at, and the place of its next file.
+    /// The current chunk, and the slot of its next file.
     chunk: Option<&'a Chunk<F>>,
     place: usize,
 }
@@ -56,7 +56,7 @@ pub struct ScanCandidates<'a, F> {
 pub struct ScanCandidate<'a, F> {
     /// The file.
     pub file: &'a Arc<F>,
-    /// No key of the file in the range is below it: a scan over many files need not seek in this one before it has come
+    /// A lower bound of the file's keys in the range: a scan over many files need not seek in this one before it gets
     /// there. It may itself be a key. For a file with range tombstones, it is the start of the range.
     pub lower_bound: Bytes,
     state: &'a Arc<FileState>,
@@ -64,15 +64,15 @@ pub struct ScanCandidate<'a, F> {
 }
 
 impl<F> ScanCandidate<'_, F> {
-    /// Records whether the file had a key in the range, from which the rates of range filters follow. Call it at most
-    /// once: a scan that ends early may never know.
+    /// Records whether the file contained a key in the range; the rates of range filters are based on it. Call it at
+    /// most once: a scan that ends early may never know.
     pub fn record(&self, is_found: bool) {
         if let Some(answer) = self.answer {
             self.state.record(answer, is_found);
         }
     }
 
-    /// Whether [`record`](Self::record) counts anything: the range filter was probed.
+    /// Returns whether [`record`](Self::record) counts anything, because the range filter was probed.
     #[must_use]
     pub const fn was_probed(&self) -> bool {
         self.answer.is_some()
@@ -83,6 +83,7 @@ impl<'a, F> ScanCandidates<'a, F> {
     fn new(view: &'a FilterView<F>, range: KeyRange<'a>, prefix: Option<&'a [u8]>) -> Self {
         let start = match range.lower {
             Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            // The smallest byte string above `lower`.
             Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
             Bound::Unbounded => Bytes::new(),
         };
@@ -98,7 +99,7 @@ impl<'a, F> ScanCandidates<'a, F> {
         !KeyRange { lower: Bound::Unbounded, ..self.range() }.contains(key)
     }
 
-    /// The next file whose bounds meet the range.
+    /// Returns the next file whose bounds overlap the range.
     fn next_in_bounds(&mut self) -> Option<(&'a Arc<F>, &'a Arc<FileState>)> {
         loop {
             while let Some((file, state)) = self.chunk.and_then(|chunk| chunk.file(self.place)) {
@@ -111,7 +112,8 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// The chunks of overlapping files of a level, and then those of its order of keys that meet the range.
+    /// Returns the next chunk: first the level's chunks of overlapping files, then its chunks in the order of keys that
+    /// overlap the range.
     fn next_chunk(&mut self) -> Option<&'a Chunk<F>> {
         loop {
             let (number, position) = self.next;
@@ -129,10 +131,10 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// The candidate that a file in bounds is, if its filters do not rule it out.
+    /// Returns a file in bounds as a candidate, unless its filters exclude it.
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
         let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
-        // Before any filter: none knows what the file deletes.
+        // Range tombstones come before filters: no filter knows what the file deletes.
         if state.has_range_tombstones {
             return candidate(self.start.clone(), None);
         }
@@ -140,13 +142,14 @@ impl<'a, F> ScanCandidates<'a, F> {
             return None;
         }
         if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.start) {
-            // It is in the range: there is nothing to learn from the filter.
+            // The smallest key is in the range, so the filter has nothing to add.
             return candidate(Bytes::copy_from_slice(smallest), None);
         }
         if state.ranges.is_err() {
             return candidate(self.start.clone(), None);
         }
         let mut probed = None;
+        // A known key in the range answers without a probe.
         if !state.surely_meets(self.range()) {
             let answer = state.probe_range(self.range());
             match answer.probe {
@@ -165,12 +168,13 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of the files whose bounds meet the range and were not given yet; see
-    /// [`Candidates::reads`](super::Candidates::reads). Of a partitioned filter, a scan of a prefix wants the first
-    /// partition that can have it.
+    /// Returns the reads that filters still need, for the files whose bounds overlap the range and that were not
+    /// returned yet; see [`Candidates::reads`](super::Candidates::reads). For a partitioned filter, a scan of a prefix
+    /// needs the first partition that may contain it.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let upper = self.upper.clone();
+        // A copy, so that the scan itself does not advance.
         let mut scan = Self { upper, start: self.start.clone(), ..*self };
         let mut reads = Vec::new();
         while let Some((file, state)) = scan.next_in_bounds() {

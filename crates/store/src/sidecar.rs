@@ -1,5 +1,5 @@
-//! A file beside a table, with other filters for it: filter bytes, their description, and a trailer of 64 bytes that
-//! says which table they are for.
+//! A sidecar, a file with other filters for an existing table: filter bytes, their description, and a trailer of 64
+//! bytes that identifies the table.
 //!
 //! ```text
 //!  0   8  length of the filter bytes, with which the file begins
@@ -13,9 +13,9 @@
 //! 60   4  CRC32C of bytes 0 to 59
 //! ```
 //!
-//! The checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit
-//! is damage, never a newer release. The last two bytes of the magic are where a filter block has "SF", so that one
-//! look at a file's end tells them apart.
+//! The checksum covers 60 bytes in every version, so the reader compares it before it believes the version: a flipped
+//! bit is damage, never a newer release. The last two bytes of the magic are at the position where a filter block has
+//! "SF", so one look at the end of a file tells them apart.
 
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,10 @@ const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"SSTFLTSC";
 const WHAT: &str = "sidecar";
 
-/// The most bytes of a description: far more than two long keys and three names have.
+/// The maximum bytes of a description: far more than two long keys and three names take.
 const MAX_METADATA_BYTES: u32 = 1 << 28;
 
-/// The bytes of a sidecar.
+/// Returns the bytes of a sidecar.
 pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdentity) -> Option<Bytes> {
     let metadata = metadata.encode();
     let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
@@ -52,7 +52,7 @@ pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdent
     Some([filters, &metadata, &trailer].concat().into())
 }
 
-/// Where the sidecar of the table at `table` is: `000007.sst.filter` beside `000007.sst`.
+/// Returns the path of the sidecar of the table at `table`: `000007.sst.filter` for `000007.sst`.
 #[must_use]
 pub fn sidecar_path(table: &Path) -> PathBuf {
     let mut path = table.as_os_str().to_owned();
@@ -75,6 +75,7 @@ impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
         let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
         let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
+        // The magic first: a file of another type is not damaged.
         let magic = fields.array::<52, 8>();
         if magic != MAGIC {
             return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));
@@ -97,18 +98,18 @@ impl Trailer {
 }
 
 impl FilterMetadata {
-    /// How many bytes at the end of a sidecar say what it is, from its last 64 bytes or more.
+    /// Returns how many bytes at the end of a sidecar hold its description and trailer, from its last 64 bytes or more.
     ///
     /// # Errors
     ///
-    /// [`FilterProblem`] for bytes that are no sidecar's, damage, or a newer version.
+    /// [`FilterProblem`] if the bytes are not those of a sidecar, damaged, or of a newer version.
     pub fn sidecar_tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
         Ok(Trailer::decode(end)?.tail_bytes)
     }
 
-    /// The description in a sidecar that was made for `table`. `tail` is the end of its file, as long as
-    /// [`sidecar_tail_bytes`](Self::sidecar_tail_bytes) says or longer, and `file_bytes` the file's length. The filter
-    /// bytes are the file's first.
+    /// Decodes the description in a sidecar that was written for `table`. `tail` is the end of the sidecar, at least as
+    /// long as [`sidecar_tail_bytes`](Self::sidecar_tail_bytes) says, and `file_bytes` its whole length. The filter
+    /// bytes are at its beginning.
     ///
     /// # Errors
     ///
@@ -121,17 +122,18 @@ impl FilterMetadata {
         }
     }
 
-    /// The same whichever table it was made for, with that table: for tools. Whoever probes for keys of a table needs
+    /// Decodes the description and the table of a sidecar of any table, for tools. To probe for keys of a table, use
     /// [`of_sidecar`](Self::of_sidecar).
     ///
     /// # Errors
     ///
-    /// Those of [`of_sidecar`](Self::of_sidecar), but for another table.
+    /// The errors of [`of_sidecar`](Self::of_sidecar), except for another table.
     pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
         let Trailer { filter_bytes, table, tail_bytes } = Trailer::decode(tail)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
         let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES));
         let metadata = Self::decode(metadata.ok_or_else(|| length(tail_bytes, tail.len() as u64))?)?;
+        // Two checks: the lengths in the trailer, and the sections, must both end where the file does.
         let end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
         for expected in [filter_bytes, end.max(filter_bytes)].map(|bytes| bytes.saturating_add(tail_bytes)) {
             if expected != file_bytes {

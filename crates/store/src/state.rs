@@ -1,4 +1,4 @@
-//! What lookups, views and reads under way share of an open file, and what was counted for it.
+//! The state of an open file that lookups, views and pending reads share, with its counts.
 
 use core::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
 
-/// What lookups, views and reads under way share of an open file. What probes read of it comes first.
+/// The state of an open file that lookups, views and pending reads share. Fields that probes read come first.
 #[repr(C)]
 pub(super) struct FileState {
     pub(super) config: Arc<Config>,
@@ -27,24 +27,24 @@ pub(super) struct FileState {
     /// The parts of keys that the point filter holds and the store knows.
     pub(super) shared: SharedParts,
     pub(super) has_range_tombstones: bool,
-    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less
-    /// than to its unit's. Rejected: the block in here, which is two nanoseconds faster, and makes files without 300
-    /// bytes larger.
+    /// The point filter, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
+    /// through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but costs files without a
+    /// resident filter 300 bytes.
     pub(super) resident: Option<Arc<Held>>,
     pub(super) metadata: Arc<FilterMetadata>,
     pub(super) points: Usable,
     pub(super) ranges: Usable,
-    /// The top index of a partitioned filter, once it was read.
+    /// The top index of a partitioned filter, once it has been read.
     pub(super) index: OnceLock<Box<PartitionIndex>>,
     pub(super) source: Option<Arc<dyn FilterSource>>,
-    /// The chunks of views that count lookups for the file, each with the file's place in it.
+    /// The chunks of views that count lookups for the file, each with the file's slot in it.
     pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, usize)>>,
 }
 
-/// Whether a filter can be probed, by what the description says.
+/// Whether a filter can be probed, according to the description.
 pub(super) type Usable = Result<FilterPart, Option<Box<FilterProblem>>>;
 
-/// What a probe has found, and of which unit, so that its outcome can be counted.
+/// The result of a probe, and its unit, for counting the outcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) probe: Probe,
@@ -56,7 +56,7 @@ impl Answer {
         Self { probe, unit: POINTS }
     }
 
-    /// That of a file that is a candidate after the filters of a group were probed for `key`.
+    /// Returns the answer of a file that is a candidate after the filters of a group were probed for `key`.
     #[inline]
     pub(super) fn of_group(file: &FileState, key: &[u8]) -> Self {
         let has_part = || file.shared.has_whole_keys() || file.reader().point_hashes(file.shared, key).next().is_some();
@@ -87,7 +87,7 @@ impl FileState {
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
         let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
-            // An empty section is never read, so no later check would find it out.
+            // An empty section is never read, so no later check would reject it.
             let too_short =
                 BlockError::TooShort { expected: Ending::bytes_after_parts(false) as u64, got: section.bytes };
             let checked = if section.bytes == 0 { Err(too_short.into()) } else { checked };
@@ -96,13 +96,14 @@ impl FileState {
         state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
         state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
         let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map_or(0, |section| section.bytes));
-        // One that cannot be used counts that.
+        // A filter that cannot be used counts that, too.
         units.range_counters = ranges.map(|_| Box::new(FilterCounters::default()));
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
         state.units = Arc::new(units);
         if state.has_reader_changed() {
+            // The first problem stays: threads may open files at the same time.
             let _ = state.config.trust.set(FilterProblem::ReaderChanged { hash: state.metadata.hash });
         }
         state
@@ -116,9 +117,10 @@ impl FileState {
         &self.config.reader
     }
 
-    /// Whether the point filter can be probed, by what the description says.
+    /// Checks whether the point filter can be probed, according to the description.
     fn check_points(&self, shared: Result<SharedParts, BlockError>) -> Result<(), FilterProblem> {
         shared?;
+        // No known key has confirmed any of the shared parts.
         if self.shared == SharedParts::default() {
             return Err(BlockError::PartNotHeld.into());
         }
@@ -126,13 +128,15 @@ impl FileState {
         if expected == got { Ok(()) } else { Err(BlockError::HashMismatch { expected, got }.into()) }
     }
 
-    /// Whether the hash, or an extractor, gives others for the file's known keys than when the filters were built,
-    /// though it has the same name; or the engine has added hashes of another function.
+    /// Returns whether the hash or an extractor returns other values for the file's known keys than when the filters
+    /// were built, under the same name, or whether the engine added hashes of another function.
     fn has_reader_changed(&self) -> bool {
         let (metadata, reader, known) = (&self.metadata, self.reader(), self.metadata.known_keys());
+        // No filter can lose a key, or no key can show a change.
         if metadata.sections.is_empty() || known.is_empty() {
             return false;
         }
+        // A hash of another identity has not changed; `check_points` refuses its filter.
         let is_hash_claimed = metadata.hash == reader.filters.hasher().identity();
         let hashes = known.iter().map(|key| reader.filters.hash(key));
         let ranges = reader.range_extractor.as_ref();
@@ -147,7 +151,7 @@ impl FileState {
         is_hash_claimed && check_of_hashes(hashes) != metadata.hash_check || of_points.chain(of_ranges).any(has_changed)
     }
 
-    /// By name, which the block has only a checksum of.
+    /// Compares the extractor by name, because the block contains only a checksum of the name.
     fn check_ranges(&self) -> Result<(), FilterProblem> {
         let Some(held) = self.metadata.range_extractor() else { return Ok(()) };
         let own = self.reader().range_extractor.as_ref().map(|extractor| extractor.name());
@@ -162,41 +166,42 @@ impl FileState {
         self.index.get().map(AsRef::as_ref)
     }
 
-    /// The units of the point filter that are probed for the key: one for each part of it, where partitions are cut by
-    /// hash. Until the top index was read, that is the first.
+    /// Returns the units of the point filter that are probed for the key: one for each part of it if partitions are cut
+    /// by hash. Until the top index has been read, that is the first unit.
     pub(super) fn units_of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
         let unit = |hash| self.partitions().map_or(POINTS, |index| index.locate_hash(key, hash).0 + POINTS);
         self.reader().point_hashes(self.shared, key).map(unit)
     }
 }
 
-/// What the file has.
+/// Keys of the file.
 impl FileState {
-    /// The smallest key, if the file's keys are known and it has any.
+    /// Returns the smallest key, if the file's keys are known and it has any.
     pub(super) fn smallest_key(&self) -> Option<&[u8]> {
         self.metadata.bounds.keys().map(|[smallest, _]| smallest)
     }
 
-    /// Whether a store of this reader makes the probes for the file.
+    /// Returns whether a store of this configuration computes the probes for the file.
     pub(super) fn is_of(&self, config: &Config) -> bool {
         let is_same = || self.reader().is_same(&config.reader) && config.reader.is_known_by_identity(self.shared);
-        // Clones share their trust until something changes that makes probes.
+        // Clones share their trust until a setting that affects probes changes.
         Arc::ptr_eq(&self.config.trust, &config.trust) || is_same()
     }
 
-    /// The point filter, where views may keep it beside those of other files.
+    /// Returns the point filter, if views may group it with those of other files.
     #[inline]
     pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
         self.resident.as_deref()?.points()
     }
 
-    /// Whether the key is within the file's bounds, or deleted by a range tombstone of it.
+    /// Returns whether the key is within the file's bounds, or deleted by one of its range tombstones.
     #[inline]
     pub(super) fn covers(&self, key: &[u8]) -> bool {
         self.metadata.bounds.hold(key) || self.deletes(key)
     }
 
-    /// Whether a range tombstone of the file may delete the key, so that the file is read whatever its filter says.
+    /// Returns whether a range tombstone of the file may delete the key, so that the file must be read whatever its
+    /// filter answers.
     pub(super) fn deletes(&self, key: &[u8]) -> bool {
         self.has_range_tombstones && self.metadata.range_tombstones.hold(key)
     }
@@ -205,7 +210,7 @@ impl FileState {
         self.metadata.range_tombstones.overlap(range) || self.metadata.bounds.overlap(range)
     }
 
-    /// Whether the file certainly has something in the range, so that there is nothing to learn from its filter.
+    /// Returns whether the file certainly has something in the range, so that its filter has nothing to add.
     pub(super) fn surely_meets(&self, range: KeyRange<'_>) -> bool {
         self.metadata.range_tombstones.overlap(range)
             || self.metadata.known_keys().iter().any(|key| range.contains(key))
@@ -214,13 +219,13 @@ impl FileState {
 
 /// Counting.
 impl FileState {
-    /// Lookups are counted for the file by a chunk, at its place in it.
+    /// Adds a chunk that counts lookups for the file, at its slot in it.
     pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: usize) {
         self.chunks.lock().push((counts.clone(), place));
     }
 
-    /// A chunk counts no more. What it has counted is moved and the chunk forgotten in one step, so that sums miss
-    /// nothing and count nothing twice.
+    /// Removes a chunk. Its counts are moved and the chunk is forgotten under one lock, so that sums miss nothing and
+    /// count nothing twice.
     pub(super) fn leave(&self, counts: &Arc<ChunkCounts>, counted: &FileStats) {
         let mut chunks = self.chunks.lock();
         chunks.retain(|(other, _)| !Arc::ptr_eq(other, counts));
@@ -229,6 +234,7 @@ impl FileState {
     }
 
     pub(super) fn stats(&self) -> FileStats {
+        // Locked until all chunks are summed: a chunk that left in between would be counted twice or not at all.
         let chunks = self.chunks.lock();
         let mut stats = FileStats::of(&self.units.counters);
         for counted in chunks.iter().filter_map(|(counts, place)| counts.all().nth(*place)) {
@@ -245,15 +251,15 @@ impl FileState {
         stats
     }
 
-    /// Records what became of an answer that was not "absent".
+    /// Records the outcome of an answer that was not "absent".
     pub(super) fn record(&self, answer: Answer, is_found: bool) {
         let counters = self.units.counters_of(answer.unit);
         match answer.probe {
-            // Of parts of keys, a missing key says nothing about its part.
+            // For parts of keys, a missing key says nothing about its part.
             Probe::MaybePresent if is_found || self.shared.has_whole_keys() || answer.unit == RANGES => {
                 counters.add_outcome(is_found);
             }
-            // No filter would have prevented the read.
+            // The key was there, so no filter would have prevented the read.
             Probe::NotLoaded if is_found && self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) => {
                 counters.add_not_loaded(1);
             }

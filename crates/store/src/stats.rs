@@ -1,34 +1,35 @@
-//! What was counted for files and levels.
+//! Counts of files and levels.
 
 use sstfilter::FilterStats;
 use sstfilter::internal::FilterCounters;
 
-/// What lookups and scans have found out by the filters of one file, or of all files of a level.
+/// Counts of the lookups and scans that used the filters of one file, or of all files of a level.
 ///
-/// A lookup counts for a file once it has come to it: it stops at the newest file that has the key. So a false positive
-/// is a file that was searched for nothing, and [`FilterStats::observed_fpr`] is the rate that lookups met.
+/// A lookup counts for the files that it reaches: it stops at the newest file that contains the key. So a false
+/// positive is a file that was searched in vain, and [`FilterStats::observed_fpr`] is the rate that lookups met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FileStats {
-    /// The answers of point filters, and their outcomes. Where a filter holds parts of keys alone, a key that is not
-    /// there says nothing about its parts: there are no false positives then, and the rate is not known.
+    /// The answers of point filters, and their outcomes. If a filter holds only parts of keys, a missing key says
+    /// nothing about its parts: there are no false positives then, and the rate is unknown.
     pub filter: FilterStats,
     /// The answers of range filters, and their outcomes.
     pub ranges: FilterStats,
-    /// Lookups of keys outside the bounds of a file. Files of a level whose files do not overlap are found by their
-    /// bounds, and not counted here, but for those with range tombstones.
+    /// Lookups of keys outside the bounds of a file. Files of a level without overlaps are found by their bounds, and
+    /// not counted here unless they have range tombstones.
     pub skipped_by_bounds: u64,
     /// Files that lookups had to search.
     pub searched: u64,
 }
 
 impl FileStats {
-    /// Passes the name and the value of each count to `visit`, to export them: for the files of a level, with the level
-    /// as a label. Counts never decrease, and their names end in `_total`.
+    /// Passes the name and the value of each count to `visit`, for export; for the files of a level, use the level as a
+    /// label. Counts never decrease, and their names end in `_total`.
     ///
     /// ```
-    /// # let view = sstfilter_store::FilterView::<std::sync::Arc<sstfilter_store::FileFilters>>::new(&Default::default());
+    /// # use sstfilter_store::{FileFilters, FilterView};
+    /// # let view = FilterView::<std::sync::Arc<FileFilters>>::new(&Default::default());
     /// view.level_stats(1).visit(|name, count| println!("{name}{{level=\"1\"}} {count}"));
     /// ```
     pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
@@ -55,7 +56,7 @@ impl FileStats {
         visit("filter_searched_files_total", self.searched);
     }
 
-    /// The counts of both.
+    /// Returns the sums of both counts.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl FileStats {
         }
     }
 
-    /// What was counted after `earlier`.
+    /// Returns what was counted after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -79,13 +80,13 @@ impl FileStats {
 }
 
 impl FileStats {
-    /// What these counters of a file have, without its range filter.
+    /// Returns the counts of a file without its range filter.
     pub(super) fn of(counters: &FilterCounters) -> Self {
         let (skipped_by_bounds, searched) = counters.view_counts();
         Self { filter: counters.snapshot(true), ranges: FilterStats::default(), skipped_by_bounds, searched }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds these counts to `counters`.
     pub(super) fn add_to(&self, counters: &FilterCounters) {
         let FilterStats { negatives, positives, unusable, .. } = self.filter;
         counters.add_answers(negatives + positives, positives);

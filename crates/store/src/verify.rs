@@ -1,5 +1,5 @@
-//! Reading every byte of a file's filters, and comparing it with what was written. Not the zeros between two filters:
-//! nobody reads them.
+//! Reads every byte of a file's filters, and compares it with what was written. Skips the zeros between two filters,
+//! which nobody reads.
 
 use core::ops::Range;
 
@@ -12,13 +12,13 @@ use super::read::{load_index, written};
 use super::{FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore};
 
 impl FilterStore {
-    /// Reads all filters of a file, for scrubbing, and compares every checksum in them: what is wrong, and with the
-    /// filter, partition or top index that begins at which of the filter bytes. Nothing where all are sound. Sections
-    /// of a type of a later release are not in the description, and not read.
+    /// Reads all filters of a file, for scrubbing, and compares every checksum in them. Returns each problem with the
+    /// offset, among the filter bytes, of the filter, partition or top index that has it; nothing if all are sound.
+    /// Sections of a type of a later release are not in the description, and not read.
     ///
-    /// Filters of a kind or version that this release does not know are among it
-    /// ([`is_unknown`](FilterProblem::is_unknown)); those of another hash or other extractors than the store's are not:
-    /// [`FileFilters::problem`](super::FileFilters::problem) tells.
+    /// Filters of a kind or version that this release does not know are reported
+    /// ([`is_unknown`](FilterProblem::is_unknown)). Filters of another hash or other extractors than the store's are
+    /// not: [`FileFilters::problem`](super::FileFilters::problem) reports those.
     ///
     /// ```
     /// use sstfilter::FileId;
@@ -62,8 +62,8 @@ impl Verifier<'_> {
         checked.err().map(|problem| (section.offset, problem)).into_iter().collect()
     }
 
-    /// Reads the top index and all partitions, with the zeros between them, up to the first of an unknown kind or
-    /// version.
+    /// Reads the top index and all partitions, with the zeros between them, up to the first partition of an unknown
+    /// kind or version.
     fn check_partitions(&self, section: &FilterSection) -> Vec<(u64, FilterProblem)> {
         let index_range = section.index_range();
         let index = self.read(index_range.clone()).and_then(|tail| load_index(section, &tail, self.context()));
@@ -71,6 +71,7 @@ impl Verifier<'_> {
             Ok(index) => index,
             Err(problem) => return vec![(index_range.start, problem)],
         };
+        // Every byte is read once: `last` is where the previous read ended.
         let (mut found, mut last) = (Vec::new(), section.offset);
         for number in 0..index.partitions() {
             let places = index.block_range(number).and_then(|block| Ok([block, index.user_data_range(number)?]));
@@ -79,7 +80,7 @@ impl Verifier<'_> {
                     continue;
                 }
                 let place = section.offset + place.start..section.offset + place.end;
-                // In one read with the zeros before it.
+                // One read with the zeros before it.
                 let padding = usize::try_from(place.start - last).unwrap_or(usize::MAX);
                 let checked = self.read(last..place.end).and_then(|mut bytes| {
                     let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
@@ -101,7 +102,7 @@ impl Verifier<'_> {
                 }
             }
         }
-        // Behind the last one come places of partitions without a filter.
+        // Partitions without a filter may follow the last one.
         if last < index_range.start {
             let checked = self.read(last..index_range.start).and_then(|zeros| check_zeros(&zeros));
             found.extend(checked.err().map(|problem| (last, problem)));
@@ -109,7 +110,7 @@ impl Verifier<'_> {
         found
     }
 
-    /// The hash and the parts of the filters' writer: whether they are the store's is a question of its own.
+    /// Returns the context of the filters' writer: whether its hash and parts are the store's is checked elsewhere.
     fn context(&self) -> LoadContext<'_> {
         let context = LoadContext::from(self.metadata.hash_identity()).with_any_key_parts();
         context.with_file_id(self.metadata.file_id()).with_kinds(self.store.filters().kinds())

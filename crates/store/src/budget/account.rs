@@ -1,16 +1,16 @@
-//! How many bytes of filters are in memory, and how many may be.
+//! Counts the bytes of filters in memory against the limit.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Bytes are counted from before they are allocated until they are freed: a [`Charge`] stays with its block, so a block
-/// that a reader is still probing counts although its file has let go of it.
+/// The account counts bytes from before they are allocated until they are freed. A [`Charge`] stays with its block, so
+/// a block that a reader is still probing counts although its file has released it.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     limit: AtomicU64,
     /// Bytes within the limit.
     within: AtomicU64,
-    /// Bytes beyond it, of one filter at most: only a charge that finds 0 here adds to it.
+    /// Bytes beyond it, of at most one filter: only a charge that finds 0 here adds to it.
     beyond: AtomicU64,
 }
 
@@ -27,12 +27,12 @@ impl Account {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes in memory, or about to be.
+    /// Returns the bytes in memory, or about to be.
     pub(super) fn used(&self) -> u64 {
         self.within().saturating_add(self.beyond.load(Ordering::Acquire))
     }
 
-    /// Those that stay. They exceed the limit only after it was lowered.
+    /// Returns the bytes that stay. They exceed the limit only after it was lowered.
     pub(super) fn within(&self) -> u64 {
         self.within.load(Ordering::Acquire)
     }
@@ -41,15 +41,16 @@ impl Account {
         self.within() > self.limit()
     }
 
-    /// A charge for `bytes` more, if they are within the limit.
+    /// Returns a charge for `bytes` more, if they are within the limit.
     pub(super) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        // Checked, because a budget without a limit has `u64::MAX`.
         let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit());
         self.within.fetch_update(Ordering::AcqRel, Ordering::Relaxed, within).ok()?;
         Some(Charge::new(self, bytes, 0))
     }
 
-    /// A charge for `bytes` that are soon freed again, or replaced: within the limit, or else beyond it, for one caller
-    /// at a time. This is why memory exceeds the limit by one filter at most, however many threads load.
+    /// Returns a charge for `bytes` that are soon freed or replaced: within the limit, or else beyond it for one caller
+    /// at a time. This is why memory exceeds the limit by at most one filter, however many threads load.
     pub(super) fn working_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         self.try_charge(bytes).or_else(|| {
             self.beyond.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed).ok()?;
@@ -77,9 +78,10 @@ impl Charge {
         *self.beyond.get_mut() += core::mem::take(other.beyond.get_mut());
     }
 
-    /// Charges no more than the block really has.
+    /// Reduces the charge to the real size of the block.
     pub(super) fn shrink_to(&mut self, bytes: u64) {
         let (within, beyond) = (*self.within.get_mut(), *self.beyond.get_mut());
+        // Keeps bytes within the limit first: while one charge is beyond it, no other can be.
         let kept = within.min(bytes);
         self.account.within.fetch_sub(within - kept, Ordering::AcqRel);
         *self.within.get_mut() = kept;
@@ -88,9 +90,10 @@ impl Charge {
         *self.beyond.get_mut() = kept;
     }
 
-    /// Takes the place of the charge of a block that goes: what this one has beyond the limit is from now on that
-    /// one's, which frees it when its last reader is done.
+    /// Moves the bytes beyond the limit to the charge of the block that this one replaces; they are freed when the last
+    /// reader of that block is done.
     pub(super) fn displace(&mut self, old: &Self) {
+        // The sums of the account do not change: only which charge frees which bytes.
         let moved = (*self.beyond.get_mut()).min(old.within.load(Ordering::Relaxed));
         old.within.fetch_sub(moved, Ordering::Relaxed);
         old.beyond.fetch_add(moved, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! What a filter's bytes buy: its false positive rate at each size that it can be shrunk to.
+//! The curve of a filter: its false positive rate at each size that it can be shrunk to.
 
 use sstfilter::KindId;
 
 use super::unit::{CurveNumber, HeldFilter};
 use crate::allocation::{corners, gain_per_byte};
 
-/// Sizes are shares of the whole block in this unit, rounded up. So filters of one configuration have the same curve
+/// Sizes are shares of the whole block in this unit, rounded up. Filters of one configuration then have the same curve
 /// whatever their number of keys, and a budget holds a few curves instead of one for each filter.
 const SHARE: u64 = 1024;
 
@@ -17,7 +17,7 @@ struct Point {
     fpr: u16,
 }
 
-/// Whether a filter that has `held` bytes has the size `bytes` of a point, which is rounded up, or a larger one.
+/// Returns whether `held` bytes reach the size `bytes` of a point, which is rounded up.
 pub(super) fn is_held(bytes: u64, held: u64, whole_bytes: u64) -> bool {
     bytes.saturating_sub(held) <= whole_bytes / SHARE + 1
 }
@@ -40,23 +40,23 @@ impl Point {
     }
 }
 
-/// The sizes worth having, smallest first, the whole block last: the lower convex hull of sizes and rates, so that each
-/// further byte buys less than the one before.
+/// The useful sizes, smallest first, the whole block last: the lower convex hull of sizes and rates, so that each
+/// further byte saves less than the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Curve {
     points: Box<[Point]>,
-    /// Whether sizes between two points buy what lies between their rates.
+    /// Whether a size between two points has a rate between theirs.
     is_divisible: bool,
 }
 
 impl Curve {
-    /// That of a filter as it was written. A range filter has one size.
+    /// Returns the curve of a whole filter. A range filter has one size.
     pub(super) fn of(filter: &HeldFilter) -> Self {
         let (mut sizes, mut is_divisible) = (Vec::new(), false);
         if let HeldFilter::Points(block) = filter {
             let rate = |fpr: f64| if (0.0..=1.0).contains(&fpr) { fpr } else { 1.0 };
             sizes = block.shrink_steps().into_iter().map(|(bytes, fpr)| (bytes, rate(fpr))).collect();
-            // A user's kind may give sizes in any order.
+            // A user-defined kind may return sizes in any order.
             sizes.sort_by_key(|&(bytes, _)| bytes);
             is_divisible = block.kind() == KindId::RIBBON;
         }
@@ -67,25 +67,25 @@ impl Curve {
     pub(super) fn new(sizes: impl Iterator<Item = (u64, f64)>, whole: (u64, f64), is_divisible: bool) -> Self {
         let between = sizes.filter(|&(bytes, _)| bytes > 0 && bytes < whole.0);
         let sizes: Vec<(u64, f64)> = [(0, 1.0)].into_iter().chain(between).chain([whole]).collect();
-        // Without the first, which is no filter.
+        // Skips the first, which is no filter.
         let kept = corners(sizes.iter().copied()).into_iter().skip(1).filter_map(|corner| sizes.get(corner));
         let points = kept.map(|&(bytes, fpr)| Point::new(bytes, whole.0, fpr)).collect();
         Self { points, is_divisible }
     }
 
-    /// What is assumed before any filter of the budget was loaded. The first load replaces it.
+    /// Returns the curve to assume before any filter of the budget is loaded. The first load replaces it.
     fn assumed() -> Self {
-        // A Ribbon filter of 1 %, without its trailer: seven columns, each of which halves the rate.
+        // A Ribbon filter of 1 % without its trailer: each of its seven columns halves the rate.
         let columns = (1..7).map(|columns| (columns, 0.5_f64.powi(i32::try_from(columns).unwrap_or(1))));
         Self::new(columns, (7, 0.008), false)
     }
 
-    /// Sizes worth having.
+    /// Returns the number of useful sizes.
     pub(super) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Bytes and rate at point `index`.
+    /// Returns bytes and rate at point `index`.
     pub(super) fn point(&self, index: usize, whole_bytes: u64) -> Option<(u64, f64)> {
         self.points.get(index).map(|point| (point.bytes(whole_bytes), point.fpr()))
     }
@@ -94,7 +94,7 @@ impl Curve {
         self.is_divisible
     }
 
-    /// The rate with `bytes` bytes.
+    /// Returns the rate at `bytes` bytes.
     pub(super) fn fpr(&self, bytes: u64, whole_bytes: u64) -> f64 {
         let mut below = (0, 1.0);
         for point in self.points.iter().map(|point| (point.bytes(whole_bytes), point.fpr())) {
@@ -108,17 +108,17 @@ impl Curve {
     }
 }
 
-/// The most curves that are kept. Filters of one policy need a few dozens, Bloom filters whose numbers of lines have
-/// different divisors some hundreds. Beyond it, a filter is taken to be like the last one of these.
+/// The maximum number of curves. Filters of one policy need a few dozen, Bloom filters whose numbers of lines have
+/// different divisors some hundreds. Any further filter is treated like the last known one that can shrink.
 const MAX_CURVES: usize = 1024;
 
 /// The curves of all filters that were loaded so far.
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
     assumed: Curve,
-    /// By number, from 1.
+    /// Curve `n` is at position `n - 1`.
     known: Vec<Curve>,
-    /// Of those that can shrink.
+    /// The last one that can shrink.
     latest: CurveNumber,
 }
 
@@ -129,10 +129,11 @@ impl Default for Curves {
 }
 
 impl Curves {
-    /// The number of a filter's curve.
+    /// Returns the number of a filter's curve.
     pub(super) fn number(&mut self, curve: Curve) -> CurveNumber {
         let (can_shrink, count) = (curve.len() > 1, self.known.len());
-        // To look at all of them takes a few microseconds, where a filter is read and its checksum computed.
+        // Comparing all of them takes a few microseconds, little compared with reading a filter and computing its
+        // checksum.
         let position = self.known.iter().position(|known| *known == curve).unwrap_or(count);
         if position == MAX_CURVES {
             return 0;
@@ -147,8 +148,9 @@ impl Curves {
         number
     }
 
-    /// The curve of this number. Of a filter whose curve is not known, that of the last one that could shrink: if it is
-    /// taken to be too small, its first load tells; if it were taken to be too large, it would never be loaded.
+    /// Returns the curve of this number. For a filter whose curve is not known, returns the last one that can shrink:
+    /// if that makes the filter look too small, its first load corrects it; if the filter looked too large, it would
+    /// never be loaded.
     pub(super) fn get(&self, number: CurveNumber) -> &Curve {
         let number = if number == 0 { self.latest } else { number };
         usize::from(number).checked_sub(1).and_then(|index| self.known.get(index)).unwrap_or(&self.assumed)
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn sizes_that_buy_less_than_larger_ones_are_left_out() {
-        // Folding this filter into a third buys nothing beside a half, and a quarter next to nothing.
+        // Folding this filter into a third saves nothing compared with a half, and a quarter next to nothing.
         let sizes = [(250, 0.9), (333, 0.6), (500, 0.1)];
         let curve = Curve::new(sizes.into_iter(), (1_000, 0.01), false);
         let points: Vec<_> = (0..curve.len()).map(|index| curve.point(index, 1_000).unwrap().0).collect();

@@ -1,4 +1,4 @@
-//! What a budget knows of one file: the units of its filters, and how they are used.
+//! The units of one file's filters, and their use.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,22 +9,22 @@ use sstfilter::internal::FilterCounters;
 use super::unit::{Counted, Failure, Unit};
 use crate::error::FilterProblem;
 
-/// The number of the range filter.
+/// The unit number of the range filter.
 pub(crate) const RANGES: u32 = 0;
 
-/// The number of the point filter, or of its first partition.
+/// The unit number of the point filter, or of its first partition.
 pub(crate) const POINTS: u32 = RANGES + 1;
 
-/// The units of a file that can come into memory and leave it.
+/// The units of a file, which are loaded and evicted one by one.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     /// The range filter; its length is 0 in a file without one.
     ranges: Unit,
-    /// Known once the top index of a partitioned filter was read.
+    /// Known once the top index of a partitioned filter has been read.
     points: OnceLock<Box<[Unit]>>,
-    /// Why no unit of the point filter can be loaded: its top index was not sound when it was last read.
+    /// Why no unit of the point filter can be loaded: its top index was damaged or unreadable at the last try.
     failure: ArcSwapOption<Failure>,
-    /// Whether a thread is reading one of these.
+    /// Whether a thread is reading a top index.
     is_preparing: AtomicU8,
     pub(crate) counters: FilterCounters,
     /// `None` without a range filter.
@@ -32,17 +32,17 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// A file with a range filter of these bytes; of 0 bytes for none.
+    /// Creates a file with a range filter of these bytes; 0 bytes for none.
     pub(crate) fn new(range_bytes: u64) -> Self {
         Self { ranges: Unit::new(range_bytes), ..Self::default() }
     }
 
-    /// The parts of the point filter have these bytes. The first call counts.
+    /// Sets the bytes of the units of the point filter. Only the first call has an effect.
     pub(crate) fn set_points(&self, bytes: impl Iterator<Item = u64>) {
         self.points.get_or_init(|| bytes.map(Unit::new).collect());
     }
 
-    /// The unit of this number; `None` if there is none, or a partition was written without a filter.
+    /// Returns the unit of this number; `None` if there is none, or a partition was written without a filter.
     #[inline]
     pub(crate) fn unit(&self, number: u32) -> Option<&Unit> {
         let unit = match number.checked_sub(POINTS) {
@@ -52,26 +52,27 @@ impl File {
         Some(unit).filter(|unit| unit.whole_bytes > 0)
     }
 
-    /// All units with their numbers.
+    /// Returns all units with their numbers.
     pub(crate) fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
         let points = (POINTS..).zip(self.points.get().into_iter().flatten());
         let ranges = Some((RANGES, &self.ranges)).filter(|(_, unit)| unit.whole_bytes > 0);
         ranges.into_iter().chain(points)
     }
 
-    /// Bytes of all filters as they were written.
+    /// Returns the bytes of all whole filters.
     pub(crate) fn whole_bytes(&self) -> u64 {
         self.units().fold(0, |sum, (_, unit)| sum.saturating_add(unit.whole_bytes))
     }
 
-    /// Takes the right to read what comes before all units of the point filter. `None` if another thread has it, or
-    /// what was read was not sound and it is too early to try again: counts a probe then.
+    /// Takes the right to read the top index, which comes before all units of the point filter. Returns `false` if
+    /// another thread has it, or if the last read failed and it is too early to try again; the latter counts a probe.
     pub(crate) fn begin_index(&self) -> bool {
         let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
+        // In this order: a try that is not due must not take the right.
         is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0
     }
 
-    /// Gives it back, after what was read, if anything was.
+    /// Returns the right, with the result of the read if there was one.
     pub(crate) fn end_index(&self, read: Option<Result<(), FilterProblem>>) {
         match read {
             Some(Ok(())) => self.failure.store(None),
@@ -81,20 +82,21 @@ impl File {
             }
             None => {}
         }
+        // Last: whoever takes the right next sees the result.
         self.is_preparing.store(0, Ordering::Release);
     }
 
-    /// Why no unit of the point filter can be loaded, if none can.
+    /// Returns why no unit of the point filter can be loaded, if none can.
     pub(crate) fn failure(&self) -> Option<Arc<FilterProblem>> {
         self.failure.load().as_ref().map(|failure| failure.reason.clone())
     }
 
-    /// The counters of what the unit belongs to.
+    /// Returns the counters of the filter that the unit belongs to.
     pub(crate) fn counters_of(&self, number: u32) -> &FilterCounters {
         self.range_counters.as_deref().filter(|_| number == RANGES).unwrap_or(&self.counters)
     }
 
-    /// Moves a unit's counts to the file's.
+    /// Moves a unit's counts to the file's counters.
     pub(crate) fn collect(&self, number: u32, unit: &Unit) {
         let Counted { negatives, unanswered } = unit.take_counts();
         let counters = self.counters_of(number);

@@ -1,15 +1,15 @@
-//! Filters that share a number of bytes, of which each gets what prevents most useless reads.
+//! Splits a memory budget among filters so that it prevents the most useless reads.
 //!
 //! The filters of a large store do not fit into its memory, and a cache that keeps or drops them whole spends its bytes
 //! badly: the first bits of a filter prevent far more reads than the last ones. A [`FilterBudget`] gives each file a
-//! share by its use. Filters come into memory when they are probed; those that the plan gives fewer bytes are *shrunk*
-//! ([`FilterBlock::shrink_to`](sstfilter::FilterBlock::shrink_to)), and a cold file's go last to none. Everything is
+//! share by its use. Filters are loaded when they are probed. Those with a smaller share are *shrunk*
+//! ([`FilterBlock::shrink_to`](sstfilter::FilterBlock::shrink_to)), and cold files end up without any. Everything is
 //! reversible, because the whole filter stays in its file. Point filters, their partitions and range filters compete by
 //! the same measure: useless reads prevented per byte.
 //!
-//! - A filter that is not in memory answers "may be present". No answer is ever "absent" for a key that is there.
-//! - Readers do not wait. A thread that finds another one loading a filter goes on without it.
-//! - One probe of a cold file displaces nothing: a plan, made after many probes, counts all that was used.
+//! - A filter that is not in memory answers "may be present". The answer for a key in the file is never "absent".
+//! - Readers do not wait. A thread that finds another thread loading a filter continues without it.
+//! - One probe of a cold file displaces nothing: a plan is made after many probes, and counts everything that was used.
 
 mod account;
 mod curve;
@@ -30,31 +30,31 @@ pub use state::{BudgetStats, FilterResidency, ResidencyReason};
 pub(super) use state::{point_failure, range_failure};
 pub(super) use unit::{Held, HeldFilter, Unit};
 
-/// One number of bytes for all filters of a store. Clones share it.
+/// A memory budget for all filters of a store. Clones share it.
 ///
-/// Filters are loaded when they are first probed, as long as they fit. When they no longer do, a *plan* divides the
-/// bytes so that lookups read as few useless data blocks as possible: files with many lookups of absent keys hold their
-/// filters whole, others shrunk to fewer bytes, cold ones not at all. Plans are made again after a number of probes, by
-/// a thread that probes, so the division follows the lookups.
+/// Filters are loaded when they are first probed, as long as they fit. When they no longer fit, a *plan* divides the
+/// bytes so that lookups read as few useless data blocks as possible: files with many lookups of absent keys keep their
+/// filters whole, others get shrunk filters, cold ones none. A probing thread makes a new plan after a number of
+/// probes, so the division follows the lookups.
 ///
-/// Ribbon filters shrink best. Bloom filters should have numbers of lines that divide well
-/// ([`BlockedBloomKind::with_fold`](sstfilter::kind::BlockedBloomKind::with_fold)), and rather four probes than six.
+/// Ribbon filters shrink best. Bloom filters should have numbers of lines with many divisors
+/// ([`BlockedBloomKind::with_fold`](sstfilter::kind::BlockedBloomKind::with_fold)), and four probes rather than six.
 ///
-/// Nothing here depends on a clock or on chance: the same calls by one thread give the same state.
+/// The budget depends on no clock and no random numbers: the same calls by one thread lead to the same state.
 #[derive(Clone, Debug)]
 pub struct FilterBudget {
     pub(super) pool: Arc<Pool>,
 }
 
 impl FilterBudget {
-    /// `bytes` bytes for filters. Memory exceeds them by one filter at most, while it is loaded to be shrunk, or while
-    /// a smaller or larger one takes its place; whatever the number of threads. A budget of 0 bytes loads nothing.
+    /// Creates a budget of `bytes` bytes. Memory exceeds them by at most one filter, while it is loaded to be shrunk,
+    /// or while a smaller or larger one replaces it, however many threads there are. A budget of 0 bytes loads nothing.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { pool: Arc::new(Pool::new(bytes)) }
     }
 
-    /// No limit: filters are loaded when they are first probed, and stay.
+    /// Creates a budget without a limit: filters are loaded when they are first probed, and stay.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
@@ -67,34 +67,35 @@ impl FilterBudget {
         self
     }
 
-    /// Makes a plan after each `probes` probes instead of a number that follows from the number of filters: 16 for
-    /// each. More often follows the lookups faster and reads more filters again. Negatives count 64 at a time.
+    /// Makes a plan after each `probes` probes. By default the number is 16 for each filter and partition. More
+    /// frequent plans follow the lookups faster, and read more filters again. Negatives count in steps of 64.
     #[must_use]
     pub fn with_probes_per_plan(self, probes: u64) -> Self {
         self.pool.set_probes_per_plan(Some(probes));
         self
     }
 
-    /// Makes plans only by [`rebalance`](Self::rebalance), for instance in a thread of its own: a plan takes some
-    /// 100 nanoseconds for each filter and partition.
+    /// Makes plans only in [`rebalance`](Self::rebalance), for instance in a separate thread: a plan takes some 100
+    /// nanoseconds for each filter and partition.
     #[must_use]
     pub fn without_automatic_plans(self) -> Self {
         self.pool.set_probes_per_plan(None);
         self
     }
 
-    /// Changes the number of bytes, and frees those above it.
+    /// Changes the limit, and frees the bytes above it.
     pub fn set_bytes(&self, bytes: u64) {
+        // The limit first: the plan that follows frees the bytes above it.
         self.pool.account.set_limit(bytes);
         self.rebalance();
     }
 
-    /// Makes a plan now. What it gives to a filter is loaded when the filter is next probed.
+    /// Makes a plan now. What it gives a filter is loaded when the filter is next probed.
     pub fn rebalance(&self) {
         self.pool.plan();
     }
 
-    /// What has happened so far.
+    /// Returns the counts and sizes of the budget so far.
     #[must_use]
     pub fn stats(&self) -> BudgetStats {
         let counts = &self.pool.counts;

@@ -1,23 +1,23 @@
-//! How much memory each filter gets.
+//! Decides how much memory each filter gets.
 //!
-//! A lookup of an absent key reads a data block for nothing where a filter is not in memory or answers "may be
-//! present". Of a filter with `n` such lookups and the rate `fpr(bytes)` these are `n * fpr(bytes)` reads. Their sum
-//! over all filters is least, for a given number of bytes, where the last byte of each filter prevents equally many
-//! reads: the condition that Monkey (Dayan, Athanassoulis, Idreos 2017) solves for levels when filters are built, and
-//! that `ElasticBF` (Li et al. 2019) approaches with several small filters for each file. Rates fall along a convex
-//! curve, so a greedy choice is right: give bytes where they prevent most reads until there are none left.
+//! A lookup of an absent key reads a data block in vain if a filter is not in memory or returns a false positive. A
+//! filter with `n` such lookups and the rate `fpr(bytes)` causes `n * fpr(bytes)` of these reads. For a given number of
+//! bytes, their sum over all filters is smallest if the last byte of each filter prevents equally many reads. Monkey
+//! (Dayan, Athanassoulis, Idreos 2017) solves this condition for levels when filters are built, and `ElasticBF` (Li et
+//! al. 2019) approaches it with several small filters per file. Rates fall along a convex curve, so a greedy choice is
+//! right: give bytes where they prevent most reads until none are left.
 //!
-//! The only loss against the optimum is at the last step, which may not fit. Filters that can have any size take what
-//! is left; for the others the next smaller steps are tried.
+//! The plan is optimal except for the last step, which may not fit. Filters that can have any size take the remaining
+//! bytes; for the others the next smaller steps are tried.
 
 use super::curve::{Curve, Curves, is_held};
 use super::unit::CurveNumber;
 use crate::allocation::{self, Step, gain_per_byte};
 
-/// What the plan knows of a filter.
+/// The input of a plan for one filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Lookups of absent keys, recent ones above all.
+    /// Lookups of absent keys, with a decaying weight.
     pub(super) absent: f64,
     pub(super) whole_bytes: u64,
     /// Bytes in memory now.
@@ -25,24 +25,24 @@ pub(super) struct Demand {
     pub(super) curve: CurveNumber,
 }
 
-/// A filter in memory is not displaced because of chance. A count has a standard error of its square root; what is
-/// there keeps its place unless another filter's use is higher by this many of them. Two are too few: both counts vary,
-/// and the highest of many is compared with the lowest.
+/// Chance must not displace a filter from memory. A count has a standard error of its square root; a filter keeps its
+/// memory unless the use of another is higher by this many standard errors. Two are too few: both counts vary, and the
+/// highest of many is compared with the lowest.
 const HELD_SIGMAS: f64 = 4.0;
 
-/// To load a filter costs as much as a useless read of a data block, and one more for each multiple of these bytes. A
-/// device streams about 256 KiB in the time of a random read, and what a plan gives usually stays for several plans,
-/// for which a factor of 8 stands.
+/// Loading a filter costs as much as a useless read of a data block, and one more for each multiple of these bytes. A
+/// device streams about 256 KiB in the time of a random read. The factor of 8 stands for the several plans for which a
+/// filter usually stays.
 const BYTES_PER_READ: u64 = 2 << 20;
 
 impl Demand {
-    /// The lookups that the step to `bytes` is given for.
+    /// Returns the lookups that count for the step to `bytes`.
     fn weight_of_step_to(&self, bytes: u64) -> f64 {
         let is_held = is_held(bytes, self.held_bytes, self.whole_bytes);
         if is_held { self.absent + HELD_SIGMAS * self.absent.sqrt() } else { self.absent }
     }
 
-    /// Whether `bytes` prevent more useless reads than it costs to load them.
+    /// Returns whether `bytes` prevent more useless reads than loading them costs.
     fn is_worth_loading(&self, curve: &Curve, bytes: u64) -> bool {
         let rate = |bytes| curve.fpr(bytes, self.whole_bytes);
         let cost = 1.0 + (self.whole_bytes / BYTES_PER_READ) as f64;
@@ -50,7 +50,7 @@ impl Demand {
     }
 }
 
-/// The bytes that each filter gets: at most `limit` in all.
+/// Returns the bytes that each filter gets, at most `limit` in total.
 pub(super) fn targets(demands: &[Demand], curves: &Curves, shrinks: bool, limit: u64) -> Vec<u64> {
     let plan = Plan { demands, curves, shrinks };
     let (mut targets, mut left) = (vec![0; demands.len()], limit);
@@ -60,6 +60,7 @@ pub(super) fn targets(demands: &[Demand], curves: &Curves, shrinks: bool, limit:
         let (bytes, _) = curve.point(step.to, demand.whole_bytes)?;
         let target: &mut u64 = targets.get_mut(step.item)?;
         let more = bytes.saturating_sub(*target);
+        // Not below the first point: a divisible filter has no rate there.
         let is_divisible = curve.is_divisible() && shrinks && step.to > 0;
         if more > left && !is_divisible {
             return None;
@@ -70,7 +71,7 @@ pub(super) fn targets(demands: &[Demand], curves: &Curves, shrinks: bool, limit:
         if given == more { plan.step(step.item, step.to + 1) } else { None }
     });
     for (demand, target) in demands.iter().zip(&mut targets) {
-        // Leaves filters at their present size where the next one saves less than it costs to read them again.
+        // Filters keep their present size if the next size saves less than it costs to read them again.
         if *target > demand.held_bytes && !demand.is_worth_loading(curves.get(demand.curve), *target) {
             *target = demand.held_bytes;
         }
@@ -86,7 +87,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// `None` for a filter that is not worth loading at all.
+    /// Returns the first step; `None` for a filter that is not worth loading at all.
     fn first_step(self, number: usize) -> Option<Step> {
         let (demand, curve) = self.demand(number)?;
         let is_worth_it = demand.held_bytes > 0 || demand.is_worth_loading(curve, demand.whole_bytes);
@@ -98,7 +99,7 @@ impl<'a> Plan<'a> {
         Some((demand, self.curves.get(demand.curve)))
     }
 
-    /// The step of a filter to this point of its curve.
+    /// Returns the step of a filter to this point of its curve.
     fn step(self, number: usize, point: usize) -> Option<Step> {
         let (demand, curve) = self.demand(number)?;
         let to = curve.point(point, demand.whole_bytes)?;

@@ -1,4 +1,4 @@
-//! What the filters under one budget share: their files, the plan, and how blocks come into memory and leave it.
+//! The shared state of a budget: its files, the plan, and how blocks are loaded and evicted.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
@@ -13,51 +13,50 @@ use super::plan::{self, Demand};
 use super::unit::{Held, HeldFilter, Turn, Unit};
 use crate::error::FilterProblem;
 
-/// Probes of each unit, on average, from one plan to the next. A plan takes some 100 ns for each unit, and so a few
+/// Average probes of each unit from one plan to the next. A plan takes some 100 ns for each unit, and so a few
 /// nanoseconds for each probe.
 const PROBES_PER_UNIT: u64 = 16;
 
-/// Probes before the first plan. Each further one comes after twice as many, up to those of `PROBES_PER_UNIT`: filters
-/// that did not fit when a store was opened do not wait long.
+/// Probes before the first plan. Each further plan comes after twice as many, up to `PROBES_PER_UNIT` for each unit:
+/// filters that did not fit when a store was opened do not wait long.
 const FIRST_PLAN: u64 = 256;
 
-/// Units that are assumed at least: plans from fewer probes would follow chance.
+/// The minimum number of units to assume: plans from fewer probes would follow chance.
 const MIN_UNITS: u64 = 256;
 
 /// The share of the budget that plans leave free, for filters that are being loaded and shrunk, so that several
 /// threads can do it at once.
 const WORKING_SHARE: u64 = 64;
 
-/// In place of a number of probes: plans are made only on request.
+/// Instead of a number of probes: plans are made only on request.
 const NO_PLANS: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub(super) account: Arc<Account>,
-    /// By numbers that ascend and never recur. Locked for a moment at a time, and while no code of the engine's runs,
-    /// which could open and drop files.
+    /// By numbers that ascend and never recur. Locked briefly, and never while the engine's code runs, because that
+    /// could open and drop files.
     files: Mutex<BTreeMap<u64, Arc<File>>>,
     next_file: AtomicU64,
     pub(super) counts: Counts,
     curves: Mutex<Arc<Curves>>,
     pub(super) shrinks: AtomicBool,
-    /// Probes from one plan to the next; 0 to follow from the number of units.
+    /// Probes from one plan to the next; 0 for the default, which depends on the number of units.
     probes_per_plan: AtomicU64,
-    /// Probes since the last plan that a plan could improve.
+    /// Probes since the last plan that a better plan could have answered better.
     probes: AtomicU64,
-    /// The number of the last plan: 1 to 255, over and over.
+    /// The number of the last plan: 1 to 255, then 1 again.
     number: AtomicU8,
     /// Bytes that the plan gives to units that have not been loaded since.
     promised_bytes: AtomicU64,
     planner: Mutex<()>,
-    /// The units that had more bytes than the last plan gives them; the last one is made smaller first. Locked for a
-    /// moment at a time.
+    /// The units that had more bytes than the last plan gives them; the last one is shrunk first. Locked briefly.
     surplus: Mutex<Vec<(Weak<File>, u32)>>,
-    /// Locked while one is made smaller.
+    /// Locked while a unit is shrunk.
     hand: Mutex<()>,
 }
 
-/// What has happened under a budget.
+/// Counts of what a budget has done.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Units at the last plan.
@@ -70,31 +69,32 @@ pub(super) struct Counts {
     pub(super) plans: AtomicU64,
 }
 
-/// What may become of a unit that is being loaded, and the memory for it.
+/// The memory reserved for a unit that is being loaded.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Bytes to keep; 0 only tries whether a filter that failed can be loaded again.
+    /// Bytes to keep; 0 only checks whether a filter that failed can be loaded again.
     bytes: u64,
-    /// Bytes that it has.
+    /// Bytes that it already holds.
     held_bytes: u64,
-    /// For the difference.
+    /// The charge for the difference.
     charge: Option<Charge>,
-    /// Covers the whole block while it is loaded, until it is shrunk or has replaced another.
+    /// Covers the whole block during loading, until it is shrunk or has replaced another.
     working: Charge,
 }
 
 impl Pool {
     pub(super) fn new(limit: u64) -> Self {
-        // Units start with 0: loaded under no plan.
+        // Plans are numbered from 1, because units start with 0, loaded under no plan.
         Self { account: Account::new(limit), shrinks: true.into(), number: 1.into(), ..Self::default() }
     }
 
-    /// A plan after each time that there were this many probes; only on request for `None`.
+    /// Sets the number of probes from one plan to the next; `None` for plans only on request.
     pub(super) fn set_probes_per_plan(&self, probes: Option<u64>) {
         self.probes_per_plan.store(probes.unwrap_or(NO_PLANS).max(1), Ordering::Relaxed);
     }
 
-    /// Counts probes that a better plan could have answered better. Plans when it is time, unless another thread does.
+    /// Counts probes that a better plan could have answered better. Makes a plan when it is due, unless another thread
+    /// is making one.
     pub(crate) fn count_probes(&self, probes: u64) {
         let counted = self.probes.fetch_add(probes, Ordering::Relaxed).saturating_add(probes);
         if counted >= self.probes_until_plan()
@@ -114,12 +114,12 @@ impl Pool {
         units.saturating_mul(PROBES_PER_UNIT).min(FIRST_PLAN << doubled)
     }
 
-    /// Plans now; waits for a plan that is being made.
+    /// Makes a plan now; waits for a plan that is being made.
     pub(super) fn plan(&self) {
         // See `evict_over_limit`.
         fence(Ordering::SeqCst);
         self.plan_in(&self.planner.lock());
-        // Another thread may have had the hand.
+        // Another thread may have had the hand, so this one waits for it.
         while self.account.is_too_full() && self.release_next(&self.hand.lock()) {}
     }
 
@@ -129,7 +129,7 @@ impl Pool {
         let (units, demands) = self.demands(&files);
         let limit = self.account.limit();
         let targets = {
-            // Not under the lock: threads that load would wait.
+            // A clone, because threads that load would wait for the lock.
             let curves = self.curves.lock().clone();
             plan::targets(&demands, &curves, self.shrinks.load(Ordering::Relaxed), limit - limit / WORKING_SHARE)
         };
@@ -144,21 +144,22 @@ impl Pool {
         let units = files.iter().flat_map(|file| file.units().map(move |(number, unit)| (file, number, unit)));
         let above = units.filter(|(.., unit)| unit.held_bytes() > unit.planned_bytes());
         let mut surplus: Vec<_> = above.map(|(file, number, _)| (Arc::downgrade(file), number)).collect();
+        // Popped from the end, so files come in the order in which they were opened.
         surplus.reverse();
         *self.surplus.lock() = surplus;
         let number = self.number.load(Ordering::Relaxed);
         self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
-        // Only after the limit was lowered.
+        // Only after the limit was lowered does memory exceed it here.
         while self.account.is_too_full() && self.release_one() {}
     }
 
-    /// All files. Some that come and go meanwhile may be among them or not.
+    /// Returns all files. Files that come or go meanwhile may be included or not.
     pub(super) fn files(&self) -> Vec<Arc<File>> {
         self.files.lock().values().cloned().collect()
     }
 
-    /// The units in use. The others are planned to have no memory.
+    /// Returns the units in use. The others are planned to have no memory.
     fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<&'a Unit>, Vec<Demand>) {
         let (mut in_use, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
         for file in files {
@@ -179,19 +180,19 @@ impl Pool {
         (in_use, demands)
     }
 
-    /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is at it.
-    /// What began ends with [`complete`](Self::complete) or [`abandon`](Self::abandon).
+    /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is loading
+    /// it. Each begin ends with [`complete`](Self::complete) or [`abandon`](Self::abandon).
     pub(crate) fn begin(&self, unit: &Unit) -> Option<Place> {
         let turn = unit.begin()?;
         let place = self.place(unit)?;
         self.release_reservation(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
         unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
-        // It goes on with the place.
+        // The turn continues with the place; `complete` or `abandon` ends it.
         core::mem::forget(turn);
         Some(place)
     }
 
-    /// Takes what was loaded, and gives what `may_match` says of it; `None` if it cannot be used.
+    /// Takes the loaded filter, and returns what `may_match` returns for it; `None` if it cannot be used.
     pub(crate) fn complete(
         &self,
         unit: &Unit,
@@ -220,28 +221,28 @@ impl Pool {
         answer
     }
 
-    /// Nothing was loaded: nobody wants the unit any more, or there is a problem.
+    /// Ends a load without a filter: the read was dropped, or there is a problem.
     pub(crate) fn abandon(&self, unit: &Unit, place: Place, problem: Option<FilterProblem>) {
         let turn = unit.begun_turn();
         match problem {
             Some(problem) => turn.fail(problem),
-            // Under no plan: others can want it at once.
+            // Under no plan, so that others can request it at once.
             None => unit.loaded_under.store(0, Ordering::Relaxed),
         }
         drop(place);
         drop(turn);
-        // A smaller block from before is still there.
+        // A smaller block may still be in memory.
         self.evict_over_limit(unit);
     }
 
-    /// Counts a read of a unit, or of what comes before all units of a filter.
+    /// Counts a read of a unit, or of a top index.
     pub(crate) fn count_read(&self, bytes: u64, is_sound: bool) {
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
         self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counts.failed_loads.fetch_add(u64::from(!is_sound), Ordering::Relaxed);
     }
 
-    /// Frees what is there since before the limit was lowered: this unit was busy when the plan was made.
+    /// Frees what the unit holds if the limit was lowered while it was busy, so that the plan could not free it.
     fn evict_over_limit(&self, unit: &Unit) {
         // Either this thread sees the new limit, or the one that sets it sees what the unit holds.
         fence(Ordering::SeqCst);
@@ -250,7 +251,7 @@ impl Pool {
         }
     }
 
-    /// How many bytes of the unit should be in memory, and a charge for those that are not yet.
+    /// Returns how many bytes of the unit should be in memory, with a charge for those that are not yet.
     fn place(&self, unit: &Unit) -> Option<Place> {
         let (held_bytes, is_retry) = match unit.held().as_deref() {
             Some(Held::Block(held)) => (held.bytes, false),
@@ -258,7 +259,8 @@ impl Pool {
             Some(Held::Failed(_)) => return None,
             None => (0, false),
         };
-        // Once for each plan, so that plans bound what is read. Failures have a rarer measure of their own.
+        // Once for each plan, so that plans bound the bytes read. Failures are limited more strictly by their own
+        // count.
         if !is_retry && unit.loaded_under.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed) {
             return None;
         }
@@ -274,12 +276,13 @@ impl Pool {
         } else {
             return None;
         };
-        // The block from before stays until there is a better one; a smaller one is made beside the whole one.
+        // The previous block stays until there is a better one; a smaller block is made while the whole one is in
+        // memory.
         let working_bytes = if bytes < unit.whole_bytes { unit.whole_bytes } else { held_bytes };
         Some(Place { bytes, held_bytes, charge, working: self.account.working_charge(working_bytes)? })
     }
 
-    /// A charge for bytes that were planned, after blocks above their plan were dropped or shrunk.
+    /// Returns a charge for planned bytes, after evicting or shrinking blocks above their plan.
     fn charge(&self, bytes: u64) -> Option<Charge> {
         loop {
             if let Some(charge) = self.account.try_charge(bytes) {
@@ -291,20 +294,20 @@ impl Pool {
         }
     }
 
-    /// A charge for a filter that the plan does not know, from bytes that it promises to no other.
+    /// Returns a charge for a filter outside the plan, from bytes that the plan promises to no other.
     fn charge_unplanned(&self, bytes: u64) -> Option<Charge> {
         let promised = self.promised_bytes.load(Ordering::Relaxed);
         let is_free = self.account.within().saturating_add(promised).saturating_add(bytes) <= self.account.limit();
         if is_free { self.account.try_charge(bytes) } else { None }
     }
 
-    /// Bytes that were promised are in use, or never will be.
+    /// Releases promised bytes that are now in use, or never will be.
     fn release_reservation(&self, bytes: u64) {
         let less = |promised: u64| Some(promised.saturating_sub(bytes));
         let _ = self.promised_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Adds a file, and gives its number.
+    /// Adds a file, and returns its number.
     pub(crate) fn add(&self, file: &Arc<File>) -> u64 {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         self.files.lock().insert(number, file.clone());
@@ -318,7 +321,7 @@ impl Pool {
             .for_each(|(_, unit)| self.release_reservation(unit.planned_bytes().saturating_sub(unit.held_bytes())));
     }
 
-    /// Puts a block that was loaded into memory, whole or shrunk.
+    /// Puts a loaded block into memory, whole or shrunk.
     fn keep(&self, turn: &Turn<'_>, unit: &Unit, place: Place, filter: HeldFilter) {
         let Place { bytes, held_bytes, charge, working } = place;
         let Some(mut charge) = charge else { return turn.release() };
@@ -326,8 +329,8 @@ impl Pool {
             charge.join(working);
             return turn.hold(filter, charge);
         }
-        // Instead of the smaller block from before, whose bytes the new one needs: there are never three.
-        // No clone stays here: it would outlive its charge.
+        // The whole block replaces the previous smaller one, whose bytes the new one needs: there are never three. No
+        // clone stays here, because it would outlive its charge.
         let old = turn.hold_meanwhile(filter, working);
         if let Some(old) = old.filter(|_| held_bytes > 0) {
             let Some(reclaimed) = turn.reclaim(old) else { return };
@@ -336,7 +339,7 @@ impl Pool {
         if let Some(shrunk) = unit.shrunk(bytes) {
             self.hold_shrunk(turn, unit, bytes, shrunk, charge);
         } else {
-            // The plan was made for another kind of filter. The next one knows.
+            // The plan was made for another kind of filter. The next plan knows the kind.
             unit.replace_planned_bytes(bytes, 0);
             turn.release();
         }
@@ -350,8 +353,8 @@ impl Pool {
         turn.hold(shrunk, charge);
     }
 
-    /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
-    /// it.
+    /// Shrinks or evicts the next block that is larger than planned. Returns `false` if there is none, or other threads
+    /// are doing so.
     fn release_one(&self) -> bool {
         self.hand.try_lock().is_some_and(|hand| self.release_next(&hand))
     }
@@ -360,7 +363,7 @@ impl Pool {
         loop {
             let next = self.surplus.lock().pop();
             let Some((file, number)) = next else { return false };
-            // A file that was closed has freed its memory.
+            // A closed file has already freed its memory.
             let Some(file) = file.upgrade() else { continue };
             match file.unit(number).map_or(Release::Nothing, |unit| self.release(unit)) {
                 Release::Done => return true,
@@ -383,7 +386,7 @@ impl Pool {
             return self.evict(&turn);
         }
         let Some(working) = self.account.working_charge(planned_bytes) else {
-            // A limit that was lowered does not wait for a plan to come.
+            // A lowered limit applies at once, not with a later plan.
             return if self.account.is_too_full() { self.evict(&turn) } else { Release::NoRoom };
         };
         match unit.shrunk(planned_bytes) {
@@ -402,19 +405,19 @@ impl Pool {
     }
 }
 
-/// Whether a filter may contain what it is probed for.
+/// Whether a filter may contain the probed key or range.
 pub(crate) type Matching<'a> = &'a dyn Fn(&HeldFilter) -> bool;
 
-/// What became of an attempt to make a block smaller.
+/// The result of an attempt to make a block smaller.
 enum Release {
     Done,
-    /// It is not above its plan, or busy.
+    /// The unit is not above its plan, or busy.
     Nothing,
-    /// The smaller block does not fit beside the larger one.
+    /// The smaller block does not fit in addition to the larger one.
     NoRoom,
 }
 
-/// What the plan knows of a unit; `None` if it is not in use.
+/// Returns what the plan knows of a unit; `None` if it is not in use.
 fn demand(unit: &Unit) -> Option<Demand> {
     let is_failed = unit.held().as_deref().is_some_and(|held| held.failure().is_some());
     let (held_bytes, absent) = (unit.held_bytes(), f64::from(unit.absent()));

@@ -1,4 +1,4 @@
-//! What a budget tells about its files and about itself.
+//! Reports of a budget about its files and itself.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use crate::error::FilterProblem;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FilterResidency {
-    /// Bytes in memory. Without any, each key may be present.
+    /// Bytes in memory. With 0 bytes, every key may be present.
     pub bytes: u64,
-    /// Bytes of the filters as they were written.
+    /// Bytes of the whole filters, before any shrinking.
     pub whole_bytes: u64,
-    /// Bytes that the last plan gives them.
+    /// Bytes that the last plan gives to them.
     pub planned_bytes: u64,
-    /// The point filter, or each of its partitions, and the range filter.
+    /// The number of filters and partitions: the point filter or its partitions, and the range filter.
     pub partitions: u32,
-    /// Those in memory, whole or shrunk.
+    /// The filters and partitions in memory, whole or shrunk.
     pub partitions_in_memory: u32,
-    /// Lookups and scans that find nothing in the file, recent ones above all: what its memory is given for. Exact
-    /// before the first plan; from then on each plan counts those before it an eighth less.
+    /// Lookups and scans that found nothing in the file, the use that memory is given for. Exact before the first plan;
+    /// after that, each plan reduces the weight of earlier ones by an eighth.
     pub recent_absent: f64,
-    /// Why it is as much.
+    /// The reason.
     pub reason: ResidencyReason,
 }
 
-/// How much of a file's filters is in memory, and why.
+/// Why a file's filters are in memory, in part, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResidencyReason {
-    /// Nothing: they were not probed yet, or not for long.
+    /// None are in memory: they were not probed yet, or not for a long time.
     NotProbed,
-    /// Nothing: they do not fit, and their bytes prevent more useless reads in other files.
+    /// None are in memory: they do not fit, and their bytes prevent more useless reads in other files.
     NoRoom,
-    /// Some of them, or all shrunk to fewer bytes: those that prevent more useless reads here than elsewhere.
+    /// Some are in memory, or all of them shrunk: these bytes prevent more useless reads here than in other files.
     Share,
-    /// All of them: they fit.
+    /// All are in memory: they fit.
     Fits,
-    /// A filter, or a partition of one, could not be loaded. It is tried again, rarely.
+    /// A filter or partition could not be loaded. Loading it is tried again, rarely.
     LoadFailed(Arc<FilterProblem>),
 }
 
@@ -67,12 +67,12 @@ impl FilterResidency {
     }
 }
 
-/// Why the point filter, or a partition of it, could not be loaded when that was last tried.
+/// Returns why the point filter, or one of its partitions, could not be loaded at the last try.
 pub(crate) fn point_failure(file: &File) -> Option<Arc<FilterProblem>> {
     file.failure().or_else(|| failure_of(file, |number| number != RANGES))
 }
 
-/// The same of the range filter.
+/// Returns why the range filter could not be loaded at the last try.
 pub(crate) fn range_failure(file: &File) -> Option<Arc<FilterProblem>> {
     failure_of(file, |number| number == RANGES)
 }
@@ -82,39 +82,39 @@ fn failure_of(file: &File, is_wanted: impl Fn(u32) -> bool) -> Option<Arc<Filter
     units.find_map(|(_, unit)| Some(unit.held().as_deref()?.failure()?.reason.clone()))
 }
 
-/// What a budget has done so far.
+/// The counts and sizes of a budget.
 ///
-/// The bytes are those of filter blocks. Beside them, a budget takes up to about 750 bytes for each file with its
-/// description, and 40 for each partition; and for each block in memory some 500.
+/// All bytes are those of filter blocks. In addition, a budget takes up to about 750 bytes for each file with its
+/// description, 40 for each partition, and some 500 for each block in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BudgetStats {
-    /// The bytes that there are for filters.
+    /// The limit in bytes.
     pub limit_bytes: u64,
-    /// Bytes of filters in memory, those included that are being loaded.
+    /// Bytes of filters in memory, including those being loaded.
     pub used_bytes: u64,
-    /// Bytes of all filters as they were written.
+    /// Bytes of all filters, before any shrinking.
     pub whole_bytes: u64,
-    /// Filters and partitions.
+    /// The number of filters and partitions.
     pub partitions: u64,
-    /// Loads, failed ones included.
+    /// Loads, including failed ones.
     pub loads: u64,
-    /// Bytes that were loaded.
+    /// Bytes loaded.
     pub loaded_bytes: u64,
     /// Loads that failed.
     pub failed_loads: u64,
-    /// Blocks that were made smaller, after loading or later.
+    /// Blocks that were shrunk, after loading or later.
     pub shrinks: u64,
-    /// Blocks that were dropped for others.
+    /// Blocks that were evicted for others.
     pub evictions: u64,
-    /// Plans, each of which divides the bytes among the files.
+    /// Plans made; each divides the bytes among the files.
     pub plans: u64,
 }
 
 impl BudgetStats {
-    /// Passes the name and the value of each figure to `visit`, to export them. Names that end in `_total` are of counts
-    /// that never decrease; the others go up and down.
+    /// Passes the name and the value of each figure to `visit`, for export. Names that end in `_total` belong to counts
+    /// that never decrease; the other values go up and down.
     pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
         visit("filter_budget_limit_bytes", self.limit_bytes);
         visit("filter_budget_used_bytes", self.used_bytes);

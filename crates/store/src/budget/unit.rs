@@ -1,4 +1,4 @@
-//! One filter that is in memory or not: a file's whole point filter, one of its partitions, or its range filter.
+//! The unit of loading: a file's whole point filter, one of its partitions, or its range filter.
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use sstfilter_range::{RangeFilter, RangeMap};
 use super::account::Charge;
 use crate::error::FilterProblem;
 
-/// The number of a curve in [`Curves`](super::curve::Curves); 0 before it is known.
+/// The number of a curve in [`Curves`](super::curve::Curves); 0 before the curve is known.
 pub(super) type CurveNumber = u16;
 
-/// A unit's state, 40 bytes: a store of large filters has millions of partitions.
+/// The state of a unit. It has 40 bytes, because a store of large filters has millions of partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
     held: ArcSwapOption<Held>,
-    /// Bytes of the block as it was written; 0 for a partition without a filter.
+    /// Bytes of the whole block; 0 for a partition without a filter.
     pub(crate) whole_bytes: u64,
-    /// Bytes that the last plan gives it.
+    /// Bytes that the last plan gives to it.
     planned_bytes: AtomicU64,
     /// Negatives since the last plan.
     negatives: AtomicU32,
-    /// Probes without a block since the last plan, less those whose key was found.
+    /// Probes without a block since the last plan, minus those whose key was found.
     unanswered: AtomicU32,
-    /// An `f32`: lookups of absent keys before the last plan, older ones counted less.
+    /// An `f32`: lookups of absent keys before the last plan, with a decaying weight.
     absent: AtomicU32,
     pub(super) curve: AtomicU16,
     /// The number of the plan under which it was loaded.
@@ -35,7 +35,7 @@ pub(crate) struct Unit {
     is_busy: AtomicU8,
 }
 
-/// What there is of a unit.
+/// The content of a unit.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "failures are rare, and a probe of a block follows one pointer less")]
 pub(crate) enum Held {
@@ -44,7 +44,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// The point filter, if that is what there is.
+    /// Returns the point filter, if the unit holds one.
     #[inline]
     pub(crate) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
         if let Self::Block(held) = self { held.filter.points() } else { None }
@@ -54,7 +54,7 @@ impl Held {
         if let Self::Block(held) = self { Some(held) } else { None }
     }
 
-    /// Why there is no block.
+    /// Returns why there is no block.
     pub(crate) const fn failure(&self) -> Option<&Failure> {
         if let Self::Failed(failure) = self { Some(failure) } else { None }
     }
@@ -88,8 +88,8 @@ impl HeldFilter {
         if let Self::Ranges(filter) = self { Some(filter) } else { None }
     }
 
-    /// The false positive rate that it claims; 1 where a user's kind claims what is none. Of a range filter, that of
-    /// the longest ranges that it was made for.
+    /// Returns the claimed false positive rate; 1 if a user-defined kind claims an impossible one. For a range filter,
+    /// the rate of the longest ranges that it was built for.
     pub(super) fn expected_fpr(&self) -> f64 {
         let fpr = match self {
             Self::Points(block) => block.expected_fpr(),
@@ -102,7 +102,7 @@ impl HeldFilter {
         if (0.0..=1.0).contains(&fpr) { fpr } else { 1.0 }
     }
 
-    /// The same keys in at most `max_bytes`; `None` if that is not possible.
+    /// Returns a filter of the same keys in at most `max_bytes`; `None` if that is not possible.
     fn shrunk(&self, max_bytes: u64) -> Option<Self> {
         match self {
             Self::Points(block) => block.shrink_to(max_bytes).ok().map(Self::Points),
@@ -117,7 +117,7 @@ pub(crate) struct HeldBlock {
     pub(crate) filter: HeldFilter,
     pub(crate) bytes: u64,
     expected_fpr: f64,
-    /// Ends after the block.
+    /// Dropped after the block, because it is the last field.
     charge: Charge,
 }
 
@@ -137,46 +137,46 @@ pub(crate) struct Failure {
     left: AtomicU32,
 }
 
-/// Probes after the first failure before the next try: so rare that they cost nothing beside the reads that the filter
-/// does not prevent.
+/// Probes after the first failure before the next try. So rare that tries cost little compared with the reads that the
+/// missing filter does not prevent.
 const FIRST_RETRY: u32 = 64;
 
-/// Each further failure doubles the number of probes, up to this one.
+/// Each further failure doubles the number of probes, up to this limit.
 const RARE_RETRY: u32 = 1 << 16;
 
 impl Failure {
-    /// One more after that `before`.
+    /// Returns the failure that follows `before`.
     pub(crate) fn after(before: Option<&Self>, reason: FilterProblem) -> Self {
         let failures = before.map_or(0, |failure| failure.failures.saturating_add(1));
         let left = FIRST_RETRY.checked_shl(failures.min(16)).unwrap_or(RARE_RETRY).min(RARE_RETRY);
         Self { reason: Arc::new(reason), failures, left: left.into() }
     }
 
-    /// Counts a probe; whether it should try again.
+    /// Counts a probe, and returns whether it should try again.
     pub(crate) fn is_due(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
     }
 }
 
-/// What was counted for a unit since the last time.
+/// Counts of a unit since they were last taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) negatives: u64,
     pub(crate) unanswered: u64,
 }
 
-/// Uses older than a plan count this much of those since. Eight plans then weigh most.
+/// Each plan multiplies the weight of older uses by this. The last eight plans then have most of the weight.
 const KEPT: f32 = 7.0 / 8.0;
 
-/// How often a thread that grows a block looks whether readers have left the one from before: some microseconds, little
-/// beside the load.
+/// How often a thread that grows a block checks whether readers have left the previous one: some microseconds, little
+/// compared with the load.
 const RECLAIM_TRIES: u32 = 64;
 
-/// Below this use, a unit is forgotten: half a useless read would not be prevented.
+/// Below this use, a unit is forgotten: its filter would prevent not even half a useless read.
 const FORGOTTEN: f32 = 1.0 / 16.0;
 
-/// No filter in memory is taken to be negative for fewer absent keys: one that claims a rate of 1 would have been used
-/// without end.
+/// The minimum share of negatives among absent keys that a filter in memory is credited with: otherwise a filter that
+/// claims a rate of 1 would seem to have infinite use.
 const MIN_NEGATIVE_SHARE: f64 = 0.01;
 
 impl Unit {
@@ -193,25 +193,25 @@ impl Unit {
         self.held.load_full()
     }
 
-    /// Whether it is in memory as large as it should be.
+    /// Returns whether it is in memory and as large as planned.
     #[inline]
     pub(crate) fn is_as_planned(&self) -> bool {
         self.held().as_deref().and_then(Held::block).is_some_and(|held| held.bytes >= self.planned_bytes())
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held().as_deref().and_then(Held::block).map_or(0, |held| held.bytes)
     }
 
-    /// What is in memory, made smaller; `None` if that is not possible.
+    /// Returns a smaller copy of what is in memory; `None` if that is not possible.
     pub(super) fn shrunk(&self, max_bytes: u64) -> Option<HeldFilter> {
         let held = self.held();
         let held = held.as_deref().and_then(Held::block)?;
         held.filter.shrunk(max_bytes).filter(|shrunk| shrunk.bytes() < held.bytes)
     }
 
-    /// What the last plan gives it; nothing while it cannot be loaded.
+    /// Returns the bytes that the last plan gives to it; none while it cannot be loaded.
     #[inline]
     pub(crate) fn planned_bytes(&self) -> u64 {
         self.planned_bytes.load(Ordering::Relaxed)
@@ -221,16 +221,17 @@ impl Unit {
         self.planned_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What was planned was more than the block can use, and is not wanted again; unless there is another plan already.
+    /// Replaces planned bytes that are more than the block can use, so that they are not requested again; unless there
+    /// is a new plan already.
     pub(super) fn replace_planned_bytes(&self, planned: u64, bytes: u64) {
         let _ = self.planned_bytes.compare_exchange(planned, bytes, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Negatives that are counted for a plan at a time: the counter of all files' probes is shared by all threads, so
-    /// it is written rarely.
+    /// Negatives are counted towards the next plan in steps of this many: all threads share the counter of all files'
+    /// probes, so it must be written rarely.
     pub(crate) const MANY_NEGATIVES: u64 = 64;
 
-    /// Counts a negative; whether these are many.
+    /// Counts a negative, and returns whether a step of [`MANY_NEGATIVES`](Self::MANY_NEGATIVES) is full.
     #[inline]
     pub(crate) fn count_negative(&self) -> bool {
         let before = self.negatives.fetch_add(1, Ordering::Relaxed);
@@ -238,19 +239,19 @@ impl Unit {
     }
 
     pub(crate) fn count_unanswered(&self) {
-        // Stops at the largest number: a plan that takes it away is far overdue.
+        // Stops there: a plan that takes the count is long overdue.
         if self.unanswered.load(Ordering::Relaxed) < u32::MAX / 2 {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A probe without a block was for a key that is there, so no filter would have prevented the read. Whether it was
-    /// still counted here.
+    /// Discounts a probe without a block whose key was found, because no filter would have prevented the read. Returns
+    /// whether it was still counted here.
     pub(crate) fn discount_unanswered(&self) -> bool {
         self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1)).is_ok()
     }
 
-    /// Whether negatives should be taken away before their counter overflows.
+    /// Returns whether the negatives should be taken before their counter overflows.
     pub(crate) fn is_full(&self) -> bool {
         self.negatives.load(Ordering::Relaxed) > u32::MAX / 2
     }
@@ -262,11 +263,11 @@ impl Unit {
         }
     }
 
-    /// Takes the counts away, and adds them to the unit's use.
+    /// Takes the counts, and adds them to the unit's use.
     pub(crate) fn take_counts(&self) -> Counted {
         let negatives = self.negatives.swap(0, Ordering::Relaxed);
         let unanswered = self.unanswered.swap(0, Ordering::Relaxed);
-        // A filter at 50 % has seen two absent keys for each negative.
+        // A filter with a rate of 50 % has seen two absent keys for each negative.
         let fpr = self.held().as_deref().and_then(Held::block).map_or(0.0, |held| held.expected_fpr);
         let negative_share = (1.0 - fpr).clamp(MIN_NEGATIVE_SHARE, 1.0);
         let absent = f64::from(negatives) / negative_share + f64::from(unanswered);
@@ -275,30 +276,31 @@ impl Unit {
         Counted { negatives: negatives.into(), unanswered: unanswered.into() }
     }
 
-    /// Lookups of absent keys, recent ones above all.
+    /// Returns the lookups of absent keys, with a decaying weight.
     pub(super) fn absent(&self) -> f32 {
         f32::from_bits(self.absent.load(Ordering::Relaxed))
     }
 
-    /// The same with what was counted since the last plan.
+    /// Returns the use including the counts since the last plan.
     pub(crate) fn recent_absent(&self) -> f64 {
         let Counted { negatives, unanswered } = self.counted();
         f64::from(self.absent()) + (negatives + unanswered) as f64
     }
 
-    /// Lets the use so far count for less than that to come.
+    /// Reduces the weight of the use so far.
     pub(super) fn age(&self) {
         let aged = Some(self.absent() * KEPT).filter(|&absent| absent >= FORGOTTEN);
         self.absent.store(aged.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
     }
 
-    /// The right to change what is held, which one thread has at a time, until it is dropped.
+    /// Takes the right to change what is held, which one thread has at a time until it drops the value.
     pub(super) fn begin(&self) -> Option<Turn<'_>> {
         // `then`, not `then_some`: an unused `Turn` would end another one when it is dropped.
+        // Acquire pairs with the release in `Turn::drop`.
         (self.is_busy.swap(1, Ordering::Acquire) == 0).then(|| Turn { unit: self })
     }
 
-    /// The turn that was begun and not ended. It ends when the value is dropped.
+    /// Returns the turn that was begun and not ended. Dropping the value ends it.
     pub(super) fn begun_turn(&self) -> Turn<'_> {
         Turn { unit: self }
     }
@@ -318,17 +320,17 @@ impl Turn<'_> {
         self.hold_meanwhile(filter, charge);
     }
 
-    /// Holds a block for the time in which a smaller one is made of it. Gives the one from before.
+    /// Holds a block while a smaller one is made of it. Returns the previous one.
     pub(super) fn hold_meanwhile(&self, filter: HeldFilter, working: Charge) -> Option<Arc<Held>> {
         self.unit.held.swap(Some(Arc::new(Held::Block(HeldBlock::new(filter, working)))))
     }
 
-    /// What a block from before was charged, once no reader has it; or else the block goes back to its place. Readers
-    /// that came before are done within a fraction of a microsecond, unless they were interrupted.
+    /// Returns the charge of the previous block, once no reader has it; otherwise puts the block back. Readers that
+    /// came before are done within a fraction of a microsecond, unless they were interrupted.
     pub(super) fn reclaim(&self, mut old: Arc<Held>) -> Option<Charge> {
         for _ in 0..RECLAIM_TRIES {
             match Arc::try_unwrap(old) {
-                // The block is freed here; what it was charged can be used for another one.
+                // The block is freed here, and its charge can be used for another one.
                 Ok(Held::Block(held)) => return Some(held.charge),
                 Ok(Held::Failed(_)) => return None,
                 Err(held) => old = held,
@@ -343,7 +345,7 @@ impl Turn<'_> {
         self.unit.held.store(None);
     }
 
-    /// Notes why there is no block. A smaller block from before stays, and is not grown until the next plan.
+    /// Notes why there is no block. A smaller block stays, and is not grown until the next plan.
     pub(super) fn fail(&self, reason: FilterProblem) {
         let bytes = self.unit.held_bytes();
         self.unit.planned_bytes.fetch_min(bytes, Ordering::Relaxed);
@@ -382,9 +384,8 @@ mod tests {
         let reader = unit.held();
         unit.begin().unwrap().release();
         assert_eq!((unit.held_bytes(), account.used()), (0, unit.whole_bytes));
-        assert!(
-            matches!(reader.as_deref(), Some(Held::Block(held)) if matches!(&held.filter, HeldFilter::Points(block) if block.may_contain(hasher.hash(&7_u32.to_le_bytes()))))
-        );
+        let block = reader.as_deref().and_then(Held::points);
+        assert!(block.is_some_and(|block| block.may_contain(hasher.hash(&7_u32.to_le_bytes()))));
         drop(reader);
         assert_eq!(account.used(), 0);
     }

@@ -1,5 +1,5 @@
-//! A plan that is worse than equal bits, or takes more than its budget, would be noticed by nobody: every filter in it
-//! works. So the plan is compared with the paper's closed form, and with all combinations of sizes.
+//! Nobody would notice a plan that is worse than equal bits, or takes more than its budget: every filter in it works.
+//! So the plan is compared with the paper's closed form, and with all combinations of sizes.
 
 use sstfilter::{AutoPolicy, KeyHasher, kind};
 
@@ -8,7 +8,7 @@ use crate::effort;
 
 const LN_2_SQUARED: f64 = core::f64::consts::LN_2 * core::f64::consts::LN_2;
 
-/// The rates that the paper has for these levels: in proportion to the keys of a run, 1 from where that exceeds 1.
+/// Returns the paper's rates for these levels: proportional to the keys of a run, and 1 where that exceeds 1.
 ///
 /// From the sum of keys x ln(1 / rate) = bits x ln(2)^2 over the levels with filters, and rate = factor x keys / runs.
 fn closed_form(levels: &[LevelSize], memory_bits: f64) -> Vec<f64> {
@@ -27,12 +27,12 @@ fn closed_form(levels: &[LevelSize], memory_bits: f64) -> Vec<f64> {
     vec![1.0; levels.len()]
 }
 
-/// Useless reads of a level whose filters have this rate.
+/// Returns the useless reads of a level whose filters have this rate.
 fn reads_of(level: &LevelSize, fpr: f64) -> f64 {
     level.runs as f64 * fpr
 }
 
-/// The choices that an ideal Bloom filter gives a level, in steps of a fiftieth of a bit, up to 60 bits.
+/// Returns the choices of a level with ideal Bloom filters, in steps of a fiftieth of a bit, up to 60 bits.
 fn ideal_curve(level: &LevelSize) -> Vec<PlannedLevel> {
     let choice = |number: u64| PlannedLevel {
         size: *level,
@@ -43,7 +43,7 @@ fn ideal_curve(level: &LevelSize) -> Vec<PlannedLevel> {
     without_waste((0..=3_000).map(choice).collect())
 }
 
-/// `count` levels, each `ratio` times as large as the one before.
+/// Returns `count` levels, each `ratio` times as large as the one before.
 fn growing(count: u32, ratio: u64) -> Vec<LevelSize> {
     (0..count).map(|level| LevelSize::new(level, 100_000 * ratio.pow(level))).collect()
 }
@@ -73,7 +73,7 @@ fn with_ideal_bloom_filters_the_plan_is_the_papers_closed_form() {
             let (mut planned, mut expected) = (0.0, 0.0);
             for (((level, curve), choice), rate) in levels.iter().zip(&curves).zip(chosen).zip(rates) {
                 let got = curve[choice].useless_reads() / reads_of(level, 1.0);
-                // A step is a fiftieth of a bit, 1 % of the rate; what a large level's step leaves goes to small ones.
+                // A step is a fiftieth of a bit, 1 % of the rate; small levels get what the step of a large one leaves.
                 assert!((got / rate - 1.0).abs() < 0.1, "{bits_per_key} bits, {level:?}: {got} and {rate}");
                 planned += curve[choice].useless_reads();
                 expected += reads_of(level, rate);
@@ -89,7 +89,7 @@ fn five_levels_of_ratio_ten_have_less_than_a_third_of_the_useless_reads_of_equal
     let memory = memory(&levels, 10.0);
     let ideal: f64 = closed_form(&levels, memory as f64 * 8.0).iter().sum();
     let equal: f64 = 5.0 * (-10.0 * LN_2_SQUARED).exp();
-    // The paper's closed form: 0.0118 reads in place of 0.0410.
+    // The paper's closed form: 0.0118 reads instead of 0.0410.
     assert!((ideal - 0.011_755).abs() < 1e-6 && (equal / ideal - 3.485).abs() < 1e-3, "{ideal} {equal}");
     for (name, better_than_ideal, ratios) in
         [("bloom", 0.8, 7.0..13.0), ("standard-bloom", 0.99, 8.0..12.0), ("ribbon", 7.5, 5.0..20.0)]
@@ -101,7 +101,7 @@ fn five_levels_of_ratio_ten_have_less_than_a_third_of_the_useless_reads_of_equal
         assert!(ideal / plan.useless_reads() > better_than_ideal, "{name}: {} and {ideal}", plan.useless_reads());
         for pair in plan.levels.windows(2) {
             let ratio = pair[1].expected_fpr / pair[0].expected_fpr;
-            // Ribbon has whole columns in all levels but one: between two numbers of columns its rate falls in
+            // Ribbon has whole columns in all levels except one: between two numbers of columns its rate falls in
             // proportion to its bytes.
             assert!(ratios.contains(&ratio), "{name}: {ratio} from {} on", pair[0].size.level);
         }
@@ -212,7 +212,7 @@ fn a_level_without_keys_costs_nothing_and_gets_equal_bits_later() {
     assert_eq!(bits_of_level(&nothing, Some(1)), Some(10));
 }
 
-/// Bits per key, rounded, of the filter that a policy gives a file of 50,000 keys.
+/// Returns the rounded bits per key of the filter that a policy builds for a file of 50,000 keys.
 fn bits_of_level(policy: &LevelPlan, level: Option<u32>) -> Option<u64> {
     let mut context = BuildContext::new(&KeyHasher::default());
     context.level = level;

@@ -1,30 +1,30 @@
 //! The lower bounds of the partitions of a filter that is cut by key range.
 //!
-//! Bounds are separators: the shortest keys that are above all keys of one partition and not above those of the next.
-//! Sixteen partitions share one copy of the prefix that their bounds have in common. They are stored as they are held
-//! in memory, so that an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer to
-//! the bound before, as in blocks of a table, a forged index of some MiB could claim gigabytes.
+//! Each bound is a separator: the shortest key above all keys of one partition and not above those of the next. Sixteen
+//! partitions share one copy of the prefix that their bounds have in common. They are stored in the form in which they
+//! are held in memory, so an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer
+//! to the previous bound, as in blocks of a table, a forged index of some MiB could claim gigabytes.
 
 use sstfilter_range::internal::common_prefix;
 
-/// Partitions whose bounds share a prefix. With more, one prefix serves more bounds; where keys change from one long
-/// prefix to another (tenants, tables), more bounds repeat it in full.
+/// The number of partitions whose bounds share a prefix. With more, one prefix serves more bounds; but where keys
+/// change from one long prefix to another (tenants, tables), more bounds repeat it in full.
 pub(super) const PREFIX_GROUP: usize = 16;
 
 /// Items in `starts` for a group: its prefix, then a suffix for each partition.
 const GROUP_ITEMS: usize = PREFIX_GROUP + 1;
 
-/// The bounds as they stay in memory.
+/// The bounds as they are held in memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
-    /// The groups' items, end to end.
+    /// The items of all groups, end to end.
     bytes: Vec<u8>,
     /// Where each item begins.
     starts: Vec<u32>,
 }
 
 impl Bounds {
-    /// Room for the bounds of `partitions` partitions.
+    /// Reserves memory for the bounds of `partitions` partitions.
     pub(super) fn with_capacity(partitions: usize) -> Self {
         Self { bytes: Vec::new(), starts: Vec::with_capacity(partitions + partitions.div_ceil(PREFIX_GROUP)) }
     }
@@ -50,7 +50,7 @@ impl Bounds {
         at(number).and_then(|start| self.bytes.get(start..end)).unwrap_or_default()
     }
 
-    /// The two parts of a bound. Partition 0 has none: it begins before all keys.
+    /// Returns the two parts of a bound. Partition 0 has none: it begins before all keys.
     pub(super) fn parts(&self, partition: usize) -> [&[u8]; 2] {
         if partition == 0 {
             return [&[], &[]];
@@ -59,20 +59,20 @@ impl Bounds {
         [self.item(group), self.item(group + 1 + partition % PREFIX_GROUP)]
     }
 
-    /// Whether the bound is not above `key`.
+    /// Returns whether the bound is not above `key`.
     pub(super) fn is_at_most(&self, partition: usize, key: &[u8]) -> bool {
         let [prefix, suffix] = self.parts(partition);
         let (head, rest) = key.split_at(prefix.len().min(key.len()));
         prefix.cmp(head).then_with(|| suffix.cmp(rest)).is_le()
     }
 
-    /// Whether the bound begins with `prefix`.
+    /// Returns whether the bound begins with `prefix`.
     pub(super) fn begins_with(&self, partition: usize, prefix: &[u8]) -> bool {
         let [first, second] = self.parts(partition);
         first.iter().chain(second).take(prefix.len()).eq(prefix)
     }
 
-    /// Whether the bound is above that of the partition before. That of partition 0 is empty.
+    /// Returns whether the bound is above that of the previous partition. The bound of partition 0 is empty.
     pub(super) fn is_above_previous(&self, partition: usize) -> bool {
         let [one, other] = [partition - 1, partition].map(|partition| self.parts(partition));
         let [one, other] = [one, other].map(|parts| parts.into_iter().flatten());
@@ -80,16 +80,16 @@ impl Bounds {
     }
 }
 
-/// The shortest separator of two keys: above `last`, not above `first`.
+/// Returns the shortest separator of two keys: above `last`, not above `first`.
 pub(super) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
     first.get(..=common_prefix(last, first)).unwrap_or(first)
 }
 
-/// The prefix of the bounds of the group that begins with partition `first`.
+/// Returns the prefix of the bounds of the group that begins with partition `first`.
 pub(super) fn group_prefix(bounds: &[Vec<u8>], first: usize) -> &[u8] {
     let end = (first + PREFIX_GROUP).min(bounds.len());
-    // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the two at the ends have in common what
-    // all have.
+    // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the first and the last share what all
+    // share.
     let group = bounds.get(first.max(1)..end).unwrap_or_default();
     match group {
         [one, .., last] => last.get(..common_prefix(one, last)).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Collects keys, cuts them into partitions, and puts these into a container.
+//! Collects keys, cuts them into partitions, and writes these into a container.
 
 use core::ops::Bound;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::codec::{LINE_BYTES, checksum_without_last, put_item, put_varint};
 
 /// Builds the partitioned filter of one file.
 ///
-/// Calls follow `(add_key | add_hash)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as
-/// it is full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and
-/// all hashes are held until [`finish`](Self::finish), which builds as many partitions at a time as the context has
-/// threads, and memory for them.
+/// Calls follow `(add_key | add_hash)* finish`. If the filter is cut by key range, keys must ascend, and a partition is
+/// built as soon as it is full: the builder holds the hashes of one partition, not those of the file. If it is cut by
+/// hash range, keys come in any order, and the builder holds all hashes until [`finish`](Self::finish), which builds as
+/// many partitions at a time as the context has threads and memory for.
 ///
-/// Cut by key range, a key and all of its [parts](BuildContext::with_key_parts) are in one partition. Cut by hash
-/// range, each hash has a place of its own. The same keys, options and policy give the same bytes on every platform and
-/// with any number of threads.
+/// If the filter is cut by key range, a key and all of its [parts](BuildContext::with_key_parts) are in one partition;
+/// if by hash range, each hash has its own place. The same keys, options and policy lead to the same bytes on every
+/// platform and with any number of threads.
 ///
-/// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
-/// then not built ([`FallbackReason::Panicked`]). Keys that do not ascend where they should have the same effect
+/// If a user-defined hash, extractor or policy panics in a call, the filter may lack that key, so it is not built
+/// ([`FallbackReason::Panicked`]). Keys that do not ascend where they must have the same effect
 /// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
@@ -54,43 +54,44 @@ use crate::codec::{LINE_BYTES, checksum_without_last, put_item, put_varint};
 #[derive(Debug)]
 pub struct PartitionedBuilder {
     policy: Arc<dyn FilterPolicy>,
-    /// For each partition: without the file and the parts of keys, which the container has.
+    /// The context of each partition, without the file and the parts of keys, which belong to the container.
     context: BuildContext,
-    /// `None` after a panic in the engine's hash or extractor.
+    /// `None` after a panic in the hash or an extractor.
     parts: Option<Box<OrderedKeyHashes>>,
     identity: BlockIdentity,
     options: PartitionOptions,
-    /// The hashes of a full partition.
+    /// The number of hashes in a full partition.
     max_hashes: usize,
-    /// Of the engine's code: hash, extractor, policy.
+    /// Panics of the hash, an extractor or the policy.
     interruption: Interruption,
     keys_added: u64,
-    /// Those of the partition being filled, or of all where the filter is cut by hash range.
+    /// The hashes of the partition being filled, or of all partitions if the filter is cut by hash range.
     hashes: Vec<KeyHash>,
-    /// Those of the last key, if it is in the partition being filled.
+    /// The hashes of the last key, if it is in the partition being filled.
     last_hashes: Vec<KeyHash>,
     last_key: Vec<u8>,
     is_out_of_order: bool,
-    /// The lower bounds of the built partitions and of the one being filled: each the shortest key that is above those
-    /// of the partition before. That of the first is empty; where the filter is cut by hash range, there is no other.
+    /// The lower bounds of the built partitions and of the one being filled: each is the shortest key above those of
+    /// the partition before. The first is empty; if the filter is cut by hash range, there is no other.
     bounds: Vec<Vec<u8>>,
     built: Vec<BuiltFilter>,
-    /// About what the built partitions take: writers want to know it after each key.
+    /// Approximate bytes of the built partitions, kept because writers ask for the estimate after each key.
     built_bytes: u64,
-    /// The most bytes held while hashes were collected and sorted, and while partitions were built of them all, beside
-    /// finished blocks.
+    /// Peak bytes while hashes were collected and sorted, and while partitions were built from all of them, not
+    /// counting finished blocks.
     peak_hash_bytes: u64,
 }
 
-/// About what a partition takes beside its block: an entry of the top index, and zeros before the next partition.
+/// Approximate bytes of a partition in addition to its block: an entry of the top index, and zeros before the next
+/// partition.
 const BESIDE_PARTITION: u64 = 64;
 
-/// Where the last partition must begin at the latest: places are 32-bit numbers of lines.
+/// The maximum offset of the last partition: offsets are 32-bit numbers of lines.
 const MAX_OFFSET: u64 = u32::MAX as u64 * LINE_BYTES as u64;
 
 impl PartitionedBuilder {
-    /// A builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is bound
-    /// to the context's file.
+    /// Creates a builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is
+    /// bound to the context's file.
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
@@ -117,25 +118,26 @@ impl PartitionedBuilder {
         }
     }
 
-    /// Adds a key: the parts that the context names, hashed with its hasher.
+    /// Adds the parts of a key that the context names, hashed with its hasher.
     pub fn add_key(&mut self, key: &[u8]) {
         self.interruption.enter();
         if let Some(mut parts) = self.parts.take() {
-            // All of them: the key before, which may share some, may be in another partition.
+            // All parts, even those that the previous key shares: it may be in another partition.
             self.add(key, parts.of(key).all);
             self.parts = Some(parts);
         }
         self.interruption.leave();
     }
 
-    /// Adds a whole key by its hash, for engines that have hashed it already: the filter then says that it holds whole
-    /// keys and no parts, whatever the context names. Cut by hash range, `key` is not used and may be empty.
+    /// Adds a whole key by its hash, for engines that have already computed it: the filter then holds whole keys and no
+    /// other parts, whatever the context names. If the filter is cut by hash range, `key` is ignored and may be empty.
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
         self.parts.iter_mut().for_each(|parts| parts.note_bare_hashes());
         self.add(key, &[hash]);
     }
 
-    /// Cut by key range, `key` is a place in the order, and equal keys share a partition.
+    /// Adds the hashes of a key. If the filter is cut by key range, `key` is a position in the order, and equal keys
+    /// share a partition.
     fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
         self.interruption.enter();
         match self.options.cut() {
@@ -149,12 +151,12 @@ impl PartitionedBuilder {
     fn add_in_order(&mut self, key: &[u8], hashes: &[KeyHash]) {
         let is_first = self.keys_added == 0;
         if self.is_out_of_order || (!is_first && key < &self.last_key[..]) {
-            // There will be no filter: frees what was collected.
+            // The filter is refused anyway, so its memory can go.
             self.is_out_of_order = true;
             (self.hashes, self.built, self.built_bytes) = (Vec::new(), Vec::new(), 0);
             return;
         }
-        // Never between equal keys: no separator would be between them.
+        // Never cut between equal keys: no separator lies between them.
         let is_new = is_first || key != &self.last_key[..];
         if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.max_hashes {
             self.close_partition();
@@ -167,7 +169,7 @@ impl PartitionedBuilder {
         }
     }
 
-    /// Adds hashes but those of the key before: neighbours in order share their prefixes.
+    /// Adds the hashes that the previous key did not have: neighbours in order share their prefixes.
     fn push(&mut self, hashes: &[KeyHash]) {
         let last = &self.last_hashes;
         self.hashes.extend(hashes.iter().filter(|&hash| !last.contains(hash)));
@@ -180,14 +182,14 @@ impl PartitionedBuilder {
         let buffer_bytes = bytes_of(&self.hashes);
         self.peak_hash_bytes = self.peak_hash_bytes.max(buffer_bytes);
         let built = build_partition(&*self.policy, &self.context, &self.hashes);
-        // Saturating, here and wherever a report counts: an engine's own builder may claim anything.
+        // Saturating, here and wherever reports are summed: a user-defined builder may claim any number.
         self.built_bytes = self.built_bytes.saturating_add(built.report.block_bytes).saturating_add(BESIDE_PARTITION);
         self.built.push(built);
         self.hashes.clear();
         self.last_hashes.clear();
     }
 
-    /// Approximate size of the container if it were finished now, for writers that cut files by size.
+    /// Returns the approximate size of the container if it were finished now, for writers that cut files by size.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.max_hashes as u128;
@@ -195,19 +197,21 @@ impl PartitionedBuilder {
         self.built_bytes.saturating_add(beside)
     }
 
-    /// Builds what is left, and gives the container: to be written unchanged, with its first byte at a multiple of 64.
+    /// Builds the remaining partitions, and returns the container. Write it unchanged, with its first byte at a
+    /// multiple of 64.
     ///
-    /// The report is that of the whole filter: sums over the partitions, the bytes of the container, the mean rate
-    /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first.
+    /// The report describes the whole filter: sums over the partitions, the bytes of the container, and the mean rate
+    /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first partition
+    /// with a filter.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         self.finish_with_user_data(|_, _, _| Vec::new())
     }
 
-    /// The same with opaque bytes of the engine's behind the blocks of partitions, with checksums of their own in the
-    /// top index. `aux` is called for each partition in order. It gets the partition's number, the keys that the
-    /// partition can hold (any, where the filter is cut by hash range) and how it was built, and gives the bytes: none,
-    /// or less than 4 GiB.
+    /// Finishes the filter with user data, opaque bytes after the blocks of partitions, whose checksums are in the top
+    /// index. The builder calls `aux` for each partition in order, with the partition's number, the keys that the
+    /// partition can hold (any, if the filter is cut by hash range) and its report. `aux` returns the bytes: none, or
+    /// less than 4 GiB.
     #[must_use]
     pub fn finish_with_user_data(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
         let started = Instant::now();
@@ -229,7 +233,7 @@ impl PartitionedBuilder {
         BuiltFilter::new(container.ok(), report)
     }
 
-    /// Builds what is left, if there can be a filter.
+    /// Builds the remaining partitions, if there can be a filter.
     fn build_all(&mut self) -> Result<(), FallbackReason> {
         if self.interruption.has_happened() {
             return Err(FallbackReason::Panicked);
@@ -244,7 +248,7 @@ impl PartitionedBuilder {
         Ok(())
     }
 
-    /// The container of all partitions. There is none without any filter in it: of a policy that wanted none, the
+    /// Returns the container of all partitions; none if no partition has a filter. If the policy wanted none, the
     /// reason is [`FallbackReason::None`].
     fn seal(
         &self,
@@ -286,6 +290,7 @@ impl PartitionedBuilder {
             index_checksum: checksum(&index),
             held: held.into(),
         };
+        // Checked before the container is allocated.
         if end > MAX_OFFSET || trailer.keys > MAX_KEYS || trailer.partitions > MAX_PARTITIONS {
             return Err(too_many());
         }
@@ -343,8 +348,8 @@ impl PartitionedBuilder {
         Ok(())
     }
 
-    /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives
-    /// the most bytes that were used at once.
+    /// Builds a partition of each run of hashes, several at a time if there are threads and memory for them. Returns
+    /// the peak bytes.
     fn build_runs(&mut self, runs: &[&[KeyHash]], partitions: u32) -> u64 {
         let policy = &*self.policy;
         let build = |context: &BuildContext, inner: &mut Vec<KeyHash>, run: &[KeyHash]| {
@@ -355,7 +360,7 @@ impl PartitionedBuilder {
         };
         let mut built: Vec<Option<BuiltFilter>> = runs.iter().map(|_| None).collect();
         let mut pieces: Vec<_> = runs.iter().zip(&mut built).collect();
-        // The longest one alone: its bytes say how many there is memory for.
+        // The longest run is built first and by itself: its bytes show how many runs there is memory for.
         pieces.sort_by_key(|(run, _)| run.len());
         let Some((longest, first)) = pieces.pop() else { return 0 };
         let mut inner = Vec::new();
@@ -365,7 +370,7 @@ impl PartitionedBuilder {
         let max_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
         let keys = pieces.iter().map(|(run, _)| run.len() as u64).sum();
         let threads = worthwhile(max_threads.min(pieces.len()), keys);
-        // Where large partitions are fewer than the threads, others work inside them.
+        // If there are fewer partitions than threads, the other threads work inside the partitions.
         let mut context = self.context.clone();
         context.threads /= threads;
         share(threads, pieces, &mut inner, |inner, (run, built)| *built = Some(build(&context, inner, run)));
@@ -374,7 +379,7 @@ impl PartitionedBuilder {
         max_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
     }
 
-    /// The kind that the policy would build; blocked Bloom where it wants no filter.
+    /// Returns the kind that the policy would build; blocked Bloom if it wants no filter.
     fn requested_kind(&self) -> KindId {
         let built = self.built.iter().find(|partition| partition.block.is_some());
         if let Some(partition) = built {
@@ -389,13 +394,13 @@ fn bytes_of(hashes: &Vec<KeyHash>) -> u64 {
     (hashes.capacity() * size_of::<KeyHash>()) as u64
 }
 
-/// The hashes of a full partition: as many as the policy's block of at most `target_bytes` has, or eight for ten bytes
-/// where the policy does not say.
+/// Returns the number of hashes in a full partition: as many as fit the policy's block of at most `target_bytes`, or
+/// eight for ten bytes if the policy does not say.
 fn max_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u32) -> usize {
     let target = u64::from(target_bytes);
     let fits = |keys: u64| policy.block_bytes(context, keys).is_some_and(|bytes| bytes <= target);
-    // From the highest binary digit on, and not by halving: sizes fall where a kind's least number of keys is reached,
-    // and that is a power of two. No more than eight keys to the byte: a filter of less than a bit per key is none.
+    // Digit by digit from the highest, not by bisection: sizes fall where a kind's minimum number of keys is reached,
+    // which is a power of two. At most eight keys per byte: a filter of less than a bit per key is useless.
     let highest = (target * 8).ilog2();
     let most =
         (0..=highest).rev().fold(0, |keys, digit| if fits(keys | 1 << digit) { keys | 1 << digit } else { keys });
@@ -403,9 +408,9 @@ fn max_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
-/// Into how many partitions `hashes` hashes are cut, so that hardly any has more than `most`: the mean lies four
-/// standard deviations below. Odd, which keeps distinct hashes distinct inside a partition. `None` beyond the format's
-/// limit.
+/// Returns into how many partitions to cut `hashes` hashes, so that hardly any has more than `most`: the mean lies four
+/// standard deviations below. The number is odd, which keeps distinct hashes distinct inside a partition. `None` beyond
+/// the format's limit.
 pub(super) fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
     let mean = most.saturating_sub(4 * most.isqrt()).max(most / 2).max(1);
     let partitions = hashes.div_ceil(mean) | 1;
@@ -415,6 +420,7 @@ pub(super) fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
 fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
     let keys = hashes.len() as u64;
     let mut context = context.clone();
+    // Exact: every key of the partition is known by now.
     context.expected_keys = Some(keys);
     let Some(mut builder) = policy.builder(&context) else {
         let mut report = BuildReport::new(KindId::BLOCKED_BLOOM);
@@ -422,12 +428,12 @@ fn build_partition(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[
         return BuiltFilter::new(None, report);
     };
     builder.add_hashes(hashes);
-    // An engine's own builder may give anything.
+    // A user-defined builder may return anything.
     let built = checked(builder.finish(), &context.key_parts, context.hasher.identity().into());
     BuiltFilter::new(built.block.as_deref().and_then(as_partition), built.report)
 }
 
-/// The block, marked as a partition.
+/// Returns the block, marked as a partition.
 fn as_partition(block: &[u8]) -> Option<Bytes> {
     let tail = Trailer { is_partition: true, ..Trailer::decode(block).ok()? }.encode(HeldParts::of_field(&[]));
     Some([block.get(..block.len().checked_sub(tail.len())?)?, &tail].concat().into())
@@ -437,7 +443,7 @@ fn block_of(partition: &BuiltFilter) -> &[u8] {
     partition.block.as_deref().unwrap_or_default()
 }
 
-/// Appends a length, and the checksum of what has it unless it is 0. `None` if the length does not fit.
+/// Appends a length, and the checksum of the bytes unless the length is 0. `None` if the length does not fit.
 fn put_piece(out: &mut Vec<u8>, length: usize, checksum: u32) -> Option<()> {
     put_varint(out, u32::try_from(length).ok()?.into());
     if length > 0 {

@@ -1,48 +1,49 @@
-//! Why a partitioned filter, or a partition of it, cannot be used.
+//! Reasons why a partitioned filter, or a partition of it, cannot be used.
 
 use core::fmt;
 
 use sstfilter::BlockError;
 
-/// Why a partitioned filter, or a partition of it, cannot be used. To a read, all of them mean "may be present".
+/// The reason why a partitioned filter, or a partition of it, cannot be used. For reads, every variant means "may be
+/// present".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionError {
     /// The trailer of the filter, or the block of a partition, has an error of filter blocks.
     Block(BlockError),
-    /// The last bytes are not those of a partitioned filter.
+    /// The bytes do not end like a partitioned filter.
     NotPartitioned {
         /// The value at the position of the magic number.
         got: u16,
     },
     /// The top index is damaged.
     IndexChecksum {
-        /// The checksum that the trailer has for it.
+        /// The checksum in the trailer.
         expected: u32,
         /// The checksum of the bytes found.
         got: u32,
     },
-    /// The bytes of a partition are not those that the top index names: damaged, of another place, file or write.
+    /// The bytes of a partition are not those in the top index: they are damaged, or from another place, file or write.
     Checksum {
         /// The partition.
         number: u32,
-        /// The checksum that the top index has for it.
+        /// The checksum in the top index.
         expected: u32,
         /// The checksum of the bytes found.
         got: u32,
     },
-    /// The bytes of a partition are more or fewer than the top index says.
+    /// A partition has more or fewer bytes than the top index says.
     Length {
         /// The partition.
         number: u32,
-        /// The length that the top index has for it.
+        /// The length in the top index.
         expected: u32,
-        /// The bytes there are.
+        /// The length found.
         got: u64,
     },
     /// The partition has no filter: its policy wanted none, or none could be built.
     WithoutFilter,
-    /// Known keys were given, and not all partitions that must hold one were read yet: see
+    /// Known keys were passed, and not all partitions that must hold one have been read: see
     /// [`PartitionIndex::check_known_keys`](crate::PartitionIndex::check_known_keys).
     KnownKeysUnchecked {
         /// The first partition that must hold a known key.
@@ -86,7 +87,7 @@ impl fmt::Display for PartitionError {
 
 impl core::error::Error for PartitionError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // Its message is that of the block.
+        // The message is already that of the block.
         if let Self::Block(error) = self { error.source() } else { None }
     }
 }

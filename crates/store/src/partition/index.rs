@@ -1,4 +1,4 @@
-//! The top index of a partitioned filter, as it stays in memory.
+//! The top index of a partitioned filter, held in memory.
 
 use core::fmt;
 use core::ops::Range;
@@ -16,28 +16,28 @@ use super::error::PartitionError;
 use super::trailer::ContainerTrailer;
 use crate::codec::{Cursor, LINE_BYTES};
 
-/// Where the partitions of one file's filter are, and which keys are in them.
+/// The top index of one file's filter: where its partitions are, and which keys are in them.
 ///
 /// It does no input or output: it says which bytes to read, and opens them. So it serves any reader, synchronous or
-/// not, with any cache. Opening a file:
+/// not, with any cache. To open a file:
 ///
-/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last [`MAX_END_BYTES`](Self::MAX_END_BYTES) bytes says how
-///    many bytes at its end hold the index.
-/// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of
-///    keys.
+/// 1. [`tail_bytes`](Self::tail_bytes) returns how many bytes at the end of the container hold the index, from the
+///    container's last [`MAX_END_BYTES`](Self::MAX_END_BYTES) bytes.
+/// 2. [`load`](Self::load) verifies these bytes and keeps what a lookup needs: about 16 bytes per partition, and the
+///    bounds of keys.
 /// 3. With [known keys](LoadContext::with_known_keys), [`check_known_keys`](Self::check_known_keys) reads the
 ///    partitions that must hold them. No partition opens before that.
 ///
-/// A lookup:
+/// For a lookup:
 ///
-/// 1. [`locate`](Self::locate) gives the number of a key's partition, and the hash to probe it with.
-/// 2. [`block_range`](Self::block_range) says where the partition's block is.
-/// 3. [`open`](Self::open) checks its bytes. **Probe it with the hash that `locate` gave**, which differs from the key's
-///    own where the filter is cut by hash range.
+/// 1. [`locate`](Self::locate) returns the number of the key's partition, and the hash to probe it with.
+/// 2. [`block_range`](Self::block_range) returns where the partition's block is.
+/// 3. [`open`](Self::open) verifies its bytes. **Probe it with the hash from `locate`**, which differs from the key's
+///    own if the filter is cut by hash range.
 ///
-/// Whatever fails means "may be present". A cache of open partitions needs a key that does not come back, such as the
-/// file's fingerprint; a file number does, after a crash. Bytes of partitions are safe under any key, because `open`
-/// checks them.
+/// Every failure means "may be present". A cache of open partitions needs cache keys that never recur, such as the
+/// file's fingerprint; a file number can recur after a crash. A cache of partition bytes is safe under any key, because
+/// `open` verifies them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,59 +67,59 @@ use crate::codec::{Cursor, LINE_BYTES};
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
     entries: Vec<Entry>,
-    /// The engine's bytes of all partitions, or empty where none has any.
+    /// The user data of all partitions; empty if no partition has any.
     aux: Vec<Piece>,
-    /// Empty where the filter is cut by hash range.
+    /// Empty if the filter is cut by hash range.
     bounds: Bounds,
     kinds: KindRegistry,
     /// A bit for each extractor of the filter whose parts the reader names.
     answered: u64,
-    /// By their partitions.
+    /// Sorted by partition.
     known: Box<[Known]>,
 }
 
-/// A partition. Twelve bytes, because files have thousands of them.
+/// A partition. It has twelve bytes, because files have thousands of partitions.
 #[derive(Clone, Copy)]
 struct Entry {
     /// The offset, in lines of 64 bytes.
     line: u32,
-    /// Of 0 bytes where the partition has no filter.
+    /// 0 bytes long if the partition has no filter.
     block: Piece,
 }
 
-/// Bytes of a partition: its block, or those of the engine's behind it.
+/// Bytes of a partition: its block, or the user data after it.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     bytes: u32,
-    /// 0 of none.
+    /// 0 for no bytes.
     checksum: u32,
 }
 
 impl PartitionIndex {
-    /// The most bytes that stand behind the top index of a container: [`tail_bytes`](Self::tail_bytes) needs no more.
+    /// The maximum bytes after the top index of a container: [`tail_bytes`](Self::tail_bytes) needs no more.
     pub const MAX_END_BYTES: usize = super::trailer::MAX_END_BYTES;
 
-    /// How many bytes at the end of a container hold its top index and trailer, from the container's last
-    /// [`MAX_END_BYTES`](Self::MAX_END_BYTES), or all of a shorter one. Compare it with the container's length before
-    /// allocating memory for it.
+    /// Returns how many bytes at the end of a container hold its top index and trailer. Pass the container's last
+    /// [`MAX_END_BYTES`](Self::MAX_END_BYTES), or all of a shorter one. Compare the result with the container's length
+    /// before allocating memory for it.
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when the bytes are not the end of a partitioned filter, damaged, or of a later version.
+    /// [`PartitionError`] if the bytes are not the end of a partitioned filter, are damaged, or are of a later version.
     pub fn tail_bytes(end: &[u8]) -> Result<u64, PartitionError> {
         ContainerTrailer::decode(end).map(|trailer| trailer.tail_bytes())
     }
 
-    /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the
-    /// reader: a [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept,
-    /// and looked for in the partitions that must hold them, before any partition is opened.
+    /// Loads the index from exactly the last [`tail_bytes`](Self::tail_bytes) of a container. `context` describes the
+    /// reader: a [`LoadContext`], or a `&KeyHasher` if the container is not bound to a file. Known keys are kept, and
+    /// checked in the partitions that must hold them before any partition opens.
     ///
-    /// Takes no more memory than ten times the bytes given, whatever they claim, beside the known keys.
+    /// In addition to the known keys, it takes at most ten times the memory of the bytes passed, whatever they claim.
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when the bytes are damaged or contradict each other, and when hash or file are others than
-    /// the reader's. To a read, all of them mean "may be present" for every key of the file.
+    /// [`PartitionError`] if the bytes are damaged or contradict each other, or if their hash or file differs from the
+    /// reader's. For reads, all of these mean "may be present" for every key of the file.
     pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
@@ -139,8 +139,8 @@ impl PartitionIndex {
         decoded.decode(index)?;
         let held = decoded.held_parts();
         let mut known = held.known_hashes(&context)?;
-        // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
-        // the filter is then not used.
+        // A partition without a filter loses no key, and confirms none. If no other partition holds one of the whole
+        // keys, these stay in the list: the filter is then not used.
         let place = |key, hash| decoded.locate_hash(key, hash);
         let has_filter = |key, hash| decoded.entry(place(key, hash).0).is_ok_and(|(entry, _)| entry.block.bytes > 0);
         let confirms = known.iter().any(|known| known.domain.is_none() && has_filter(known.key, known.hash));
@@ -157,7 +157,7 @@ impl PartitionIndex {
     }
 
     fn decode(&mut self, index: &[u8]) -> Result<(), BlockError> {
-        // Before memory is allocated for them: the shortest entry has two bytes.
+        // Checked before memory is allocated for the entries: the shortest has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         let (partitions, expected) = (self.trailer.partitions, "at most one for two bytes of the top index");
         BlockError::require(partitions <= most, "partitions", expected, partitions)?;
@@ -180,7 +180,7 @@ impl PartitionIndex {
         )
     }
 
-    /// Reads the entry of the next partition, and that of a group in front of its first.
+    /// Reads the entry of the next partition, and before the first of a group, the prefix of the group.
     fn decode_entry(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
         let line = u32::try_from(self.partition_bytes().div_ceil(LINE_BYTES as u64)).ok()?;
         let has_bounds = self.cut() == PartitionCut::KeyRange;
@@ -195,6 +195,7 @@ impl PartitionIndex {
             }
         }
         if aux.bytes > 0 {
+            // Allocated with the first user data, so that an index without any takes no memory for it.
             self.aux.resize(self.trailer.partitions as usize, Piece::default());
             *self.aux.get_mut(number)? = aux;
         }
@@ -202,8 +203,8 @@ impl PartitionIndex {
         Some(())
     }
 
-    /// The partitions that must hold known keys and were not read yet. None if one lacks such a key: no partition opens
-    /// then, whatever the others hold.
+    /// Returns the partitions that must hold known keys and have not been read. Returns none if a partition lacks such
+    /// a key: no partition opens then, whatever the others hold.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
         let lacks_one = self.known.iter().any(|known| known.is_held.get() == Some(&false));
         let known = if lacks_one { &[] } else { &*self.known };
@@ -211,10 +212,10 @@ impl PartitionIndex {
         partitions.filter_map(|own| own.iter().find(|known| known.is_held.get().is_none())).map(|known| known.partition)
     }
 
-    /// Whether every partition can be used, or none.
+    /// Checks that every known key is present: either all partitions can be used, or none.
     fn check_known(&self) -> Result<(), PartitionError> {
         let mut unchecked = None;
-        // In one pass, which looks at each once: another thread may be finding out that one is absent.
+        // One pass that loads each flag once, because another thread may be finding out that a key is absent.
         for known in &self.known {
             match known.is_held.get() {
                 Some(true) => {}
@@ -225,13 +226,13 @@ impl PartitionIndex {
         unchecked.map_or(Ok(()), |partition| Err(PartitionError::KnownKeysUnchecked { partition }))
     }
 
-    /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
-    /// nothing if that is known, or if there are no such keys.
+    /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and checks that they do. Reads
+    /// nothing if the result is already known, or if there are no such keys.
     ///
     /// # Errors
     ///
-    /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another
-    /// file's. What `read` gives for the first partition that cannot be read: it may be tried again. In both cases no
+    /// [`BlockError::KnownKeyAbsent`] if the filter was built with another hash of the same identity, or belongs to
+    /// another file. The error of `read` for the first partition that cannot be read: try again later. In both cases no
     /// partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
@@ -239,7 +240,7 @@ impl PartitionIndex {
     ) -> Result<(), PartitionError> {
         for number in self.unchecked_partitions().collect::<Vec<_>>() {
             match read(number).and_then(|block| self.open(number, block).map(drop)) {
-                // Others are still to be read.
+                // Other partitions have not been read yet.
                 Ok(()) | Err(PartitionError::KnownKeysUnchecked { .. }) => {}
                 Err(problem) => return Err(problem),
             }
@@ -247,17 +248,17 @@ impl PartitionIndex {
         self.check_known()
     }
 
-    /// The number of the partition that holds the key if any does, and the hash to probe it with: not the key's own
-    /// where the filter is cut by hash range. `hash` is the whole key's, by the hasher of the container. In a filter
-    /// that holds extracted parts alone, every key may be present: the number is that of no partition.
+    /// Returns the number of the only partition that can hold the key, and the hash to probe it with, which is not the
+    /// key's own if the filter is cut by hash range. `hash` is that of the whole key, by the hasher of the container.
+    /// In a filter of only extracted parts, every key may be present, and the number belongs to no partition.
     #[must_use]
     #[inline]
     pub fn locate(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
-        // No partition has this number, so that none is opened, whatever the caller keeps of the place.
+        // No partition has this number, so none opens, whatever the caller keeps of the result.
         if self.has_whole_keys() { self.locate_hash(key, hash) } else { (u32::MAX, hash) }
     }
 
-    /// The place of one of the hashes that were added for the key.
+    /// Returns the partition and inner hash for one of the hashes that were added for the key.
     #[inline]
     pub(crate) fn locate_hash(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         match self.trailer.cut {
@@ -266,13 +267,13 @@ impl PartitionIndex {
         }
     }
 
-    /// The [places](Self::locate) of keys with the prefix, in order. The file has such a key only if the block of one of
-    /// these partitions may contain the hash beside its number.
+    /// Returns the [partitions and hashes](Self::locate) to probe for keys with the prefix, in order. The file contains
+    /// such a key only if the block of one of these partitions may contain the hash returned with it.
     ///
     /// # Errors
     ///
-    /// [`BlockError::PartNotHeld`] where the filter answers for no part that follows from the prefix: the file may have
-    /// such keys.
+    /// [`BlockError::PartNotHeld`] if the filter holds no part that follows from the prefix: the file may contain such
+    /// keys.
     pub fn partitions_with_prefix<'a>(
         &'a self,
         prefix: &PreparedPrefix<'a>,
@@ -284,14 +285,14 @@ impl PartitionIndex {
         Ok(self.places_with_part(prefix.bytes(), hash))
     }
 
-    /// Whether whole keys are in the filter, as in every one but those of extracted parts alone.
+    /// Returns whether whole keys are in the filter, as in every filter except those of only extracted parts.
     #[must_use]
     #[inline]
     pub fn has_whole_keys(&self) -> bool {
         self.held_parts().has_whole_keys()
     }
 
-    /// The domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.
+    /// Returns the domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.
     pub fn extractors(&self) -> impl Iterator<Item = Domain> + '_ {
         self.held_parts().domains()
     }
@@ -300,23 +301,24 @@ impl PartitionIndex {
         HeldParts::of_field(&self.trailer.held)
     }
 
-    /// The partitions that can hold a key with the prefix, where each such key was added with this hash.
+    /// Returns the partitions that can hold a key with the prefix, if each such key was added with this hash.
     pub(crate) fn places_with_part<'a>(
         &'a self,
         prefix: &'a [u8],
         hash: KeyHash,
     ) -> impl Iterator<Item = (u32, KeyHash)> + 'a {
         let (first, hash) = self.locate_hash(prefix, hash);
-        // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above
-        // all keys with the prefix. Where the filter is cut by hash range, no partition has a bound.
+        // The partition of the prefix itself, and all whose lower bounds begin with it: the first other bound is above
+        // all keys with the prefix. If the filter is cut by hash range, no partition has a bound.
         let others = (first + 1..self.partitions()).take_while(move |&number| {
             self.cut() == PartitionCut::KeyRange && self.bounds.begins_with(number as usize, prefix)
         });
         core::iter::once(first).chain(others).map(move |number| (number, hash))
     }
 
-    /// The last partition whose lower bound is not above the key.
+    /// Returns the last partition whose lower bound is not above the key.
     fn number_of(&self, key: &[u8]) -> u32 {
+        // Not `partition_point`, because bounds are stored in two pieces and not as a slice.
         let (mut number, mut above) = (0, self.trailer.partitions);
         while above - number > 1 {
             let middle = number.midpoint(above);
@@ -329,18 +331,18 @@ impl PartitionIndex {
         number
     }
 
-    /// Opens the block of a partition, which fills `block` exactly. Reads all of it once: the length, the checksum in
-    /// the index and those in the block must hold, and its hash must be that of the container.
+    /// Opens the block of a partition, which must fill `block` exactly. Reads all of it once: the length, the checksum
+    /// in the index and those in the block must match, and its hash must be that of the container.
     ///
-    /// Probe it with the hash of the key's [`locate`](Self::locate), and for keys whose place is this partition: it is
-    /// negative for all others.
+    /// Probe it with the hash from [`locate`](Self::locate), and only for keys that `locate` assigns to this partition:
+    /// it is negative for all others.
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when the partition has no filter, or the bytes are not the ones that were written for it;
-    /// when a known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`]
-    /// while partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for
-    /// the keys of this partition.
+    /// [`PartitionError`] if the partition has no filter, or the bytes are not those that were written for it; if a
+    /// known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
+    /// partitions that must hold known keys have not been read. For reads, all of these mean "may be present" for the
+    /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         if entry.block.bytes == 0 {
@@ -352,14 +354,14 @@ impl PartitionIndex {
                 let got = block.checksum_without_last();
                 (Ok(block), got)
             }
-            // Its trailer is sound.
+            // The trailer is sound.
             Err((_, error @ BlockError::NotAPartition)) => return Err(error.into()),
             Err((bytes, error)) => {
                 let covered = bytes.as_ref().split_last_chunk::<4>().map_or(&[][..], |(covered, _)| covered);
                 (Err(error), checksum(covered))
             }
         };
-        // Damage has one name, wherever in the block it is: a version that is not known may be a flipped bit.
+        // The checksum decides first, so that all damage has one name: an unknown version may be a flipped bit.
         let expected = entry.block.checksum;
         if got != expected {
             return Err(PartitionError::Checksum { number, expected, got });
@@ -372,32 +374,32 @@ impl PartitionIndex {
         Ok(block)
     }
 
-    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter, so that
-    /// every key of the partition may be present.
+    /// Returns where the block of a partition is, from the first byte of the container. The range is empty if the
+    /// partition has no filter: every key of the partition may then be present.
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`], in a [`PartitionError`], when there is no such partition.
+    /// [`BlockError::Field`], in a [`PartitionError`], if there is no such partition.
     pub fn block_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, _) = self.entry(number)?;
         Ok(entry.offset()..entry.block_end())
     }
 
-    /// Where the engine's bytes of a partition are, from the first byte of the container: empty where there are none.
+    /// Returns where the user data of a partition is, from the first byte of the container; empty if there is none.
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`], in a [`PartitionError`], when there is no such partition.
+    /// [`BlockError::Field`], in a [`PartitionError`], if there is no such partition.
     pub fn user_data_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
         let (entry, aux) = self.entry(number)?;
         Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))
     }
 
-    /// Compares the engine's bytes of a partition with their length and checksum.
+    /// Compares the user data of a partition with its length and checksum.
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] when they differ, or when there is no such partition.
+    /// [`PartitionError`] if they differ, or if there is no such partition.
     pub fn check_user_data(&self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
         let (_, aux) = self.entry(number)?;
         aux.check_length(number, bytes)?;
@@ -405,14 +407,14 @@ impl PartitionIndex {
         if expected == got { Ok(()) } else { Err(PartitionError::Checksum { number, expected, got }) }
     }
 
-    /// The least key that a partition can hold: empty for the first partition, and where the filter is cut by hash
-    /// range.
+    /// Returns the smallest key that a partition can hold: empty for the first partition, and if the filter is cut by
+    /// hash range.
     #[must_use]
     pub fn lower_bound(&self, number: u32) -> Vec<u8> {
         self.bounds.parts(number as usize).concat()
     }
 
-    /// A partition, and the engine's bytes behind its block.
+    /// Returns a partition, and the user data after its block.
     fn entry(&self, number: u32) -> Result<(Entry, Piece), PartitionError> {
         let (field, expected) = ("number of a partition", "one below the number of partitions");
         let refused = BlockError::Field { field, expected, got: number.into() };
@@ -420,55 +422,55 @@ impl PartitionIndex {
         Ok((entry, self.aux.get(number as usize).copied().unwrap_or_default()))
     }
 
-    /// The length of each partition's block, in order; 0 for one without a filter.
+    /// Returns the length of each partition's block, in order; 0 for one without a filter.
     pub(crate) fn block_bytes(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.iter().map(|entry| entry.block.bytes)
     }
 
-    /// How the filter is cut.
+    /// Returns how the filter is cut.
     #[must_use]
     pub fn cut(&self) -> PartitionCut {
         self.trailer.cut
     }
 
-    /// The number of partitions, at least 1.
+    /// Returns the number of partitions, at least 1.
     #[must_use]
     pub fn partitions(&self) -> u32 {
         self.trailer.partitions
     }
 
-    /// The keys of all partitions, as each counts them.
+    /// Returns the number of keys in all partitions, as each counts them.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.trailer.keys
     }
 
-    /// The hash of the keys.
+    /// Returns the identity of the hash of the keys.
     #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
         self.trailer.identity.hash
     }
 
-    /// The file that the container is bound to, if any.
+    /// Returns the file that the container is bound to, if any.
     #[must_use]
     pub fn file(&self) -> Option<FileId> {
         self.trailer.identity.file
     }
 
-    /// The bytes of all partitions with the zeros between them: the top index begins there.
+    /// Returns the bytes of all partitions with the zeros between them, which is the offset of the top index.
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
         let last = u32::try_from(self.entries.len()).unwrap_or(0).wrapping_sub(1);
         self.user_data_range(last).map_or(0, |range| range.end)
     }
 
-    /// The bytes of the whole container.
+    /// Returns the bytes of the whole container.
     #[must_use]
     pub fn container_bytes(&self) -> u64 {
         self.partition_bytes() + self.trailer.tail_bytes()
     }
 
-    /// The bytes that the index takes in memory.
+    /// Returns the bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + size_of_val(&*self.known);
@@ -493,7 +495,7 @@ impl Entry {
 }
 
 impl Piece {
-    /// A length, and the checksum that follows unless it is 0.
+    /// Reads a length, and the checksum that follows unless the length is 0.
     fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
         let bytes = u32::try_from(cursor.varint()?).ok()?;
         let checksum = if bytes > 0 { cursor.fields::<4>()?.u32::<0>() } else { 0 };
@@ -506,17 +508,18 @@ impl Piece {
     }
 }
 
-/// A key that the file is known to hold, and whether its partition does.
+/// A key that the file is known to contain, and whether its partition does.
 ///
-/// A partition that holds no known key cannot show that it was built with another hash than the reader's. So none is
-/// used before all that must hold one were read: a custom hash that changed under its tag would make every other
-/// partition negative for nearly all of its keys. One that cannot be read leaves the filter unused: what it would show,
-/// of another extractor for instance, no other may. Not even a partition that holds its known keys is used before:
-/// where the filter is cut by hash range, they may be parts of keys, which tell nothing of whole ones.
+/// A partition that holds no known key cannot show that it was built with another hash than the reader's. So no
+/// partition is used before all that must hold a known key have been read: a custom hash that changed under its tag
+/// would make every other partition negative for nearly all of its keys. If one cannot be read, the filter stays
+/// unused, because no other partition may show what it would show, for instance of another extractor. Even a partition
+/// that holds its known keys is not used earlier: if the filter is cut by hash range, they may be parts of keys, which
+/// say nothing about whole keys.
 #[derive(Debug)]
 struct Known {
     partition: u32,
     hash: KeyHash,
-    /// Known once the partition was read, and then for good: what it holds does not change.
+    /// Set once the partition has been read, and then final: the contents of a partition do not change.
     is_held: OnceLock<bool>,
 }

@@ -1,5 +1,5 @@
-//! Containers of a few partitions. The failure guarded against: a key is added to one partition and looked up in
-//! another, and so is lost.
+//! Containers of a few partitions. The failure guarded against: a key is added to one partition, looked up in another,
+//! and so lost.
 
 use core::fmt;
 use core::ops::Bound;
@@ -25,7 +25,7 @@ fn bloom() -> Arc<dyn FilterPolicy> {
     Arc::new(FixedPolicy::default())
 }
 
-/// A policy whose builders a function makes.
+/// A policy whose builders come from a function.
 struct Making<F>(F);
 
 impl<F: Fn(&BuildContext) -> Option<Box<dyn BlockBuilder>> + Send + Sync> FilterPolicy for Making<F> {
@@ -92,7 +92,7 @@ fn lower_bounds(index: &PartitionIndex) -> Vec<Vec<u8>> {
     (0..index.partitions()).map(|number| index.lower_bound(number)).collect()
 }
 
-/// Whether the key may be in the file, read as an engine would.
+/// Returns whether the key may be in the file, read as an engine would.
 fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, PartitionError> {
     probe_hash(index, container, key, KeyHasher::default().hash(key))
 }
@@ -102,7 +102,7 @@ fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHas
     Ok(index.open(number, block_of(index, container, number))?.may_contain(hash))
 }
 
-/// The index, once the partitions that must hold known keys were read.
+/// Returns the index after reading the partitions that must hold known keys.
 fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), PartitionError>) {
     let index = PartitionIndex::load(tail_of(container), context).unwrap();
     let verdict = index.check_known_keys(|number| Ok(block_of(&index, container, number)));
@@ -265,7 +265,7 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
         };
         let all = absent(&[]);
         assert!(all > 1_500 && absent(&[without[0], with]) == all, "{cut:?}");
-        assert_eq!(absent(&without[..1]), 0, "{cut:?}: nothing confirms it");
+        assert_eq!(absent(&without[..1]), 0, "{cut:?}: no partition confirms it");
     }
 }
 
@@ -395,7 +395,7 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
         let reader = LoadContext::new(&hasher).with_key_parts(&parts);
         let index = PartitionIndex::load(tail_of(&container), reader).unwrap();
         for key in &keys {
-            // The partition of each key must be among those probed for its prefix, and hold the prefix.
+            // The partition of each key must be among those probed for its prefix, and contain the prefix.
             let (own, _) = index.locate(key, hasher.hash(key));
             let holds =
                 |number, hash| index.open(number, block_of(&index, &container, number)).unwrap().may_contain(hash);
@@ -449,7 +449,7 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
     }
 }
 
-/// A custom hash of this multiplier, always under the same tag.
+/// A custom hash with this multiplier, always under the same tag.
 fn custom(multiplier: u64) -> KeyHasher {
     KeyHasher::custom(7, move |key| {
         KeyHash::mix(key.iter().fold(multiplier, |hash, &byte| hash.wrapping_mul(multiplier | 1) ^ u64::from(byte)))
@@ -485,7 +485,8 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
     }
 }
 
-/// Whatever it would show, of an extractor that changed for some keys for instance, no other may.
+/// No other partition may show what an unreadable one would show, for instance of an extractor that changed for some
+/// keys.
 // promise: documented-use
 #[test]
 fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
@@ -507,7 +508,7 @@ fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
     }
 }
 
-/// Whole keys tell nothing of an extractor that changed under its name: its parts are in partitions of their own.
+/// Whole keys say nothing about an extractor that changed under its name: its parts are in other partitions.
 // promise: documented-use
 #[test]
 fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read() {
@@ -612,7 +613,7 @@ fn forge(cut: PartitionCut, partitions: u32, index: &[u8]) -> Vec<u8> {
     [index, &trailer.encode()].concat()
 }
 
-/// An entry of a block of this length, without bytes beside it.
+/// An entry of a block of this length, without user data.
 fn put_block(out: &mut Vec<u8>, bytes: u64) {
     put_varint(out, bytes);
     if bytes > 0 {
@@ -630,7 +631,7 @@ fn a_forged_top_index_is_refused_or_small() {
         )
     };
     let [by_key, by_hash] = CUTS;
-    // More partitions than the index has entries for, no entry at all, bytes behind the last.
+    // More partitions than the index has entries for, no entry at all, bytes after the last entry.
     let mut one = Vec::new();
     put_block(&mut one, 100);
     assert!(refused(by_hash, (1 << 24) - 1, &one) && refused(by_hash, 3, &one) && refused(by_hash, 1, &[]));
@@ -674,7 +675,7 @@ fn a_forged_top_index_is_refused_or_small() {
     assert!(index.memory_bytes() < 110_000, "{}", index.memory_bytes());
     assert_eq!(index.locate(&prefix, KeyHash::mix(0)).0, 0);
     assert_eq!(index.locate(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).0, 3);
-    // Entries of two bytes: what they take in memory has a limit.
+    // Entries of two bytes: their memory is limited.
     let hollow = vec![0; 2 * 100_001];
     let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();
     assert!(index.memory_bytes() < 8 * hollow.len(), "{}", index.memory_bytes());

@@ -1,5 +1,5 @@
-//! The end of a container: the parts of keys that it holds, if they are not whole keys alone, the file's fingerprint,
-//! if it is bound to one, and 32 bytes.
+//! The end of a container: the parts of keys that it holds, unless these are only whole keys; the file's fingerprint,
+//! if the container is bound to a file; and 32 bytes.
 //!
 //! ```text
 //! domain tags, parts word    as in a filter block
@@ -14,7 +14,7 @@
 //!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound container, bit 5 in one cut by hash
 //!        range, bit 6 in one of parts of keys
 //!  26   2  magic, the bytes "SP"
-//!  28   4  CRC32C of all that stands between the top index and it
+//!  28   4  CRC32C of everything between the top index and this field
 //! ```
 
 use sstfilter::internal::{CheckedTail, Ending, HeldParts};
@@ -23,7 +23,7 @@ use sstfilter::{BlockError, BlockIdentity};
 use super::PartitionCut;
 use super::error::PartitionError;
 
-/// The newest version of the container; the writer always writes it.
+/// The newest version of the container, which the writer always writes.
 const CONTAINER_VERSION: u8 = 1;
 
 /// Set in the version byte of a container that is cut by hash range.
@@ -32,12 +32,12 @@ const CUT_BY_HASH: u8 = 1 << 5;
 /// The bytes `SP`.
 const MAGIC: u16 = 0x5053;
 
-/// The most bytes behind a top index.
+/// The maximum bytes after a top index.
 pub(super) const MAX_END_BYTES: usize = Ending::MAX_BYTES;
 
 const PARTITIONS_BYTES: usize = 3;
 
-/// The most partitions: three bytes hold it. At 1 KiB they are a filter of 16 GiB.
+/// The maximum number of partitions, for which the format has three bytes. At 1 KiB they are a filter of 16 GiB.
 pub(super) const MAX_PARTITIONS: u32 = (1 << 24) - 1;
 
 /// The decoded end of a container.
@@ -49,17 +49,17 @@ pub(super) struct ContainerTrailer {
     pub(super) keys: u64,
     pub(super) index_bytes: u32,
     pub(super) index_checksum: u32,
-    /// The field that says which parts of keys the filter holds; empty for whole keys alone.
+    /// The field with the parts of keys in the filter; empty for only whole keys.
     pub(super) held: Box<[u8]>,
 }
 
 impl ContainerTrailer {
-    /// Bytes of the top index and of all behind it.
+    /// Returns the bytes of the top index and of everything after it.
     pub(super) fn tail_bytes(&self) -> u64 {
         u64::from(self.index_bytes) + self.end_bytes() as u64
     }
 
-    /// Bytes behind the top index.
+    /// Returns the bytes after the top index.
     pub(super) fn end_bytes(&self) -> usize {
         Ending::bytes_after_parts(self.identity.file.is_some()) + self.held.len()
     }
@@ -79,11 +79,11 @@ impl ContainerTrailer {
         out
     }
 
-    /// Decodes the end of `container`, of which only the last [`MAX_END_BYTES`] bytes are read.
+    /// Decodes the end of `container`, reading only its last [`MAX_END_BYTES`] bytes.
     pub(super) fn decode(container: &[u8]) -> Result<Self, PartitionError> {
         let (bytes, other_magic) = (container.len() as u64, |got| PartitionError::NotPartitioned { got });
         let (trailer, flags) = Ending::fields(container, bytes, (MAGIC, CONTAINER_VERSION), other_magic)?;
-        // Checked before the checksum: a future flag may change what that covers.
+        // Before the checksum, because a future flag may change what it covers.
         BlockError::require(
             flags & !(Ending::BOUND | CUT_BY_HASH | Ending::PARTS) == 0,
             "flags of a partitioned filter",
@@ -96,6 +96,7 @@ impl ContainerTrailer {
         let reserved = trailer.u8::<24>() & 15;
         BlockError::require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;
         let partitions = trailer.uint::<21, PARTITIONS_BYTES>();
+        // Writers cut by hash range into an odd number, which keeps distinct hashes distinct inside a partition.
         let is_countable = partitions > 0 && (cut == PartitionCut::KeyRange || partitions % 2 == 1);
         BlockError::require(
             is_countable,

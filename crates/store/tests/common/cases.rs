@@ -19,7 +19,7 @@ pub(crate) struct ContainerCase {
     pub(crate) target_bytes: u32,
     pub(crate) keys: u32,
     pub(crate) parts: fn() -> KeyParts,
-    /// The number of the file that it is bound to; the numbers of its partitions stand beside them then.
+    /// The number of the file that it is bound to; its partitions then have their numbers as user data.
     pub(crate) file_number: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl ContainerCase {
         self.build_of((0..self.keys).map(key))
     }
 
-    /// The same container of other keys.
+    /// The same container with other keys.
     pub(crate) fn build_of(&self, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         let context = BuildContext::new(&self.hash.hasher()).with_key_parts((self.parts)());
         let context = match self.file_number {
@@ -105,7 +105,7 @@ impl ContainerCase {
     }
 }
 
-/// What identifies a mini SST file, by the last 64 of its bytes.
+/// The identity of a mini SST file, from its last 64 bytes.
 pub(crate) fn identity_of(table: &[u8]) -> TableIdentity {
     let footer: &[u8; 64] = table.last_chunk().unwrap();
     let checksum = u32::from_le_bytes(footer[52..56].try_into().unwrap());

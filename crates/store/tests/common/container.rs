@@ -10,11 +10,11 @@ use sstfilter_store::{PartitionError, PartitionIndex};
 pub(crate) struct Container {
     bytes: Vec<u8>,
     pub(crate) index: PartitionIndex,
-    /// The partitions that were probed; `None` where one cannot be used. To open one is to read all of it.
+    /// The partitions that were probed; `None` for one that cannot be used. Opening one reads all of it.
     opened: Mutex<HashMap<u32, Option<FilterBlock<Vec<u8>>>>>,
 }
 
-/// Where the block of each partition is.
+/// The range of each partition's block.
 pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
     let range = |number| index.block_range(number).unwrap();
     let to_usize = |range: Range<u64>| usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
@@ -22,14 +22,14 @@ pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
 }
 
 impl Container {
-    /// The container that fills `bytes`, with its known keys looked for.
+    /// Opens the container that fills `bytes`, and checks its known keys.
     pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let container = Self::open(bytes, context)?;
         container.index.check_known_keys(|number| Ok(container.block(number)))?;
         Ok(container)
     }
 
-    /// The same without reading any partition.
+    /// Opens the container without reading any partition.
     pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
         let got = bytes.len() as u64;
         let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
@@ -46,13 +46,13 @@ impl Container {
         &self.bytes
     }
 
-    /// The bytes of a partition's block; none of one without a filter.
+    /// Returns the bytes of a partition's block; empty for one without a filter.
     pub(crate) fn block(&self, number: u32) -> &[u8] {
         let place = self.index.block_range(number).unwrap();
         &self.bytes[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()]
     }
 
-    /// Where the block of each partition is.
+    /// Returns the range of each partition's block.
     pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
         ranges(&self.index)
     }
@@ -61,7 +61,7 @@ impl Container {
         self.index.open(number, self.block(number))
     }
 
-    /// Whether the key may be in the file; a partition that cannot be used may have it.
+    /// Returns whether the key may be in the file; it may be in any partition that cannot be used.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         self.may_contain_range(self.index.locate(key, hash))
     }
@@ -83,12 +83,12 @@ impl Container {
         block.as_ref().is_none_or(|block| block.may_contain(hash))
     }
 
-    /// The partitions that cannot be used, with the reasons.
+    /// Returns the partitions that cannot be used, with the reasons.
     pub(crate) fn problems(&self) -> Vec<(u32, PartitionError)> {
         (0..self.index.partitions()).filter_map(|number| Some((number, self.partition(number).err()?))).collect()
     }
 
-    /// Checks all partitions, what stands beside them, and the zeros between.
+    /// Checks all partitions, their user data, and the zeros between them.
     pub(crate) fn verify(&self) -> Result<(), PartitionError> {
         let mut end = 0;
         for number in 0..self.index.partitions() {

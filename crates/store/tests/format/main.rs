@@ -1,4 +1,4 @@
-//! Descriptions, sidecars and partitioned filters that must be the same bytes on every machine. This is the package's
+//! Descriptions, sidecars and partitioned filters must have the same bytes on every machine. This is the package's test
 //! program for other platforms; it selects instruction sets for the whole process.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]

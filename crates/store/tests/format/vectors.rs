@@ -53,7 +53,7 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
     let metadata = FilterMetadata::decode(&documented).unwrap();
     assert_eq!(metadata.encode(), documented);
     assert_eq!(metadata.sections().len(), 2);
-    // Witnesses end a description, each behind its length, but for the checksum.
+    // The witnesses are the end of a description before its checksum, each after its length.
     let end = own.keys("witnesses").concat();
     assert!(documented[..documented.len() - 4].ends_with(&end), "{own}");
 }

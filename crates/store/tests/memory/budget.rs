@@ -1,4 +1,4 @@
-//! Guards against: a budget that counts its bytes and takes others, and files that cost memory though nobody reads
+//! Guards against a budget that counts other bytes than it takes, and files that cost memory although nobody reads
 //! them.
 
 use std::ops::Range;
@@ -24,17 +24,17 @@ impl FilterSource for Disk {
     }
 }
 
-/// A store of Ribbon filters under a budget.
+/// Returns a store of Ribbon filters under a budget.
 fn store(budget: &FilterBudget) -> FilterStore {
     FilterStore::default().with_policy(Arc::new(ribbon(0.01))).with_budget(budget.clone())
 }
 
-/// Key `number` of a set: eight bytes, and no two sets have a key in common.
+/// Returns key `number` of a set: eight bytes; no two sets share a key.
 fn key(set: u32, number: u32) -> [u8; 8] {
     KeyHash::mix(1 << 63 | u64::from(set) << 32 | u64::from(number)).get().to_le_bytes()
 }
 
-/// The filter of this many keys of a set.
+/// Returns the filter of this many keys of a set.
 fn built(set: u32, keys: u32) -> (Bytes, FilterMetadata) {
     let store = store(&FilterBudget::unlimited());
     let mut builder = store.builder(FileId::random());
@@ -55,7 +55,7 @@ fn opened(budget: &FilterBudget, filters: &[(Bytes, FilterMetadata)]) -> Vec<Fil
     filters.iter().map(|(filter, metadata)| store.open(metadata.clone(), Arc::new(Disk(filter.clone())))).collect()
 }
 
-/// Lookups that make files hot and cold again.
+/// Makes files hot and cold again by lookups.
 fn look_up(files: &[FileFilters], seed: u64) {
     for round in 0..40_u64 {
         for (at, file) in (0..).zip(files) {
@@ -88,7 +88,8 @@ fn memory_exceeds_a_budget_by_one_filter_at_most() {
                     look_up(files, 0);
                 });
             });
-            // Bookkeeping: 1 KiB for each block in memory and curve, a plan's lists, and the threads' own.
+            // Bookkeeping: 1 KiB for each block in memory and each curve, the lists of a plan, and the threads' own
+            // memory.
             let most = limit + largest + 1024 * u64::from(FILES) + 16 * 1024 * threads;
             println!(
                 "{threads} threads, {percent} %: {peak} bytes, {limit} of the budget, {largest} of a filter, {:?}",
@@ -101,7 +102,7 @@ fn memory_exceeds_a_budget_by_one_filter_at_most() {
     }
 }
 
-/// A source whose callers wait for one another for a while, so that their loads overlap if they may.
+/// A source whose callers wait for one another for a while, so that their loads overlap if the budget allows it.
 #[derive(Debug)]
 struct Overlapping {
     disk: Disk,
@@ -123,7 +124,7 @@ impl FilterSource for Overlapping {
 
 const THREADS: u64 = 8;
 
-/// As many filters as threads, of the same size.
+/// As many filters of one size as threads.
 fn overlapping(budget: &FilterBudget) -> Vec<FileFilters> {
     let (store, loading) = (store(budget), Arc::new(AtomicU64::new(0)));
     let (filter, metadata) = built(1, 200_000);
@@ -134,7 +135,7 @@ fn overlapping(budget: &FilterBudget) -> Vec<FileFilters> {
     (0..THREADS).map(open).collect()
 }
 
-/// Each thread probes a file of its own.
+/// Each thread probes its own file.
 fn look_up_at_once(files: &[FileFilters], seed: u64) {
     thread::scope(|scope| {
         for (at, file) in (0..).zip(files) {
@@ -173,7 +174,7 @@ fn filters_that_all_threads_grow_at_once_exceed_a_budget_by_one_at_most() {
     assert!(files.iter().all(|file| file.residency().bytes == file.residency().whole_bytes), "all have grown");
 }
 
-/// A source that is in the middle of a load until it is told to go on.
+/// A source that stays in the middle of a load until the test releases it.
 #[derive(Debug)]
 struct Slow {
     disk: Disk,
@@ -213,7 +214,7 @@ fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
     }
 }
 
-/// All of them in the long form, otherwise a quarter.
+/// All in the long form, otherwise a quarter.
 #[test]
 fn a_hundred_thousand_files_take_750_bytes_each_before_their_filters() {
     let _alone = alone();
@@ -223,7 +224,7 @@ fn a_hundred_thousand_files_take_750_bytes_each_before_their_filters() {
     let open = |_| store.open(metadata.clone(), source.clone());
     let (files, peak) = measure(|| (0..100_000 / effort::sample(4)).map(open).collect::<Vec<_>>());
     println!("{} bytes for each file", peak / files.len());
-    // Half of them are the description.
+    // Half of these bytes are the description.
     assert!(peak <= 750 * files.len(), "{peak} bytes");
     let ((), peak) = measure(|| {
         files.iter().for_each(|file| probe(file, 1));

@@ -1,5 +1,5 @@
-//! How much memory is taken. A program of its own: its allocator counts what the whole process holds, so each test runs
-//! alone (`allocator::alone`), and tests of anything else would be counted with them.
+//! Measures memory. This is a separate program: its allocator counts what the whole process holds, so each test runs by
+//! itself (`allocator::alone`), and any other test would be counted with it.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

@@ -1,5 +1,5 @@
-//! The failure guarded against: a stranger's container of a few MiB names millions of partitions in two bytes each, and
-//! what is kept of each of them fills the reader's memory.
+//! The failure guarded against: an untrusted container of a few MiB names millions of partitions in two bytes each, and
+//! what the reader keeps for each of them fills its memory.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::allocator::{alone, held};
 
 const LINE: usize = 64;
 
-/// A container of partitions of these lengths, all below 128, cut by hash range. Their blocks are zeros.
+/// Returns a container of partitions with these lengths, all below 128, cut by hash range. Their blocks are zeros.
 fn forged(lengths: impl Iterator<Item = u8>) -> Vec<u8> {
     let (mut container, mut index, mut partitions) = (vec![], vec![], 0_u32);
     for length in lengths {

@@ -1,5 +1,5 @@
-//! Guards against: a budget that loses a key, takes more memory than it was given, loads a filter twice, waits for a
-//! slow disk in a reader, is brought out of step by a source that fails or panics, or spends its bytes on files that
+//! Guards against a budget that loses a key, takes more memory than it was given, loads a filter twice, makes a reader
+//! wait for another thread's slow disk, loses count after a source fails or panics, or spends its bytes on files that
 //! were probed once.
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ struct Disk {
     loads: AtomicU64,
     fails: AtomicBool,
     panics: AtomicBool,
-    /// Where a load waits, twice: for the test to see that it has begun, and to let it end.
+    /// A load waits here twice: for the test to see that it has begun, and for permission to end.
     gate: Option<Barrier>,
 }
 
@@ -50,7 +50,7 @@ fn key(set: u32, number: u32) -> [u8; 8] {
     (u64::from(number) << 32 | u64::from(set)).to_be_bytes()
 }
 
-/// Keys that no file has, between the smallest and the largest of each.
+/// Absent keys between the smallest and the largest key of each file.
 #[expect(clippy::big_endian_bytes, reason = "in the order of the numbers")]
 fn absent(number: u64) -> [u8; 8] {
     ((1 + number % 150) << 32 | 1 << 31 | number).to_be_bytes()
@@ -71,7 +71,7 @@ fn open(budget: &FilterBudget, disk: Disk) -> (FileFilters, Arc<Disk>) {
     (store.open(disk.metadata.clone(), disk.clone()), disk)
 }
 
-/// Files whose filters are equal but for their keys: file `n` has the keys of set `n`.
+/// Files whose filters differ only in their keys: file `n` has the keys of set `n`.
 fn files(budget: &FilterBudget, policy: &FixedPolicy, count: u32, keys: u32) -> Vec<(FileFilters, Arc<Disk>)> {
     (0..count).map(|set| open(budget, disk(policy, set, keys))).collect()
 }
@@ -80,7 +80,7 @@ fn bytes_of<D>(files: &[(FileFilters, D)]) -> u64 {
     files.iter().map(|(filter, _)| filter.residency().bytes).sum()
 }
 
-/// Looks absent keys up in a file; the data blocks read for nothing.
+/// Looks up absent keys in a file, and returns the data blocks read in vain.
 fn useless_reads(filter: &FileFilters, numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.map(|number| u64::from(!filter.probe(&absent(number)).is_absent())).sum()
 }
@@ -93,7 +93,7 @@ fn assert_no_key_lost(filter: &FileFilters, set: u32, keys: u32) {
     }
 }
 
-/// Looks absent keys up, whatever it costs.
+/// Looks up absent keys, whatever it costs.
 fn look_up(filter: &FileFilters, numbers: impl Iterator<Item = u64>) {
     useless_reads(filter, numbers);
 }
@@ -175,7 +175,7 @@ fn shrinking_halves_the_useless_reads_of_a_quarter_of_the_bytes() {
         let useless = lookups(500..2_500);
         let stats = budget.stats();
         println!("shrinks: {shrinks}: {useless} useless reads of 140000 probes, {stats:?}");
-        // Each filter once to shrink it, and a few again, because the counts of equal files differ by chance.
+        // Each filter is loaded once to be shrunk, and a few again, because the counts of equal files differ by chance.
         assert!(stats.loads < 3 * 70, "{stats:?}");
         useless
     });
@@ -186,7 +186,7 @@ fn shrinking_halves_the_useless_reads_of_a_quarter_of_the_bytes() {
 fn what_is_looked_up_often_keeps_its_bytes() {
     let budget = FilterBudget::new(8_000).with_probes_per_plan(2_000);
     let files = files(&budget, &ribbon(0.01), 20, 2_000);
-    // Cold files are first, and take all the room there is.
+    // Cold files come first, and take all memory.
     for number in 0..2_000 {
         for (at, (filter, _)) in files.iter().enumerate() {
             let times = if at >= 16 { 20 } else { u64::from(number % 10 == 0) };
@@ -195,7 +195,7 @@ fn what_is_looked_up_often_keeps_its_bytes() {
     }
     let states: Vec<u64> = files.iter().map(|(filter, _)| filter.residency().bytes).collect();
     assert!(states[16..].iter().all(|&hot| states[..16].iter().all(|&cold| cold < hot)), "{states:?}");
-    // The other way round: what was hot becomes cold.
+    // In reverse: the hot files become cold.
     for number in 0..2_000 {
         for (filter, _) in &files[..4] {
             useless_reads(filter, number * 20..number * 20 + 20);
@@ -230,7 +230,7 @@ fn a_filter_is_loaded_at_most_once_for_each_plan_whatever_the_lookups() {
         let budget = FilterBudget::new(6_000).with_probes_per_plan(300);
         let files = files(&budget, &ribbon(0.01), 30, 1_000);
         for _ in 0..200 {
-            // The worst for a cache: a few files at a time, others each time.
+            // The worst case for a cache: a few files at a time, others each time.
             let (filter, _) = random.pick(&files);
             useless_reads(filter, 0..random.below(400) as u64);
             let (plans, used) = (budget.stats().plans, budget.stats().used_bytes);
@@ -279,7 +279,7 @@ fn many_threads_load_a_filter_once_and_none_waits() {
     thread::scope(|scope| {
         let loader = scope.spawn(|| filter.probe(&absent(1)));
         gate.wait();
-        // The load has begun, and ends only after all others have their answers.
+        // The load has begun, and ends only after all other threads have their answers.
         thread::scope(|scope| {
             for _ in 0..32 {
                 scope.spawn(|| {
@@ -361,7 +361,7 @@ fn bytes_of_another_length_than_wanted_are_unusable() {
     }
 }
 
-/// Gives the same bytes, whichever are wanted.
+/// Returns the same bytes for every range.
 struct All(Bytes);
 
 impl FilterSource for All {

@@ -1,5 +1,5 @@
-//! Guards against: a probe that loads more than its key's partition, a partition that is damaged or has no filter and
-//! spoils its neighbours, and plans that take partitions of different kinds for equal.
+//! Guards against a probe that loads more than its key's partition, a partition without a usable filter that affects
+//! its neighbours, and plans that treat partitions of different kinds alike.
 
 use std::io;
 use std::ops::Range;
@@ -24,7 +24,7 @@ struct Disk {
     container: Mutex<Bytes>,
     loads: AtomicU64,
     loaded_bytes: AtomicU64,
-    /// Gives the bytes 64 behind those of a partition.
+    /// Returns the bytes 64 after those of a partition.
     mixes_up: bool,
 }
 
@@ -56,7 +56,7 @@ fn absent_key(number: u32) -> Vec<u8> {
     [&key(number)[..], b"-"].concat()
 }
 
-/// Parts of which only known keys can show that the extractor is the same.
+/// Parts for which only known keys can show that the extractor is unchanged.
 fn parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)))
 }
@@ -77,7 +77,7 @@ fn open_from(
     (store.with_budget(budget.clone()).open(metadata, disk.clone()), disk)
 }
 
-/// The filter of all keys, and a store to open it with.
+/// Returns the filter of all keys, and a store to open it with.
 fn built(
     parts: &KeyParts,
     policy: impl FilterPolicy + 'static,
@@ -103,7 +103,7 @@ fn useless_reads(filter: &FileFilters, numbers: impl Iterator<Item = u32>) -> u3
     numbers.map(|number| u32::from(!filter.probe(&absent_key(number)).is_absent())).sum()
 }
 
-/// Looks absent keys up, whatever it costs.
+/// Looks up absent keys, whatever it costs.
 fn look_up(filter: &FileFilters, numbers: impl Iterator<Item = u32>) {
     useless_reads(filter, numbers);
 }
@@ -175,7 +175,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     assert_eq!(filter.residency().partitions, filter.residency().partitions_in_memory);
 }
 
-/// All keys are looked up in the long form, otherwise one in three.
+/// Looks up all keys in the long form, otherwise one in three.
 #[test]
 fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
     let xor = crate::common::policy("xor", sstfilter::Sizing::FingerprintBits(8));

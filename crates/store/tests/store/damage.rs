@@ -1,4 +1,4 @@
-//! Bytes that are not those that were written: descriptions, sidecars, filters.
+//! Descriptions, sidecars and filters whose bytes are not those that were written.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
-        // SAFETY: the caller's promises are those that the system's allocator wants.
+        // SAFETY: the caller makes the promises that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes that a call allocates, freed ones included.
+/// Returns the bytes that a call allocates, including freed ones.
 fn allocated<T>(call: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATED.get();
     let result = call();
@@ -68,7 +68,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, &byte| (0..8).fold(sum ^ u32::from(byte), |sum, _| step(sum)))
 }
 
-/// With a checksum that holds.
+/// Appends a valid checksum.
 fn sealed(mut description: Vec<u8>) -> Vec<u8> {
     let end = description.len() - 4;
     let sum = crc(&description[..end]);
@@ -85,7 +85,7 @@ fn ranges() -> RangePolicy {
     RangePolicy::hashed(units, 16, FalsePositiveRate::new(0.01).unwrap()).unwrap()
 }
 
-/// Descriptions with every field in use, and with few.
+/// Returns descriptions with every field in use, and with few.
 fn descriptions() -> Vec<FilterMetadata> {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let full = with_key_parts(partitioned(PartitionCut::KeyRange), parts).with_range_filters(ranges());
@@ -135,7 +135,7 @@ fn a_description_with_any_byte_changed_and_a_checksum_that_holds_never_panics_no
                 let (decoded, allocated) = allocated(|| FilterMetadata::decode(&changed));
                 assert!(allocated < 16 * bytes.len() + 4_096, "{allocated} bytes for {at} = {value}");
                 if let Ok(decoded) = decoded {
-                    // What it says is not believed: opening it, asking and encoding it again do not panic.
+                    // No field is believed: opening, probing and encoding it again do not panic.
                     let file = FilterStore::default().open(decoded.clone(), Arc::new(Bytes::from_static(&[7; 300])));
                     let _ = (file.probe(b"t:00001"), file.may_contain_prefix(b"t"), file.may_contain_range(..));
                     assert_eq!(FilterMetadata::decode(&decoded.encode()), Ok(decoded));
@@ -206,7 +206,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
         let mut flipped = tail.to_vec();
         flipped[bit / 8] ^= 1 << (bit % 8);
         assert!(FilterMetadata::of_any_sidecar(&flipped, length).is_err(), "bit {bit}");
-        // A wrong length of the tail is noticed before it is read.
+        // A wrong length of the tail is detected before it is read.
         let bytes = FilterMetadata::sidecar_tail_bytes(&flipped);
         assert!(bytes.is_err() || bytes == Ok(tail_bytes as u64), "bit {bit}");
     }
@@ -227,7 +227,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
     }
 }
 
-/// All ways to keep filters: in memory from the start, or loaded when they are probed.
+/// Stores with each residency of filters: in memory from the start, or loaded when they are probed.
 fn kinds() -> Vec<FilterStore> {
     let kinds = [FilterStore::default(), partitioned(PartitionCut::KeyRange), partitioned(PartitionCut::HashRange)];
     let secret =
@@ -238,7 +238,7 @@ fn kinds() -> Vec<FilterStore> {
     kinds.into_iter().chain(lazy).collect()
 }
 
-/// Opens filter bytes that are not those of the description. No key may be lost; gives the reason.
+/// Opens filter bytes that do not match the description. No key may be lost; returns the reason.
 fn problem_of(
     store: &FilterStore,
     metadata: &FilterMetadata,
@@ -271,7 +271,7 @@ fn bytes_that_are_not_those_that_were_written_lose_no_key_and_have_a_reason() {
         let sound = problem_of(&store, &metadata, bytes.clone(), &keys, "sound");
         assert_eq!(sound, None);
         let (of_other, _) = build(&store, &others);
-        // The same file at another time: sound blocks, of the same id, with other keys.
+        // The same file at another time: sound blocks with the same id and other keys.
         let rebuilt = {
             let mut builder = store.builder(metadata.file_id());
             keys.iter().step_by(3).chain(keys.last()).for_each(|key| builder.add_key(key));
@@ -410,7 +410,7 @@ fn bytes_at_any_alignment_answer_alike() {
     assert!((1..9).all(|shift| answers(shift) == aligned));
 }
 
-/// Partitions of fewer keys get no filter.
+/// Builds no filter for partitions with fewer keys.
 #[derive(Debug)]
 struct LargePartitions(FixedPolicy);
 
@@ -454,7 +454,7 @@ fn a_scrub_sees_every_changed_byte_of_the_filters() {
     }
 }
 
-/// Remembers up to where it was read.
+/// Remembers the highest offset that was read.
 struct Watched(Bytes, AtomicU64);
 
 impl FilterSource for Watched {
@@ -492,7 +492,7 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
     }
 }
 
-/// Found by fuzzing: nothing was read of such a section, and so its filter was never found out to be unusable.
+/// Found by fuzzing: such a section was never read, so nothing noticed that its filter was unusable.
 #[test]
 fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
     let store =
@@ -500,7 +500,7 @@ fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
     let mut builder = store.builder(FileId::random());
     numbered(0..1_000).iter().for_each(|key| builder.add_key(key));
     let (bytes, metadata) = builder.finish().seal();
-    // Sections begin behind a header of 44 bytes and have 28 each; their lengths are at byte 16.
+    // Sections begin after a header of 44 bytes and have 28 each; their lengths are at byte 16.
     let mut covered = metadata.encode_covered();
     [44, 72].into_iter().for_each(|section| covered[section + 16..section + 24].fill(0));
     let empty = FilterMetadata::decode_covered(&covered).unwrap();

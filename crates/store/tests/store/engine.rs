@@ -1,4 +1,5 @@
-//! An engine's files, as small as they can be: a set of keys, filter bytes, and a disk that can be told to fail.
+//! The smallest possible files of an engine: a set of keys, filter bytes, and a disk whose failures are chosen by the
+//! test.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -13,14 +14,14 @@ use sstfilter_store::{FileFilters, FilterMetadata, FilterSource, FilterStore, Fi
 
 pub(crate) type Key = Vec<u8>;
 
-/// What a disk does with a read.
+/// The behaviour of a disk in a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Sound,
     Fails,
-    /// A bit of what it reads is flipped.
+    /// Flips a bit of the bytes read.
     Damaged,
-    /// A byte less than was wanted.
+    /// Returns a byte less than requested.
     Short,
     Panics,
 }
@@ -71,7 +72,7 @@ impl FilterSource for Disk {
                 Ok(damaged.into())
             }
             Mode::Short => Ok(read.slice(..read.len().saturating_sub(1))),
-            // Like a panic, but for the message.
+            // Like a panic, but without the message.
             Mode::Panics => std::panic::resume_unwind(Box::new("the disk panics")),
         }
     }
@@ -81,11 +82,11 @@ impl FilterSource for Disk {
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) keys: BTreeSet<Key>,
-    /// It deletes all keys from the first up to and without the second.
+    /// The file deletes all keys from the first up to but excluding the second.
     pub(crate) tombstone: Option<(Key, Key)>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) filters: FileFilters,
-    /// How often lookups have given it.
+    /// How often lookups have returned it.
     pub(crate) given: AtomicU64,
 }
 
@@ -104,12 +105,12 @@ impl File {
         self.keys.contains(key)
     }
 
-    /// Whether a lookup of the key must come to the file.
+    /// Returns whether a lookup of the key must reach the file.
     pub(crate) fn is_needed(&self, key: &[u8]) -> bool {
         self.has(key) || self.tombstone.as_ref().is_some_and(|(start, end)| &start[..] <= key && key < &end[..])
     }
 
-    /// Whether a scan of the range must come to the file.
+    /// Returns whether a scan of the range must reach the file.
     pub(crate) fn is_needed_in(&self, range: KeyRange<'_>) -> bool {
         let is_deleting = self.tombstone.as_ref().is_some_and(|(start, end)| meet(range, start, end));
         is_deleting || self.first_in(range).is_some()
@@ -120,7 +121,7 @@ impl File {
     }
 }
 
-/// Whether a key from `start` up to and without `end` can be in the range, for ranges whose ends are keys.
+/// Returns whether a key from `start` up to but excluding `end` can be in the range, for ranges whose ends are keys.
 fn meet(range: KeyRange<'_>, start: &[u8], end: &[u8]) -> bool {
     use core::ops::Bound::{Excluded, Included, Unbounded};
     let begins_below_end = match range.lower {
@@ -136,7 +137,7 @@ fn meet(range: KeyRange<'_>, start: &[u8], end: &[u8]) -> bool {
     !range.is_empty() && begins_below_end && ends_above_start
 }
 
-/// The filter bytes and the description of a file with these keys.
+/// Returns the filter bytes and the description of a file with these keys.
 pub(crate) fn build(store: &FilterStore, keys: &BTreeSet<Key>) -> (Bytes, FilterMetadata) {
     build_with(store, keys, None)
 }
@@ -154,7 +155,7 @@ pub(crate) fn build_with(
     builder.finish().seal()
 }
 
-/// A file that lookups read for.
+/// Returns a file with a source for lookups.
 pub(crate) fn file(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     file_with(store, keys.into_iter().collect(), None)
 }
@@ -166,14 +167,14 @@ pub(crate) fn file_with(store: &FilterStore, keys: BTreeSet<Key>, tombstone: Opt
     Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
 }
 
-/// A file whose reads the engine does.
+/// Returns a file whose reads the engine performs.
 pub(crate) fn file_to_be_read(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     let keys = keys.into_iter().collect();
     let (bytes, metadata) = build(store, &keys);
     Arc::new(File::new(keys, Disk::new(bytes), store.open_to_be_read(metadata)))
 }
 
-/// A file of which only the bounds are known.
+/// Returns a file with known bounds and no filters.
 pub(crate) fn unfiltered<'a>(
     store: &FilterStore,
     keys: impl IntoIterator<Item = Key>,
@@ -183,13 +184,13 @@ pub(crate) fn unfiltered<'a>(
     Arc::new(File::new(keys.into_iter().collect(), Disk::new(Bytes::new()), filters))
 }
 
-/// A view of files that are added one after the other.
+/// Returns a view of files that are added one after the other.
 pub(crate) fn view_of(store: &FilterStore, files: &[(u32, &Arc<File>)]) -> FilterView<File> {
     let add = |edit: ViewEdit<File>, (level, file): &(u32, &Arc<File>)| edit.add(*level, Arc::clone(file));
     FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
 }
 
-/// The files that a lookup gives if none has the key.
+/// Returns the files of a lookup if none contains the key.
 pub(crate) fn all_candidates(view: &FilterView<File>, key: &[u8]) -> Vec<Arc<File>> {
     let mut candidates = view.candidates(key);
     core::iter::from_fn(|| candidates.next_file().cloned()).collect()
@@ -199,17 +200,17 @@ pub(crate) fn is_candidate(view: &FilterView<File>, key: &[u8], file: &Arc<File>
     all_candidates(view, key).iter().any(|other| Arc::ptr_eq(other, file))
 }
 
-/// Keys of numbers, in the order of the numbers.
+/// Returns keys for numbers, in the order of the numbers.
 pub(crate) fn numbered(numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
     numbers.into_iter().map(|number| number.to_be_bytes().to_vec()).collect()
 }
 
-/// Keys with a prefix that ends in a colon.
+/// Returns keys with a prefix that ends in a colon.
 pub(crate) fn tagged(prefix: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<Key> {
     numbers.into_iter().map(|number| format!("{prefix}:{number:05}").into_bytes()).collect()
 }
 
-/// A store whose filters hold these parts of keys.
+/// Returns a store whose filters hold these parts of keys.
 pub(crate) fn with_key_parts(store: FilterStore, parts: KeyParts) -> FilterStore {
     let filters = store.filters().clone().with_key_parts(parts);
     store.with_filters(filters)

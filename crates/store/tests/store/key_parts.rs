@@ -1,6 +1,6 @@
 //! A store gets its first extractor, or another one, and scans by prefix. Its older files were written without those
-//! parts. The failure guarded against: their filters are probed for parts that they never held, answer "absent" for
-//! prefixes that are there, and scans lose keys in silence, under checksums that hold.
+//! parts. The failure guarded against: their filters are probed for parts that they never held and answer "absent" for
+//! prefixes that are there, so scans lose keys silently, under valid checksums.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,15 +71,15 @@ impl Built {
     }
 }
 
-/// Whether a file may have the prefix, by each way to probe it.
+/// Returns whether a file may contain the prefix, by each way to probe it.
 fn answers(written: &Built, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
     answers_for(written, read, &read.prefix(&KeyHasher::default(), prefix))
 }
 
-/// The same for a prefix that need not be of the parts that the reader names.
+/// Returns the same answers for a prefix that need not be of the parts that the reader names.
 fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) -> Vec<bool> {
     let hasher = KeyHasher::default();
-    // A reader that shares no part gets no filter, and tools take any.
+    // A reader that shares no part cannot load the filter; a tool loads it with any parts.
     let context = LoadContext::new(&hasher).with_key_parts(read);
     let block = &written.block;
     let context = if FilterBlock::load(block, context).is_ok() { context } else { context.with_any_key_parts() };
@@ -95,7 +95,7 @@ fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) 
     answers
 }
 
-/// A file of these parts in a store that reads others: whole and in partitions, in memory and under a budget.
+/// Returns a file of these parts in a store that reads others: whole and in partitions, in memory and under a budget.
 fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
     let cuts = [None, Some(CUTS[0]), Some(CUTS[1])];
     let of_cut = |cut: Option<PartitionCut>| {
@@ -141,8 +141,8 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
     assert!(absent.count() > 30, "a filter that has the part is probed for it");
 }
 
-/// Known keys are checked by the parts that the reader names. An extractor that changed under its name would go unseen
-/// where the reader does not name it, and be probed for all the same.
+/// Known keys are checked by the parts that the reader names. An extractor that changed under its name would go
+/// unnoticed if the reader does not name it, and would still be probed for.
 // promise: documented-use
 #[test]
 fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_of_another_hash() {
@@ -160,7 +160,7 @@ fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_
     }
 }
 
-/// A reader of prefixes alone is given the filter of another file, which has keys of the same tenants.
+/// A reader of only prefixes gets the filter of another file, which has keys of the same tenants.
 // promise: documented-use
 #[test]
 fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
@@ -178,8 +178,8 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     }
 }
 
-/// What nothing has confirmed is not answered: of an extractor that changed under its name, a file whose known keys are
-/// outside its domain would lose nearly all prefixes.
+/// A filter does not answer for an unconfirmed part: if an extractor changed under its name, a file whose known keys
+/// are outside its domain would lose nearly all prefixes.
 // promise: documented-use
 #[test]
 fn a_part_that_no_known_key_has_is_not_answered() {
@@ -197,7 +197,7 @@ fn a_part_that_no_known_key_has_is_not_answered() {
     }
 }
 
-/// The bytes up to a colon. What comes behind a prefix may move it, so that no part follows from prefixes.
+/// Extracts the bytes up to a colon. Bytes after a prefix may change the part, so no part follows from prefixes.
 #[derive(Debug)]
 struct UpToLastColon;
 
@@ -279,7 +279,7 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     assert_eq!(reader.probe(b"t"), Probe::MaybePresent, "outside the extractor's domain");
 }
 
-/// An engine that keeps the numbers of places, to read and to cache partitions by them.
+/// An engine that keeps partition numbers, to read partitions and to cache them.
 #[test]
 fn no_partition_of_parts_alone_is_opened_for_a_key() {
     let hasher = KeyHasher::default();
@@ -333,7 +333,7 @@ fn every_builder_adds_the_parts_of_every_key() {
     }
 }
 
-/// An engine's own: builds from another context than it is given, and hashes whole keys only, or not.
+/// A user-defined builder: uses another context than it is given, and hashes only whole keys, or not.
 #[derive(Debug)]
 struct Stubborn {
     context: BuildContext,
@@ -518,7 +518,7 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
     }
 }
 
-/// Nobody has to give the known keys: the description has them.
+/// Nobody has to pass the known keys: the description contains them.
 // promise: documented-use
 // misuse: changed-hash
 #[test]
@@ -565,7 +565,8 @@ impl KeyExtractor for LowerCase {
 fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_in_other_partitions() {
     let (hasher, names) = (KeyHasher::default(), (0..1_000).map(|number| format!("Name-{number}")));
     let names: Vec<String> = names.collect();
-    // An extractor that gives one spelling does not help where a partition is found by the bytes. One spelling does.
+    // An extractor that returns one spelling does not help if a partition is found by the bytes. Adding and probing one
+    // spelling does.
     let parts = KeyParts::extracted(Arc::new(LowerCase));
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let context = BuildContext::new(&hasher).with_key_parts(parts.clone());

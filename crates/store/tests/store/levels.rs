@@ -1,21 +1,21 @@
-//! A plan for the levels of a store, measured on the filters that it builds. The failure guarded against: rates that
-//! are computed for filters other than those that the policy then gives its files; the plan promises few reads, and the
-//! store has many.
+//! Measures a plan for the levels of a store on the filters that it builds. The failure guarded against: rates are
+//! computed for other filters than the policy then gives its files, so the plan promises few reads, and the store has
+//! many.
 
 use sstfilter::{BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, kind};
 use sstfilter_store::{LevelPlan, LevelSize};
 
 use crate::common;
 
-/// A standard error of 1 % of the useless reads that a plan of 10 bits per key expects.
+/// The number of lookups, for a standard error of 1 % of the useless reads that a plan of 10 bits per key expects.
 const LOOKUPS: u32 = 1_000_000;
 
-/// The levels 1 to 5, of 100 to 1,000,000 keys.
+/// Returns the levels 1 to 5, of 100 to 1,000,000 keys.
 fn levels() -> Vec<LevelSize> {
     (1..=5).map(|level| LevelSize::new(level, 10 * 10_u64.pow(level))).collect()
 }
 
-/// Bytes of the filters that the plan's policy builds, and useless reads per lookup of an absent key.
+/// Returns the bytes of the filters that the plan's policy builds, and useless reads per lookup of an absent key.
 fn built(plan: &LevelPlan) -> (u64, f64) {
     let (mut bytes, mut reads) = (0, 0);
     for planned in &plan.levels {

@@ -1,15 +1,15 @@
-//! The store layer from the outside: which files must be read, while everything around goes wrong.
+//! The store layer from the outside: which files must be read, while everything around it fails.
 //!
-//! - `model`: random operations against sets of keys, the long way to lose one.
-//! - `rates`: what is counted, against what was really searched.
+//! - `model`: random operations, compared with sets of keys.
+//! - `rates`: counts, compared with what was really searched.
 //! - `traps`: one test for each known way to lose a key or a count.
-//! - `trust`: hashers and extractors that are not what their names say.
-//! - `panics`: code of the engine's that panics.
-//! - `damage`: bytes that are not those that were written.
-//! - `key_parts`: what a filter answers for parts of keys, and for those that it lacks.
+//! - `trust`: hashers and extractors that do not match their names.
+//! - `panics`: the engine's code panics.
+//! - `damage`: bytes that differ from those that were written.
+//! - `key_parts`: what a filter answers for parts of keys that it holds or lacks.
 //! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
 //! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
-//! - `levels`: a plan of bits by level, measured.
+//! - `levels`: a plan of bits by level, measured on its filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::big_endian_bytes, reason = "keys of numbers, in the order of the numbers")]

@@ -1,7 +1,7 @@
-//! Random operations against sets of keys. The truth is which files have a key; no lookup may miss one, whatever is
-//! loaded, damaged, edited, shrunk or dropped at the same time.
+//! Random operations, compared with sets of keys. The model knows which files contain a key; no lookup may miss one,
+//! whatever is loaded, damaged, edited, shrunk or dropped at the same time.
 //!
-//! A failure prints the seed of its world and the number of the operation; the same seed does the same again.
+//! A failure prints the seed of its world and the number of the operation; the same seed repeats it.
 
 use core::ops::Bound;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
 
-/// The files at one time, as the view has them and as they are.
+/// The files at one time, in the view and in the model.
 struct Snapshot {
     view: FilterView<File>,
     /// At level 0 the newest first, at the others in any order.
@@ -52,7 +52,7 @@ impl Snapshot {
         self.levels.iter().flat_map(of_level).collect()
     }
 
-    /// `given` must have every file that is needed, as far as the lookup came, in order and once.
+    /// Checks that `given` has every file that is needed, as far as the lookup went, in order and once.
     fn check(&self, given: &[Arc<File>], is_whole: bool, is_needed: impl Fn(&File) -> bool, what: &str) {
         let ranks = self.ranks();
         let given_ranks: Vec<_> = given.iter().map(|file| ranks[&Arc::as_ptr(file)]).collect();
@@ -71,7 +71,7 @@ impl Snapshot {
         }
     }
 
-    /// How a key is looked up: to the end or until it is found, or given up after some files.
+    /// Looks up a key: to the end, until it is found, or abandoned after some files.
     fn look_up(&self, random: &mut Random, key: &[u8]) {
         let (to_end, gives_up) = (random.one_in(2), random.one_in(20));
         let (mut given, mut is_whole) = (Vec::new(), true);
@@ -142,7 +142,7 @@ impl Snapshot {
         self.check(&given, true, |file| file.is_needed_in(range), &format!("{range:?} {prefix:?}"));
     }
 
-    /// The same from file to file, as an engine asks that has no view.
+    /// Probes file by file, like an engine without a view.
     fn probe_each(&self, key: &[u8], range: KeyRange<'_>, prefix: &[u8]) {
         let end = KeyRange::prefix_upper_bound(prefix);
         let of_prefix = KeyRange { lower: Bound::Included(prefix), upper: end.as_ref().map(Vec::as_slice) };
@@ -154,16 +154,16 @@ impl Snapshot {
     }
 }
 
-/// What the files of one world have in common.
+/// The shared state of the files of one world.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent")]
 struct World {
     random: Random,
     universe: Arc<Vec<Key>>,
-    /// It opens the files, and makes the views.
+    /// The store that opens the files and makes the views.
     reader: FilterStore,
-    /// They have built the files: the same hash, other parts, policies, partitions and range filters.
+    /// The stores that built the files: with the same hash, and other parts, policies, partitions and range filters.
     writers: Vec<FilterStore>,
-    /// It has another hash.
+    /// A store with another hash.
     foreign: FilterStore,
     is_async: bool,
     has_failures: bool,
@@ -171,13 +171,13 @@ struct World {
     largest_filter: u64,
     now: Arc<Snapshot>,
     old: Vec<Arc<Snapshot>>,
-    /// Reads that the engine has in hand, with the filter bytes of their files.
+    /// Pending reads of the engine, with the filter bytes of their files.
     pending: Vec<(Bytes, FilterRead)>,
     has_panicked: bool,
 }
 
-/// Keys of six tenants, some without a delimiter, some too short for any part, some that differ in zeros alone. Most of
-/// them begin with `prefix`.
+/// Returns keys of six tenants: some without a delimiter, some too short for any part, some that differ only in zeros.
+/// Most begin with `prefix`.
 fn universe(prefix: &[u8]) -> Vec<Key> {
     let prefixed = |key: Key| [prefix, &key].concat();
     let tenants =
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// A snapshot to look something up in: mostly the newest.
+    /// Returns a snapshot for a lookup: usually the newest.
     fn snapshot(&mut self) -> Arc<Snapshot> {
         if !self.old.is_empty() && self.random.one_in(6) {
             self.random.pick(&self.old).clone()
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// Some keys of a part of the universe.
+    /// Returns some keys of a part of the universe.
     fn keys(&mut self) -> BTreeSet<Key> {
         let random = &mut self.random;
         let width = match random.below(if self.has_many_files { 12 } else { 16 }) {
@@ -334,7 +334,7 @@ impl World {
         let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
         let sizes = metadata.sections().iter().map(|section| section.bytes);
         self.largest_filter = self.largest_filter.max(sizes.max().unwrap_or(0));
-        // Now and then another file's bytes.
+        // Occasionally the bytes of another file.
         let bytes =
             if self.has_failures && self.random.one_in(15) { build_with(&writer, &self.keys(), None).0 } else { bytes };
         let disk = Disk::new(bytes);
@@ -347,7 +347,7 @@ impl World {
         Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
     }
 
-    /// The filters of a sidecar, which is refused for any other table.
+    /// Returns the filters of a sidecar, which is refused for any other table.
     fn sidecar(
         &mut self,
         writer: &FilterStore,
@@ -383,7 +383,7 @@ impl World {
         Arc::new(File::new(keys, Disk::new(Bytes::new()), filters))
     }
 
-    /// Applies an edit to the view and `levels` are the files after it. An edit may be refused for an overlap alone.
+    /// Applies an edit to the view; `levels` are the files after it. An edit may be refused only for an overlap.
     fn apply(&mut self, edit: ViewEdit<File>, levels: BTreeMap<u32, Vec<Arc<File>>>) {
         let overlap = levels.iter().find(|(level, files)| **level != 0 && overlaps(files));
         match (self.now.view.edited(edit), overlap) {
@@ -403,7 +403,7 @@ impl World {
         }
     }
 
-    /// The view has the files that it should, those of level 0 in order.
+    /// Checks that the view has the right files, and those of level 0 in order.
     fn check_files(&self) {
         for level in 0..LEVELS {
             let expected = self.now.levels.get(&level).map_or(&[][..], Vec::as_slice);
@@ -430,7 +430,7 @@ impl World {
         edit
     }
 
-    /// The same file, opened again with a new source.
+    /// Opens the same file again with a new source.
     fn reopen(&mut self, edit: ViewEdit<File>, level: u32, files: &mut [Arc<File>]) -> ViewEdit<File> {
         let at = self.random.below(files.len());
         let before = files[at].clone();
@@ -447,7 +447,7 @@ impl World {
         edit.replace(level, &before, files[at].clone())
     }
 
-    /// A compaction: files that overlap a new one make room for it.
+    /// Compacts: files that overlap a new one make room for it.
     fn compact(&mut self, mut edit: ViewEdit<File>, levels: &mut BTreeMap<u32, Vec<Arc<File>>>) -> ViewEdit<File> {
         let keys = self.keys();
         let to = 1 + u32::try_from(self.random.below(LEVELS as usize - 1)).unwrap();
@@ -516,7 +516,7 @@ impl World {
         }
     }
 
-    /// A key that some file may have, or one beside it.
+    /// Returns a key that some file may have, or a neighbour of one.
     fn key(&mut self) -> Key {
         let mut key = self.random.pick(&self.universe).clone();
         match self.random.below(6) {
@@ -556,7 +556,7 @@ impl World {
         (end(lower), end(upper))
     }
 
-    /// Asks what is to be read, and does it, later, wrongly or not at all.
+    /// Collects the reads of a lookup, and performs them, late, wrongly or not at all.
     fn read(&mut self) {
         let snapshot = self.snapshot();
         let (key, prefix, (lower, upper)) = (self.key(), self.prefix(), self.range_ends());
@@ -664,7 +664,7 @@ impl World {
         }
     }
 
-    /// What was counted for the files is what happened to them.
+    /// Checks that the counts of the files match what happened to them.
     fn check_counts(&self) {
         for file in self.now.files() {
             let stats = file.filters.stats();
@@ -692,7 +692,7 @@ impl World {
     }
 }
 
-/// Whether two files of a sorted level have a place in common.
+/// Returns whether two files of a sorted level overlap.
 fn overlaps(files: &[Arc<File>]) -> bool {
     let in_order = |file: &&Arc<File>| file.tombstone.is_none();
     let bounds = files.iter().filter(in_order).filter_map(|file| file.filters.metadata().key_bounds());
@@ -710,7 +710,7 @@ fn overlaps_with(files: &[Arc<File>], file: &Arc<File>) -> bool {
     others.any(|(from, to)| from <= largest && smallest <= to)
 }
 
-/// Says where a failure was.
+/// Reports where a failure happened.
 struct Place {
     seed: u64,
     operation: usize,
@@ -746,7 +746,7 @@ fn no_lookup_misses_a_file_that_has_what_it_looks_for() {
     }
 }
 
-/// A thread that fails must not leave the others waiting.
+/// Ends the other threads when one fails: they must not wait for it.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -755,7 +755,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// One thread edits and reads, the others look up in whatever is the newest view, or in one that they keep.
+/// One thread edits and reads; the others look up in the newest view, or in one that they keep.
 // promise: no-false-negatives
 #[test]
 fn no_lookup_misses_a_file_while_others_edit_load_and_plan() {

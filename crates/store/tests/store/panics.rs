@@ -1,4 +1,4 @@
-//! Code of the engine's that panics: nothing is counted, nothing stays locked, and no key is lost later.
+//! When the engine's code panics, nothing is counted, nothing stays locked, and no key is lost later.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::borrow::Cow;
@@ -16,12 +16,12 @@ use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, Partit
 
 use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
 
-/// Whether the engine's code panics now; and how often it was called.
+/// Whether the engine's code panics now, and how often it was called.
 #[derive(Debug, Default)]
 struct Switch {
     is_on: AtomicBool,
     calls: AtomicU64,
-    /// Calls until the one that panics; 0 if none is to.
+    /// Calls up to the one that panics; 0 if none panics.
     left: AtomicU64,
 }
 
@@ -34,17 +34,17 @@ impl Switch {
         }
     }
 
-    /// Lets this many calls pass; only the call after them panics.
+    /// Passes this many calls; only the next call panics.
     fn panic_after(&self, calls: u64) {
         self.left.store(calls + 1, Ordering::Relaxed);
     }
 
-    /// No call panics from now on.
+    /// Ends the panics.
     fn end(&self) {
         self.left.store(0, Ordering::Relaxed);
     }
 
-    /// What `call` does while the engine's code panics.
+    /// Checks `call` while the engine's code panics.
     fn panics<T>(&self, call: impl FnOnce() -> T) {
         self.is_on.store(true, Ordering::Relaxed);
         let result = catch_unwind(AssertUnwindSafe(call));
@@ -209,7 +209,7 @@ fn a_source_that_panics_in_a_batch_or_a_scan_leaves_later_ones_whole() {
     }
 }
 
-/// An engine's file that panics when it is asked for its filters.
+/// A file of the engine that panics in `as_ref`.
 struct Moody {
     filters: FileFilters,
     switch: Arc<Switch>,
@@ -233,7 +233,7 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
     let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(1, file.clone()));
     let view = FilterView::new(&store).edited(view).unwrap();
     let stats = view.level_stats(1);
-    // At each call that an edit makes.
+    // Panics at each call of an edit in turn.
     let edit =
         || ViewEdit::new().remove(1, &files[7]).add(0, files[7].clone()).replace(1, &files[9], moody(numbered(92..95)));
     let before = switch.calls.load(Ordering::Relaxed);
@@ -244,7 +244,7 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
     assert!(view.files(1).count() == 100 && view.files(0).next().is_none());
     let after = view.edited(edit()).unwrap();
     assert_eq!((after.files(1).count(), after.files(0).count()), (99, 1));
-    // Lookups do not ask files for their filters.
+    // Lookups do not call `as_ref`.
     switch.is_on.store(true, Ordering::Relaxed);
     assert!(after.candidates(&75_u32.to_be_bytes()).next_file().is_some());
     switch.is_on.store(false, Ordering::Relaxed);
@@ -275,7 +275,7 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
 fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
-    // In the first call of the engine's code, in the second, and so on.
+    // Panics in the first call of the engine's code, then in the second, and so on.
     for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&switch)).with_key_parts(parts))) {
         let mut reasons = Vec::new();
         for before in 0..32 {
@@ -332,7 +332,7 @@ fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
         );
         assert_eq!(old.filters.stats().searched, 0);
     }
-    // One key has its files behind it when the batch is dropped, the other has not.
+    // When the batch is dropped, one key has passed its files, the other has not.
     let (one, two) = (file(&store, numbered(0..10)), file(&store, numbered([1, 9])));
     let view = view_of(&store, &[(0, &one), (0, &two)]);
     let mut batch = view.candidates_of_each(&[b"\0\0\0\x05", b"\0\0\0\x01"]);
@@ -358,7 +358,7 @@ impl FilterPolicy for PanicsOnce {
     }
 }
 
-/// It is called with the first key or range tombstone, which neither the filters nor the bounds have then.
+/// The policy is called with the first key or range tombstone, which then neither the filters nor the bounds contain.
 #[test]
 fn a_policy_that_panics_with_the_first_key_hides_nothing() {
     for is_tombstone in [false, true] {

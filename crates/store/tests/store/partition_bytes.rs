@@ -1,6 +1,6 @@
-//! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions
-//! cost more bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory,
-//! a cache that is too small reads as much as before, or their bytes tell on how many threads they were built.
+//! Sizes and rates of partitioned filters, and the reads of a cache. The failure guarded against: partitions cost more
+//! bytes or more false positives than one filter of all keys, their index outgrows memory, a cache that is too small
+//! reads as much as before, or the bytes depend on the number of threads that built them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,7 +19,7 @@ use crate::container::Container;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
-/// Keys of 24 bytes: one of 50 tenants, then a random number. Ascending and distinct.
+/// Returns keys of 24 bytes: one of 50 tenants, then a random number. Ascending and distinct.
 fn keys(count: usize, seed: u64) -> Vec<[u8; 24]> {
     let mut random = Random::new(seed);
     let mut numbers: Vec<u64> = (0..count).map(|_| random.next()).collect();
@@ -55,7 +55,7 @@ fn whole(policy: &Arc<dyn FilterPolicy>, keys: &[[u8; 24]]) -> FilterBlock<Bytes
     FilterBlock::load(builder.finish().block.unwrap(), &KeyHasher::default()).unwrap()
 }
 
-/// The mean of the partitions' expected rates. Absent keys come to each alike.
+/// Returns the mean of the partitions' expected rates. Absent keys reach each equally often.
 fn expected_fpr(filter: &Container) -> f64 {
     let rates = (0..filter.index.partitions()).map(|number| {
         let info = filter.partition(number).unwrap().info();
@@ -65,14 +65,15 @@ fn expected_fpr(filter: &Container) -> f64 {
     sum / keys
 }
 
-/// Observed within four standard deviations of expected: of keys that lie between those of the file.
+/// Checks that the observed rate is within four standard deviations of the expected one, for keys between those of the
+/// file.
 fn assert_rate(filter: &Container, what: &str) {
     let probes: u32 = if common::is_long() { 400_000 } else { 100_000 };
     let (hasher, expected) = (KeyHasher::default(), expected_fpr(filter));
     let mut random = Random::new(99);
     let mut positives = 0_u32;
     for probe in 0..probes {
-        // As many keys of each tenant, and spread like those in the file.
+        // As many keys for each tenant, distributed like those in the file.
         let tenant = probe as usize % 50;
         let number = (u64::MAX / 50) * tenant as u64 + random.next() / 50;
         let key = key_of(tenant, number);
@@ -127,7 +128,7 @@ fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
     }
 }
 
-/// The most recently used of what was read, up to so many bytes.
+/// An LRU cache of a limited number of bytes.
 struct Cache<K> {
     max_bytes: usize,
     bytes: usize,
@@ -141,7 +142,7 @@ impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
         Self { max_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
     }
 
-    /// Uses an entry of `bytes` bytes. Whether it had to be read.
+    /// Uses an entry of `bytes` bytes. Returns whether it had to be read.
     fn is_read(&mut self, key: K, bytes: usize) -> bool {
         self.clock += 1;
         let before = self.used_at.insert(key, (self.clock, bytes));
@@ -159,7 +160,7 @@ impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
     }
 }
 
-/// Ranks from 0 with probabilities as 1 / (rank + 1)^0.99.
+/// Ranks from 0, with probabilities proportional to 1 / (rank + 1)^0.99.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -200,12 +201,12 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
             .collect();
         let max_bytes = whole_bytes.iter().sum::<usize>() / 20;
         let in_memory: usize = indexes.iter().map(PartitionIndex::memory_bytes).sum();
-        // What stays resident is taken from the cache of the partitions.
+        // The resident indexes leave fewer bytes for the cache of partitions.
         let (mut of_files, mut of_partitions) = (Cache::new(max_bytes), Cache::new(max_bytes - in_memory));
         let (mut read_whole, mut read_in_parts) = (0_u64, 0_u64);
         let (zipf, mut random) = (Zipf::new(FILES * keys_each), Random::new(5));
         for _ in 0..lookups {
-            // Hot keys lie anywhere: ranks are spread over files and keys by a hash.
+            // Hot keys are anywhere: a hash spreads ranks over files and keys.
             let spread = Random::new(zipf.draw(&mut random) as u64).below(FILES * keys_each);
             let (file, number) = (spread % FILES, spread / FILES);
             let key = files[file][number.min(files[file].len() - 1)];
@@ -255,7 +256,7 @@ fn in_threads(threads: usize) -> BuildContext {
 fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
     let policies: [Arc<dyn FilterPolicy>; 2] =
         [Arc::new(FixedPolicy::default()), Arc::new(FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
-    // As many partitions in either form, and in both more keys than one thread is given.
+    // As many partitions in either form, and in both more keys than one thread gets.
     let scale: u32 = if common::is_long() { 1 } else { 2 };
     let sizes =
         [(1 << 10, 0), (1 << 10, 1_000), ((4 << 10) / scale, 300_000 / scale), ((1 << 20) / scale, 2_000_000 / scale)];
@@ -326,7 +327,7 @@ fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
         let (one, three, poor) = (Watched::new(1), Watched::new(3), Watched::new(1));
         let expected = build(&one, &in_threads(1));
         assert!(build(&three, &in_threads(3)) == expected);
-        // Enough for one Ribbon filter, and not for two.
+        // Enough for one Ribbon filter, not for two.
         let budget = one.policy.plan(max_keys, None).unwrap().build_bytes;
         assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
         assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);

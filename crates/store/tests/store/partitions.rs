@@ -1,6 +1,6 @@
-//! Partitioned filters, damaged in every bit, and mixed from several. The failure guarded against: a bit of a top index
-//! sends a key to another partition, or one damaged partition takes the filter of the whole file with it, or, worst,
-//! answers "absent" for a key that the file has.
+//! Partitioned filters that are damaged in every bit, and mixed from several. The failure guarded against: a bit of a
+//! top index sends a key to another partition, one damaged partition disables the filter of the whole file, or, worst,
+//! it answers "absent" for a key in the file.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::container::Container;
 
 type Keys = Vec<(Vec<u8>, KeyHash)>;
 
-/// A sound container with some keys that it has and some that it lacks.
+/// A sound container with some keys that it contains and some that it lacks.
 struct Sound {
     case: ContainerCase,
     filter: Container,
-    /// Where the block of each partition is.
+    /// The range of each partition's block.
     ranges: Vec<Range<usize>>,
     present: Keys,
     absent: Keys,
@@ -46,14 +46,14 @@ impl Sound {
         self.filter.index.locate(key, *hash).0
     }
 
-    /// The partitions whose blocks hold one of these bytes.
+    /// Returns the partitions whose blocks contain one of these bytes.
     fn touched(&self, from: usize, to: usize) -> Vec<u32> {
         let ranges = (0..).zip(&self.ranges);
         ranges.filter(|(_, range)| from < range.end && to > range.start).map(|(number, _)| number).collect()
     }
 
-    /// Damage is noticed, loses no key, and leaves the other partitions as they were. `touched` are those that it may
-    /// make unusable.
+    /// Checks that damage is noticed, loses no key, and leaves the other partitions unchanged. Only the partitions in
+    /// `touched` may become unusable.
     fn assert_contained(&self, damaged: &[u8], touched: &[u32], what: &str) {
         let name = self.case.name;
         let Ok(filter) = Container::load(damaged, self.case.load_context()) else {
@@ -72,7 +72,7 @@ impl Sound {
     }
 }
 
-/// All bits in the long form. Otherwise one in five.
+/// Flips all bits in the long form, otherwise one in five.
 // promise: limited-memory
 #[test]
 fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_present() {
@@ -128,7 +128,7 @@ fn partitions_in_each_others_places_answer_for_no_key() {
 #[test]
 fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
     for sound in Sound::all().into_iter().filter(|sound| sound.case.keys > 0) {
-        // The same number of keys, file id and lengths: what a reused file number or a stale cache would give.
+        // The same number of keys, file id and lengths, as after a reused file number or from a stale cache.
         let twin = sound.case.build_of((0..sound.case.keys).map(|number| cases::key(number + 500_000)));
         let mut foreign = 0;
         for ((number, own), other) in (0..).zip(&sound.ranges).zip(sound.case.load(&twin).ranges()) {
@@ -142,7 +142,7 @@ fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
             }
         }
         assert!(foreign > 0, "{}: no two partitions of equal length", sound.case.name);
-        // All partitions of this file under the top index of the other, and the other way round.
+        // All partitions of this file under the top index of the other, and the reverse.
         let [own_end, twin_end] = [sound.bytes(), &twin].map(|bytes| bytes.len() - tail_bytes(bytes));
         let crossed = [&sound.bytes()[..own_end], &twin[twin_end..]].concat();
         let crossed = Container::load(&crossed, sound.case.load_context());

@@ -1,4 +1,4 @@
-//! What is counted for levels, against what was really searched: a rate that is wrong hides a filter that is.
+//! Counts of levels, compared with what was really searched: a wrong rate hides a bad filter.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,19 +11,19 @@ use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{File, all_candidates, file, file_to_be_read, numbered, unfiltered, view_of};
 
-/// What the lookups of a level have met, as the engine sees it.
+/// What the lookups of a level met, as the engine sees it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
-    /// Files that lookups came to, with the key inside of their bounds, and without it.
+    /// Files that lookups reached, with the key within their bounds but not in the file.
     absent: u64,
-    /// Those that were searched.
+    /// Files of these that were searched.
     for_nothing: u64,
-    /// Files that had the key.
+    /// Files that contained the key.
     found: u64,
     searched: u64,
 }
 
-/// The numbers that files have are even.
+/// Numbers of keys; those in files are even.
 const NUMBERS: u32 = 40_000;
 
 fn rate(rate: f64) -> Arc<FixedPolicy> {
@@ -86,7 +86,7 @@ fn look_up(view: &FilterView<File>, random: &mut Random, lookups: usize, met: &m
     }
 }
 
-/// Files that overlap, and files that do not, each with a quarter of the keys of its bounds.
+/// Returns a view of files that overlap and files that do not, each with a quarter of the keys within its bounds.
 fn view(
     store: &FilterStore,
     random: &mut Random,
@@ -104,7 +104,7 @@ fn view(
     FilterView::new(store).edited(edit).unwrap()
 }
 
-/// Whether `observed` is within four standard errors of the rate that was met.
+/// Checks that `observed` is within four standard errors of the rate that was met.
 fn assert_rate(observed: Option<f64>, met: &Met, what: &str) {
     let (expected, trials) = (met.for_nothing as f64 / met.absent as f64, met.absent as f64);
     let sigma = (expected * (1.0 - expected) / trials).sqrt();
@@ -112,7 +112,7 @@ fn assert_rate(observed: Option<f64>, met: &Met, what: &str) {
     assert!((observed - expected).abs() <= 4.0 * sigma + 1e-12, "{what}: counted {observed}, met {expected}");
 }
 
-/// Where nothing is lost on the way, counts are exact.
+/// Checks that counts are exact, if nothing is lost on the way.
 fn assert_exact(stats: &FileStats, met: &Met, what: &str) {
     let filter = stats.filter;
     assert_eq!(stats.searched, met.searched, "{what}: {stats:?}");
@@ -147,8 +147,9 @@ fn rates_of_levels_are_those_of_files_that_were_searched_for_nothing() {
             let what = format!("{name}, level {level}");
             assert_exact(&stats, met, &what);
             assert_rate(stats.filter.observed_fpr(), met, &what);
-            // Filters of so few keys round their columns up. However many lookups there are, the sorted level has about
-            // 30,000 pairs of a file and a key that it lacks, which always have the same answer: five standard errors.
+            // Filters of this few keys round their columns up. However many lookups there are, the sorted level has
+            // about 30,000 pairs of a file and a key that it lacks, and each pair always has the same answer: five
+            // standard errors.
             let observed = stats.filter.observed_fpr().unwrap();
             assert!((0.03..0.057).contains(&observed), "{what}: {observed}");
         }
@@ -199,7 +200,7 @@ fn rates_stay_those_of_the_searches_across_edits_and_in_old_views() {
         let of_level = |level: u32| view.files(level).cloned().collect::<Vec<_>>();
         let (overlapping, sorted) = (of_level(0), of_level(1));
         let mut edit = ViewEdit::new();
-        // Files that lookups in the view before still count for stay; then the counts are whole.
+        // Files that lookups in the previous view still count for stay in the view, so that the counts are complete.
         let fresh = |keys: &std::collections::BTreeSet<Vec<u8>>| {
             file(if round % 3 == 0 { &lazy } else { &store }, keys.iter().cloned())
         };
@@ -215,7 +216,7 @@ fn rates_stay_those_of_the_searches_across_edits_and_in_old_views() {
     for (level, met) in (0..).zip(&met) {
         assert_exact(&view.level_stats(level), met, &format!("level {level}"));
     }
-    // In an old view, as far as its files are still there: all but one of each level.
+    // In an old view, for the files that the new view still has: all except one of each level.
     let replaced: Vec<_> = (0..2)
         .map(|level| {
             before.files(level).filter(|file| !view.files(level).any(|other| Arc::ptr_eq(file, other))).count()
@@ -291,7 +292,7 @@ fn an_edit_that_takes_a_file_out_and_puts_it_back_counts_nothing_twice() {
 
 #[test]
 fn keys_that_no_filter_is_probed_for_do_not_raise_its_rate() {
-    // Parts alone: keys without one, missing or not, say nothing about the filter.
+    // With only parts, keys without one, missing or not, say nothing about the filter.
     let parts = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
     let store =
         FilterStore::new(Filters::default().with_key_parts(parts.with_extractor(Arc::new(FixedPrefix::new(20)))));

@@ -31,7 +31,7 @@ fn tombstone(start: &str, end: &str) -> (Key, Key) {
     (start.as_bytes().to_vec(), end.as_bytes().to_vec())
 }
 
-/// Gives a read what it wants.
+/// Completes a read with the bytes that it needs.
 fn complete(read: FilterRead, bytes: &Bytes) {
     let wanted = bytes.read(read.range());
     read.complete(wanted);
@@ -139,7 +139,7 @@ fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
     let deleting = file_with(&store, BTreeSet::new(), Some(tombstone("c", "f")));
     let old = file(&store, ["a", "d", "x"].map(|key| key.as_bytes().to_vec()));
     for level in [0, 1] {
-        // In a sorted level, tombstones are no overlap.
+        // In a sorted level, tombstones do not count as an overlap.
         let view = view_of(&store, &[(level, &old), (level, &deleting)]);
         for (key, expected) in [("a", 1), ("d", 2), ("x", 1), ("b", 0), ("e", 1)] {
             let given = all_candidates(&view, key.as_bytes());
@@ -169,7 +169,7 @@ fn equal_keys_at_the_ends_of_neighbours_are_an_overlap() {
 
 #[test]
 fn a_part_that_begins_on_both_sides_of_a_partition_border_is_in_both_partitions() {
-    // One part for all keys: every partition border is inside of it.
+    // One part for all keys: every boundary between partitions lies inside it.
     let parts = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         for parts in [parts.clone(), KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))] {
@@ -233,7 +233,7 @@ fn a_read_that_is_dropped_after_the_limit_was_lowered_leaves_nothing_above_it() 
     assert_eq!(budget.stats().used_bytes, 0);
 }
 
-/// Loads that end while a plan is made are in no plan, and still obey it.
+/// Loads that end while a plan is made are in no plan, but must obey it.
 #[test]
 fn a_lowered_limit_holds_for_what_is_being_loaded() {
     let budget = FilterBudget::new(0).without_automatic_plans();
@@ -442,7 +442,7 @@ fn ranges_are_scanned_although_their_filter_holds_hashed_codes_inside_prefixes()
     let rate = FalsePositiveRate::new(0.01).unwrap();
     let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(FixedPrefix::new(2)));
     let store = FilterStore::default().with_range_filters(RangePolicy::hashed(units, 16, rate).unwrap());
-    // Keys without a prefix, in front of some that have one.
+    // Keys without a prefix, before some that have one.
     let keys = [vec![Vec::new(), b"a".to_vec()], tagged("tenant", 0..300)].concat();
     let file = file(&store, keys);
     let view = view_of(&store, &[(0, &file)]);
@@ -470,7 +470,7 @@ fn keys_and_hashes_in_one_builder_lose_no_key() {
         let cut = |cut| whole.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
         for store in [cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange), whole.clone()] {
             let keys: BTreeSet<Key> = tagged("t", 0..100).into_iter().collect();
-            // Keys first, hashes first, hashes alone.
+            // Keys first, hashes first, only hashes.
             for hashes in [50..100, 0..50, 0..100] {
                 let mut builder = store.builder(FileId::random());
                 for (number, key) in keys.iter().enumerate() {
@@ -496,7 +496,7 @@ fn keys_and_hashes_in_one_builder_lose_no_key() {
     }
 }
 
-/// A lookup of another thread finds the top index missing, and a moment later the first partition loaded.
+/// A lookup of another thread finds the top index missing, and shortly after it the first partition loaded.
 #[test]
 fn lookups_while_a_top_index_and_partitions_arrive_lose_no_key() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
@@ -568,7 +568,7 @@ fn reads_come_with_their_files_and_once() {
     let absent = [keys[0], b"+"].concat();
     let left = all_candidates(&view, &absent).len();
     assert!(left < 8, "{left}: filters in memory are probed");
-    // A lookup that has begun wants what it has not come to, in its chunk and behind it.
+    // A lookup that has begun reads for the files that it has not reached, in its chunk and after it.
     let files: Vec<_> = (0..70).map(|_| file_to_be_read(&store, numbered(0..100))).collect();
     let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
     let mut candidates = view.candidates(keys[0]);
@@ -687,14 +687,14 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
     }
 }
 
-/// A range filter that is taken over brings the checks of its extractor along, or stays behind.
+/// A range filter that is taken over brings the checks of its extractor along, or is left out.
 #[test]
 fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
     let ranges = |within: &str| {
         let units = RangeUnits::integer(1).unwrap().with_prefix(Arc::new(DelimitedPrefix::new(within.as_bytes()[0])));
         RangePolicy::hashed(units, 4, FalsePositiveRate::new(0.01).unwrap()).unwrap()
     };
-    // Of `n`, only a key between the ends has a part; of `a`, an end has.
+    // By `n`, only a key between the ends has a part; by `a`, an end has one.
     for (within, is_taken) in [("n", false), ("a", true)] {
         let plain = FilterStore::default();
         let ranged = plain.clone().with_range_filters(ranges(within));

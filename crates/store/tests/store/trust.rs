@@ -1,4 +1,4 @@
-//! Hashers and extractors that are not what their tags and names say: their filters would lose nearly every key.
+//! Hashers and extractors that do not match their tags and names: their filters would lose nearly every key.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn custom(release: u64) -> KeyHasher {
     KeyHasher::custom(5, move |key| KeyHash::mix(inner.hash(key).get().wrapping_add(release)))
 }
 
-/// The bytes behind the last colon, in one of its releases.
+/// Extracts the bytes after the last colon, in one of its releases.
 #[derive(Debug)]
 struct Tail {
     release: u8,
@@ -48,7 +48,7 @@ fn stores(base: &FilterStore) -> Vec<FilterStore> {
     stores.into_iter().chain(lazy).collect()
 }
 
-/// Opens what `writer` writes with `reader`.
+/// Opens with `reader` what `writer` writes.
 fn opened(writer: &FilterStore, reader: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     let keys: BTreeSet<Key> = keys.into_iter().collect();
     let (bytes, metadata) = build(writer, &keys);
@@ -86,7 +86,7 @@ fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
             "{what}: {:?}",
             reader.problem()
         );
-        // Also those of files opened before, and of clones.
+        // Also filters of files that were opened before, and of clones.
         for view in [&view, &after] {
             assert_eq!(all_candidates(view, &absent).len(), 1, "{what}, and {before} before");
             assert_eq!(view.candidates_of_each(&[&absent]).next_files().len(), 1, "{what}");
@@ -135,7 +135,7 @@ fn an_extractor_that_no_known_key_confirms_is_not_probed_by() {
     assert!(reader.problem().is_none(), "there is no part to be wrong");
     assert_keeps_all(&view, &stale, "no parts");
     assert!(all_candidates(&view, &[&7_u32.to_be_bytes()[..], b"+"].concat()).is_empty(), "whole keys are probed for");
-    // With parts alone, there is nothing to probe for.
+    // With only parts, there is nothing to probe for.
     let of =
         |release| FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(Tail { release }))));
     let stale = opened(&of(1), &of(2), numbered(0..50));
@@ -146,7 +146,7 @@ fn an_extractor_that_no_known_key_confirms_is_not_probed_by() {
 
 #[test]
 fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_filters() {
-    /// The first bytes, as many as its release says.
+    /// Extracts the first bytes, as many as its release says.
     #[derive(Debug)]
     struct First(usize);
     impl KeyExtractor for First {
@@ -231,7 +231,7 @@ fn a_change_is_found_before_any_partition_is_read_asynchronously() {
     }
 }
 
-/// A file's description has the checks of the hash as it is when the filters are finished, and a reader that finds them
+/// The description has the checks of the hash as it is when the filters are finished, and a reader that finds them
 /// right probes every partition.
 #[test]
 fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
@@ -248,7 +248,7 @@ fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
     }
 }
 
-/// What the page of misuse says, and what finds it.
+/// The mistake on the page of misuse, and the check that finds it.
 // misuse: other-description
 #[test]
 fn a_description_of_another_file_hides_the_keys_outside_of_its_bounds() {
