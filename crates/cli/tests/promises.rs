@@ -1,8 +1,8 @@
-//! Checks pages of the whole repository. It is in this package because a copy of the library has neither the pages nor
-//! this package.
+//! Checks pages of the whole repository. It is here because copies of the library alone have neither the pages nor this
+//! package.
 //!
-//! The failure guarded against: a promise whose tests were renamed, removed or ignored, so that nothing checks it.
-//! Tests name the promise that they check in a comment, other pages name single tests, and both must exist.
+//! The failure guarded against: a promise whose tests were renamed, removed or ignored, so that nothing checks it any
+//! more. Tests name the promise that they check in a comment, other pages name single tests, and both must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,12 +28,12 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the text between backticks, line by line.
+/// What stands between backticks, line by line.
 fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// Returns the tests that a page names as `path/to/file.rs::function`.
+/// The tests that a page names as `path/to/file.rs::function`.
 fn tests_named_in(text: &str) -> BTreeSet<(&str, &str)> {
     code_spans(text)
         .filter_map(|span| span.split_once("::"))
@@ -60,7 +60,7 @@ fn every_test_that_a_page_names_is_there() {
     }
 }
 
-/// Returns the scripts that a page names as `ci/name`, with or without arguments.
+/// The scripts that a page names as `ci/name`, with arguments or without.
 fn scripts_named_in(text: &str) -> BTreeSet<&str> {
     code_spans(text).filter(|span| span.starts_with("ci/")).filter_map(|span| span.split(' ').next()).collect()
 }
@@ -74,7 +74,7 @@ fn every_script_that_a_page_names_is_there() {
     }
 }
 
-/// Returns the test programs of all packages, by the names that `--test` accepts.
+/// The test programs of all packages, by the names that `--test` takes.
 fn programs() -> BTreeSet<String> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let folders = entries(&root().join("crates")).chain([root()]).flat_map(|folder| [folder.join("tests"), folder]);
@@ -139,15 +139,18 @@ struct Marker<'a> {
     fault: Option<&'static str>,
 }
 
-/// Returns the name of a marker in any spelling of the comment.
-fn name_in(line: &str) -> Option<&str> {
+/// What a marker begins with.
+const WORDS: [&str; 2] = ["promise", "misuse"];
+
+/// The word and the name of a marker, however the comment is spelled.
+fn marker_in(line: &str) -> Option<(&'static str, &str)> {
     let text = line.strip_prefix(['/', '#'])?.trim_start_matches(['/', '#', '!', ' ']);
     let (word, name) = text.split_once(':')?;
     let word = WORDS.into_iter().find(|other| word.trim().eq_ignore_ascii_case(other))?;
     Some((word, name.trim()))
 }
 
-/// Returns the markers of a source file, whose comments begin with `//`, or of a script, where they begin with `#`.
+/// The markers of a source file, whose comments begin with `//`, or of a script, where they begin with `#`.
 fn markers<'a>(text: &'a str, sign: &str) -> Vec<Marker<'a>> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut markers = Vec::new();
@@ -165,7 +168,7 @@ fn markers<'a>(text: &'a str, sign: &str) -> Vec<Marker<'a>> {
     markers
 }
 
-/// Returns the problem of a marker between these lines of a source file.
+/// What is wrong with a marker between these lines of a source file.
 fn fault_of_place(above: &[&str], below: &[&str]) -> Option<&'static str> {
     let mut below = below.iter().skip_while(|line| marker_in(line).is_some());
     let first = below.next().copied().unwrap_or_default();
@@ -181,7 +184,7 @@ fn fault_of_place(above: &[&str], below: &[&str]) -> Option<&'static str> {
     attributes.any(|line| line.starts_with("#[ignore")).then_some("is above a test that is ignored")
 }
 
-/// Returns the sources and scripts that can have markers.
+/// The sources and scripts that can have markers.
 fn files_with_markers() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders =
@@ -199,7 +202,21 @@ fn files_with_markers() -> Vec<PathBuf> {
     files
 }
 
-/// The minimum number of tests: a promise with fewer was hardly tried.
+/// Calls `visit` for each marker of the repository that begins with `word`: its place and its name.
+fn for_each_marker(word: &str, mut visit: impl FnMut(&str, &str)) {
+    for path in files_with_markers() {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let sign = if path.extension().is_some_and(|extension| extension == "rs") { "//" } else { "#" };
+        for marker in markers(&text, sign).into_iter().filter(|marker| marker.word == word) {
+            let Marker { line, name, fault, .. } = marker;
+            let at = format!("{}:{line}: the marker {name:?}", path.strip_prefix(root()).unwrap_or(&path).display());
+            assert_eq!(fault, None, "{at} proves nothing");
+            visit(&at, name);
+        }
+    }
+}
+
+/// A promise with fewer tests was hardly tried.
 const MIN_MARKERS: usize = 3;
 
 #[test]
@@ -217,7 +234,30 @@ fn every_promise_has_tests_with_its_marker_and_every_marker_a_promise() {
     }
 }
 
-/// Otherwise, the search for one would also find the tests of the other.
+/// The slugs in MISUSE.md, each of which begins an item of a list or a row of a table.
+fn slugs_of(page: &str) -> Vec<&str> {
+    let begins = page.lines().filter_map(|line| line.strip_prefix("- `").or_else(|| line.strip_prefix("| `")));
+    begins.filter_map(|rest| Some(rest.split_once('`')?.0)).collect()
+}
+
+#[test]
+fn every_misuse_with_a_slug_has_a_test_and_every_marker_an_entry() {
+    let page = page("MISUSE.md");
+    let slugs = slugs_of(&page);
+    let distinct: BTreeSet<&str> = slugs.iter().copied().collect();
+    assert!(slugs.len() >= 20 && distinct.len() == slugs.len(), "{slugs:?}");
+    let mut untested = distinct.clone();
+    for_each_marker("misuse", |at, name| {
+        assert!(distinct.contains(name), "{at} is not in MISUSE.md");
+        untested.remove(name);
+    });
+    assert!(untested.is_empty(), "entries of MISUSE.md without a test: {untested:?}");
+    let searches = page.split("`git grep -n 'misuse: ").skip(1).filter_map(|rest| rest.split('\'').next());
+    let searches: BTreeSet<&str> = searches.collect();
+    assert!(!searches.is_empty() && searches.is_subset(&distinct), "commands of the page: {searches:?}");
+}
+
+/// Otherwise the search for one would find the tests of the other, too.
 #[test]
 fn no_marker_begins_with_another() {
     let mut markers: Vec<String> = promises().into_iter().map(|promise| promise.marker).collect();
