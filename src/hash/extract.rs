@@ -8,9 +8,10 @@ use core::fmt;
 
 /// Extracts a part of a key, such as a prefix, for filters to hold.
 ///
-/// A store that scans by prefix puts prefixes into its filters. Each table stores the extractor's name, and compares it
-/// when the table is opened. Put everything that affects the result into the name: two extractors with one name must be
-/// the same function. A table written with another extractor stays readable, but its parts are not probed for.
+/// A store that scans by prefix puts prefixes into its filters. Each table stores the extractor's name, and readers
+/// compare it when they open the table. Put everything that affects the result into the name: two extractors with one
+/// name must be the same function. A table written with another extractor stays readable, but its parts are not probed
+/// for.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, KeyExtractor};
@@ -45,9 +46,9 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     ///
     /// `Some(part)` promises that [`extract`](Self::extract) returns the same part for `prefix` itself and for every
     /// key that begins with it. It is not enough that the prefix is in the domain: an extractor of *up to* four bytes
-    /// returns different parts for `b"ab"` and `b"abc"`. If a key with the prefix has another part, scans lose that
-    /// key. When in doubt, return `None`, which only costs speed. RocksDB's `SliceTransform::SameResultWhenAppended`
-    /// has the same rule.
+    /// returns different parts for `b"ab"` and `b"abc"`. If a key with the prefix lacks this part, scans lose that key.
+    /// When in doubt, return `None`, which only costs speed. RocksDB's `SliceTransform::SameResultWhenAppended` has the
+    /// same rule.
     ///
     /// [`check_prefix_stability`] tests an extractor with your keys. Builders check some prefixes of their keys, and
     /// leave out an extractor that breaks the promise

@@ -26,7 +26,7 @@ pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_wit
 
 /// The default hash seed: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///
-/// It is not 0, because engines often shard keys by plain XXH3: with the same seed, all hashes of a shard's filter
+/// It is not 0, because an engine may shard its keys by plain XXH3: with that seed, all hashes in a shard's filter
 /// would share their high bits.
 pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 

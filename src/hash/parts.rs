@@ -155,7 +155,7 @@ impl Default for KeyParts {
 }
 
 impl KeyParts {
-    /// The maximum number of extractors in a filter: blocks count them in a byte, and readers keep a bitmap of them.
+    /// The maximum number of extractors in a filter: blocks and tables record them in a byte and in a bitmap.
     pub const MAX_EXTRACTORS: usize = 63;
 
     /// Whole keys.

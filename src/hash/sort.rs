@@ -91,7 +91,7 @@ pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, max_bytes: u64) -> u6
 /// windows are sorted by comparisons, as is everything if a copy would exceed `max_bytes`.
 pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_bytes: u64) {
     let is_large = hashes.len() > SMALL;
-    // Without a copy, the standard library sorts in place: it needs no memory, and compares.
+    // The standard library's sort compares, but works in place.
     let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, max_bytes)).flatten() else {
         return hashes.sort_unstable();
     };
