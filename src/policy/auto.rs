@@ -67,8 +67,7 @@ impl AutoPolicy {
 
     fn policy_for(&self, context: &BuildContext) -> &FixedPolicy {
         match context.purpose {
-            // By purpose only: the number of keys is often unknown here. Ribbon's minimum number of keys decides at the
-            // end.
+            // By purpose only: the number of keys may be unknown here, and Ribbon's own rules give small files Bloom.
             BuildPurpose::Flush => &self.flushes,
             BuildPurpose::Compaction | BuildPurpose::Ingest => &self.large_files,
         }

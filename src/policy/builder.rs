@@ -391,7 +391,7 @@ impl<K: Kind> Job<K> {
     fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
         let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
         let payload_bytes = payload.as_slice().len() as u64;
-        // Only a user-defined kind can break its plan.
+        // A user-defined kind may return another size than its shape's.
         if payload_bytes != shape.payload_bytes() {
             return Err(FallbackReason::ConstructionFailed);
         }
