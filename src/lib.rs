@@ -123,6 +123,7 @@
     )
 )]
 
+// For `vec!` and `format!`, which `core` does not have.
 #[macro_use]
 extern crate alloc;
 
@@ -134,6 +135,7 @@ mod block;
 #[deny(clippy::indexing_slicing)]
 mod codec;
 #[cfg(test)]
+// Shared with the integration tests, which are another package.
 #[path = "../tests/common/effort.rs"]
 mod effort;
 mod error;

@@ -38,6 +38,7 @@ pub(crate) const fn first_bits(count: usize) -> u64 {
     match count {
         0 => 0,
         1..GROUP => (1 << count) - 1,
+        // Apart, because a shift by all 64 bits overflows.
         _ => u64::MAX,
     }
 }
@@ -142,6 +143,7 @@ impl MatchMatrix {
 
     /// The rows, each as words of 64 filters; none when there are no filters.
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        // Rows of a set without filters have no words, and chunks of 0 panic.
         self.words.chunks_mut(self.filters.div_ceil(GROUP).max(1))
     }
 
@@ -155,6 +157,7 @@ impl MatchMatrix {
     /// present", which costs a search and never loses a key.
     #[must_use]
     pub fn may_contain(&self, key: usize, filter: usize) -> bool {
+        // Bits after the last filter are clear, but an index there must answer `true`.
         let word = self.row_words(key).get(filter / GROUP).filter(|_| filter < self.filters);
         word.is_none_or(|word| word >> (filter % GROUP) & 1 == 1)
     }

@@ -30,7 +30,7 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 /// ```
 /// use sstfilter::{CuckooFilter, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher, StandardBloom};
 ///
-/// Half of the planned keys; the rest may follow later, in the filter itself or in one restored from its block.
+/// // Half of the planned keys; the rest may follow later, in the filter itself or in one restored from its block.
 /// fn fill(filter: &mut dyn DynamicFilter, hasher: &KeyHasher) -> Result<bytes::Bytes, FilterError> {
 ///     for key in 0..500_u32 {
 ///         filter.try_insert(hasher.hash(&key.to_le_bytes()))?;
@@ -121,6 +121,7 @@ pub trait DynamicFilter: Dynamic {
     /// [`FilterError::NoMemory`] when allocation fails.
     fn to_block(&self) -> Result<Bytes, FilterError> {
         let contents = self.contents();
+        // A filter that is merged again and again can count more keys than a block can record.
         let shape = contents.shape().encode(contents.keys().min(MAX_KEYS));
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;

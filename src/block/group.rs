@@ -165,12 +165,14 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
                 self.other_places |= 1 << place;
                 self.others.push((place, block));
             }
+            // A place in no class and not in `others` always matches.
             None => {}
         }
     }
 
     fn join_class(&mut self, probes: u8, place: usize, bloom: Bloom<D>) {
         let places = 1 << place;
+        // A linear search, because filters have only 1 to 16 probes.
         match self.classes.iter_mut().find(|class| class.probes == probes) {
             Some(class) => {
                 class.places |= places;
@@ -191,6 +193,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     #[inline]
     pub fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
         let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
+        // Filters outside `which` are not tested now, so the pass below does not reach their lines.
         self.prefetch(next, wanted & !which);
         self.probe_with(key, which, move |bloom| Some(bloom.line(next)))
     }
@@ -211,6 +214,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     ) -> u64 {
         let hash = key.hash();
         let candidate = move |bloom: &'a Bloom<D>| Candidate { line: bloom.line(hash), ahead: ahead(bloom) };
+        // Places without a usable filter stay set.
         let mut matches = which;
         for class in &self.classes {
             let probed = which & class.places;
@@ -251,6 +255,7 @@ impl<D> Class<D> {
         core::iter::from_fn(move || {
             let place = wanted.checked_ilog2()?;
             wanted ^= 1 << place;
+            // `blooms` has no gaps, so the index is the number of lower places of the class.
             let before = self.places & ((1 << place) - 1);
             self.blooms.get(before.count_ones() as usize)
         })

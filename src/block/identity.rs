@@ -173,6 +173,7 @@ impl<'a> LoadContext<'a> {
         self.hasher.into_iter().flat_map(move |hasher| {
             self.known_keys.iter().flat_map(move |&key| {
                 let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
+                // The whole key comes first in any case, so it must not come again as a named part.
                 let parts = parts.filter(|(domain, _)| domain.is_some());
                 let hashes = core::iter::once((None, hasher.hash(key))).chain(parts);
                 hashes.map(move |(domain, hash)| KnownHash { key, domain, hash })

@@ -113,6 +113,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         if trailer.is_partition {
+            // A partition answers "absent" for the keys of the file's other partitions.
             return Err(BlockError::Partition);
         }
         Self::with_trailer(data, trailer, kinds)
@@ -121,6 +122,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     fn with_trailer(data: D, trailer: Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
         let shape = open_shape(&trailer, any);
+        // No reader has named its extractors yet, so all of them answer.
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
@@ -135,6 +137,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// [`BlockError`] if the bytes are not a partition with this hash.
     #[doc(hidden)]
     pub fn load_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, (D, BlockError)> {
+        // Opened as borrowed bytes, so that `data` can be returned with an error.
         match FilterBlock::open_partition(data.as_ref(), hash, kinds) {
             Ok((trailer, shape)) => Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX }),
             Err(error) => Err((data, error)),
@@ -195,6 +198,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         let data = self.data.as_ref();
         match &self.shape.any {
+            // With an instruction set fixed at compile time, the test of a line can be inlined here.
             AnyShape::BlockedBloom(shape) if simd::COMPILED.is_some() && self.trailer.has_whole_keys => {
                 shape.may_contain(data, hash)
             }
@@ -225,10 +229,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
             if !self.answers(prefix, domain) {
+                // Unusable only if no other part has an answer.
                 answer = answer.or(Some(Probe::Unusable));
             } else if self.may_contain_added(hash) {
                 answer = Some(Probe::MaybePresent);
             } else {
+                // All keys with the prefix have this part, so one absent part excludes them all.
                 return Some(Probe::Absent);
             }
         }

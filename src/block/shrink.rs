@@ -114,6 +114,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn shrink_steps(&self) -> Vec<(u64, f64)> {
         let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
+        // Kinds count unbound blocks of whole keys.
         let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
         steps.iter_mut().for_each(|(block_bytes, _)| *block_bytes += more_bytes);
         steps

@@ -147,6 +147,7 @@ impl Trailer {
         }
         let tail = self.encode(held);
         if tail.len() > TAIL_CAPACITY {
+            // Only for many extractors: buffers have room for every other tail.
             payload.reserve(payload.as_slice().len() + tail.len())?;
         }
         payload.append(&tail);
@@ -182,6 +183,7 @@ impl Trailer {
         let param_bytes = usize::from(trailer.u8::<24>() >> 4) * 4;
         let tail = CheckedTail::read(block, block_bytes, trailer, param_bytes)?;
         let decoded = Self::from_checked_tail(&tail, flags == PARTITION)?;
+        // After the checksum, so that a damaged field is reported as damage and not as a wrong length.
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
@@ -312,9 +314,12 @@ impl<'a> CheckedTail<'a> {
         let flags = trailer.u8::<25>();
         let is_bound = flags & Ending::BOUND != 0;
         let after_parts = Ending::bytes_after_parts(is_bound);
+        // No checksum has covered this word yet. It only decides where the tail begins, which the checksum then
+        // confirms.
         let parts_bytes = parts_bytes(without_last(block, after_parts), flags & Ending::PARTS != 0)
             .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
+        // If the block is shorter than the tail, the wrapped position fails the split.
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));

@@ -64,11 +64,13 @@ fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
     if u64::from_le_bytes(*seed) != expected.seed || id != expected.id.code() {
         return None;
     }
+    // Not used here, but an unknown reason must fail as it does in `Trailer::decode`.
     FallbackReason::from_code(trailer[23] & 15)?;
     let mut params = [0; MAX_PARAM_WORDS];
     params.iter_mut().zip(tail.as_chunks().0).for_each(|(word, &bytes)| *word = u32::from_le_bytes(bytes));
     let params = params.get(..usize::from(count))?;
     match KindId::from_code(trailer[21]) {
+        // Blocked Bloom has no salt; opening the block reports one.
         KindId::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
         KindId::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
         _ => None,

@@ -94,6 +94,7 @@ impl FilterBuilder {
     fn started(&mut self) -> Option<&mut Box<dyn BlockBuilder>> {
         let started = self.started.get_or_insert_with(|| {
             self.interruption.enter();
+            // If the policy panics, `leave` is not reached, and `finish` builds no filter.
             let builder = self.policy.builder(&self.context);
             self.interruption.leave();
             builder
@@ -138,6 +139,7 @@ impl FilterBuilder {
     pub fn finish(self) -> BuiltFilter {
         let Self { policy, context, started, interruption } = self;
         let is_interrupted = interruption.has_happened();
+        // A file without keys has no builder yet, but gets a filter, too.
         if let Some(builder) = started.unwrap_or_else(|| policy.builder(&context)).filter(|_| !is_interrupted) {
             return builder.finish();
         }

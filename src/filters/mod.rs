@@ -27,7 +27,7 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 ///
 /// let filters = Filters::default(); // once per store
 ///
-/// Once per file that is written. Keep the random id in the file's metadata.
+/// // Once per file that is written. Keep the random id in the file's metadata.
 /// let file = FileId::random();
 /// let mut builder = filters.builder(file);
 /// builder.add_key(b"apple");
@@ -83,6 +83,7 @@ impl Filters {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        // Clones from before keep their settings.
         change(Arc::make_mut(&mut self.shared));
         self
     }

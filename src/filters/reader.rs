@@ -104,6 +104,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
             block.may_contain_batch(hashes, matches);
             self.counters.add_answers(hashes.len() as u64, matches.count());
         } else {
+            // A filter that cannot answer must not exclude a key.
             batch::all_match(hashes, matches.cleared(hashes.len()));
             self.counters.add_unusable(hashes.len() as u64);
         }

@@ -73,6 +73,7 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
         for (index, reader) in readers.iter_mut().enumerate() {
             let (counters, probes, positives) = (counters.clone(), PROBES, positives_of(index));
             reader.enter_set(CountedBySet { counters, probes, positives });
+            // A filter that cannot be probed for keys takes a place as well, so that bits and indices agree.
             FilterGroup::push_to(&mut groups, reader.block_of_keys().cloned());
         }
         let residency = CacheResidency::of(&groups);
@@ -111,6 +112,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Like [`matches_prefix`](Self::matches_prefix), for a prefix, or for a key's parts, hashed before.
     pub fn matches_prepared(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
         let words = matches.cleared(self.readers.len());
+        // One by one, because groups answer only for whole keys.
         for (word, readers) in words.iter_mut().zip(self.readers.chunks(GROUP)) {
             for (bit, reader) in readers.iter().enumerate() {
                 *word |= u64::from(!reader.probe_prepared(prefix).is_absent()) << bit;

@@ -107,6 +107,7 @@ pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Resul
     let cuts = |from: usize| (from..=key.len()).filter_map(|length| key.get(..length));
     for prefix in cuts(0) {
         let Some(expected) = extractor.extract_prefix(prefix) else { continue };
+        // From the prefix itself on, which the promise includes.
         if let Some(key) = cuts(prefix.len()).find(|&key| extractor.extract(key).as_ref() != Some(&expected)) {
             return Err(PrefixMismatch {
                 extractor: extractor.name().to_owned(),

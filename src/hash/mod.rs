@@ -88,6 +88,7 @@ impl KeyHash {
     #[inline]
     pub(crate) const fn salted(self, salt: SaltStep) -> u64 {
         let product = (self.0 ^ salt.0).wrapping_mul(SALT_MULTIPLIER);
+        // Low bits of a product depend only on low bits of its factors, so the high half is folded in.
         product ^ (product >> 32)
     }
 }
@@ -98,6 +99,7 @@ pub(crate) struct SaltStep(u64);
 
 impl SaltStep {
     pub(crate) const fn new(salt: u8) -> Self {
+        // Plus one, so that salt 0 changes the hash, too.
         Self(STEP.wrapping_mul(salt as u64 + 1))
     }
 }
@@ -311,6 +313,7 @@ impl KeyHasher {
         self.identity == other.identity
             && self.seed == other.seed
             && match (&self.custom, &other.custom) {
+                // Functions cannot be compared, only their addresses.
                 (Some(function), Some(other)) => Arc::ptr_eq(function, other),
                 (function, other) => function.is_none() && other.is_none(),
             }

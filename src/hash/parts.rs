@@ -79,7 +79,7 @@ impl KeyHash {
 ///
 /// use sstfilter::{FileId, Filters, FixedPrefix, KeyParts};
 ///
-/// A store before and after it gets an extractor.
+/// // A store before and after it gets an extractor.
 /// let old = Filters::default();
 /// let new = old.clone().with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4))));
 ///
@@ -408,9 +408,12 @@ impl OrderedKeyHashes {
             self.new.push(hash);
         }
         for (part, seen) in self.parts.extractors.iter().zip(&mut self.seen) {
+            // Before the key's part, because a prefix can promise a part to a key that has none.
             seen.prefixes.look_at(part.extractor.as_ref(), key);
             let Some(hash) = part.hash(&self.hasher, key) else { continue };
             self.all.push(hash);
+            // Comparing with the previous key is enough: keys come in order, so keys with equal parts are mostly
+            // adjacent.
             if seen.last.replace(hash) != Some(hash) {
                 self.new.push(hash);
             }
@@ -437,7 +440,9 @@ impl OrderedKeyHashes {
                 let held = self.parts.without(&self.unstable_extractors());
                 (!held.is_empty()).then_some(held)
             }
+            // Bare hashes are those of whole keys, and parts cannot be extracted from them.
             (false, true) => Some(KeyParts::whole_keys()),
+            // Only whole keys can be complete, and only if the keys were added whole as well.
             (true, true) => self.parts.whole_keys.then(KeyParts::whole_keys),
         }
     }

@@ -77,6 +77,7 @@ impl fmt::Debug for SecretSeed {
 }
 
 #[cfg(all(feature = "std", any(unix, windows, target_os = "wasi")))]
+// `getrandom` is a dependency only on these systems.
 fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
     let failed = |error| std::io::Error::other(format!("no randomness for a secret seed: {error}"));
     getrandom::fill(bytes).map_err(failed)

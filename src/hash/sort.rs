@@ -58,6 +58,7 @@ impl SortScratch {
         // The ends are counted in 32 bits.
         u32::try_from(hashes.len()).ok()?;
         self.spare.try_reserve_exact(hashes.len()).ok()?;
+        // The calling thread always sorts. The budget that the copy leaves limits the others.
         let affordable = usize::try_from(left / SORT_THREAD_BYTES).unwrap_or(usize::MAX).saturating_add(1);
         let threads = worthwhile(self.threads.min(affordable), hashes.len() as u64);
         self.runs.resize_with(threads, Vec::new);
@@ -113,6 +114,7 @@ pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_b
 /// order. Returns `false` and changes nothing if a copy would exceed `max_bytes` or cannot be allocated.
 pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool {
     let Some(windows_log2) = scratch.reserve(hashes, max_bytes) else { return false };
+    // A single window is already the result of the first pass.
     if windows_log2 > 0 {
         scratch.partition(hashes, windows_log2);
         if scratch.runs.len() == 1 {

@@ -103,6 +103,7 @@ impl<K: Kind> Job<K> {
             && limits.threads > 1
         {
             let left = budget.saturating_sub(self.kind.build_bytes(keys, plan));
+            // Threads that take no memory are not limited by it.
             let more = left.checked_div(thread_bytes(&self.kind, keys, plan)).unwrap_or(u64::MAX);
             limits.threads = limits.threads.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1));
         }
@@ -138,6 +139,7 @@ impl<K: Kind> Job<K> {
     /// Returns the job of building a blocked Bloom filter instead.
     fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
         let kind = BlockedBloomKind::new(self.rules.fallback_size);
+        // The policy's limits are for its own kind.
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
         Job { requested, reason, held: self.held.clone(), ..Job::new(&kind, rules, self.identity, self.limits) }
@@ -233,6 +235,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
+        // Only now is it certain which extractors kept their promise, and whether bare hashes came.
         job.held = held.as_ref().map(HeldParts::encode).unwrap_or_default();
         let mut built = match state {
             _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
@@ -254,6 +257,7 @@ impl<K: Kind> KindBuilder<K> {
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         self.interruption.enter();
+        // Taken out of `self`, because `insert` borrows all of it.
         if let Some(mut parts) = self.parts.take() {
             for &hash in parts.of(key).new {
                 self.insert(hash);
@@ -272,6 +276,7 @@ impl<K: Kind> KindBuilder<K> {
     fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
             State::Streaming { stream, last, distinct, .. } => {
+                // Only adjacent repetitions, which covers sorted files.
                 if *last != Some(hash) {
                     stream.insert(hash);
                     *last = Some(hash);
@@ -332,6 +337,7 @@ impl<K: Kind> Job<K> {
             let mut peak_bytes = scratch.bytes();
             let spare = core::mem::take(&mut scratch).spare;
             let built = self.attempt(&hashes, &mut peak_bytes, |plan, limits| {
+                // The sort's copy becomes memory of the construction.
                 let built = self.kind.build_from_partitioned(plan, &hashes, spare, limits);
                 built.ok_or(FallbackReason::ConstructionFailed)
             });
@@ -353,6 +359,7 @@ impl<K: Kind> Job<K> {
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if self.kind.id() == KindId::BLOCKED_BLOOM => {
+                // Blocked Bloom itself has nothing to fall back to.
                 return self.without_filter(reason, hashes.len() as u64);
             }
             Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),

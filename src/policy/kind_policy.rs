@@ -338,6 +338,7 @@ impl Default for FixedPolicy {
 
 impl FilterPolicy for FixedPolicy {
     fn name(&self) -> &str {
+        // `KindId` has no names for user-defined kinds.
         if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
     }
 
