@@ -147,7 +147,7 @@ fn a_block_without_a_known_key_is_not_used() {
         let refused = BlockError::KnownKeyAbsent { hash: hasher.identity() };
         let others: Vec<&[u8]> = other[..20].iter().map(|key| &key[..]).collect();
         assert_eq!(load(&others), Err(refused.clone()));
-        // Each known key counts, wherever it stands.
+        // Every known key is checked, whatever its position.
         let absent = other.iter().find(|key| load(&[&key[..]]).is_err()).unwrap();
         assert_eq!(load(&[&own[0], &own[1], absent]), Err(refused.clone()));
         assert_eq!(load(&[absent, &own[0], &own[1]]), Err(refused));
@@ -220,7 +220,7 @@ fn a_filter_that_is_restored_belongs_to_its_file() {
     }
 }
 
-/// Panics when it is called for the first time.
+/// Panics at its first call.
 #[derive(Debug, Default)]
 struct PanicsOnce(AtomicBool);
 
@@ -235,7 +235,7 @@ impl FilterPolicy for PanicsOnce {
     }
 }
 
-/// It is called with the first key, which the filter then lacks.
+/// It is called at the first key, which the filter then lacks.
 // promise: documented-use
 // misuse: panicking-hash
 #[test]
@@ -287,7 +287,7 @@ impl FilterPolicy for NoFilters {
 // misuse: panicking-hash
 #[test]
 fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
-    // It panics once, at the 501st key, which the engine has written by then.
+    // It panics once, at the 501st key, after the engine has written that key.
     let hasher = || {
         let calls = std::sync::atomic::AtomicU32::new(0);
         KeyHasher::custom(1, move |key| {

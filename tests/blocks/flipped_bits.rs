@@ -7,7 +7,7 @@ use crate::common::cases::{BLOCKS, BlockCase};
 use crate::common::effort;
 use sstfilter::{FilterBlock, Filters, KeyHash, Probe, ShrinkError};
 
-/// Opening or verifying says no, and the guard never says "absent".
+/// Asserts that opening or verifying fails, and that the reader never answers "absent".
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
     let is_sound = FilterBlock::open_unverified(damaged).is_ok_and(|filter| filter.verify().is_ok());
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
@@ -20,7 +20,7 @@ fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[Key
     }
 }
 
-/// Some keys of a block and some that it does not have.
+/// Some present and some absent keys of a block.
 fn sample(case: &BlockCase) -> Vec<KeyHash> {
     let present = case.hashes();
     let some = present.iter().copied().step_by(present.len() / 3 + 1);

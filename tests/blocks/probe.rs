@@ -15,7 +15,7 @@ fn bloom(bits: f64) -> FixedPolicy {
     FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()
 }
 
-/// Filters of key sets 0, 1, 2, ...: of one probe, six, nine and sixteen, and a ribbon among them.
+/// Filters of key sets 0, 1, 2, ...: with one, six, nine and sixteen probes, and a ribbon among them.
 fn filters() -> Vec<FilterBlock<Bytes>> {
     let policies: Vec<Box<dyn FilterPolicy>> = vec![
         Box::new(bloom(10.0)),
