@@ -104,8 +104,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Like [`open_unverified`](Self::open_unverified), but also opens blocks of the user-defined `kinds`.
     ///
     /// # Errors
-    ///
-    /// Those of [`open_unverified`](Self::open_unverified).
+    /// Returns the errors of [`open_unverified`](Self::open_unverified).
     pub fn open_unverified_with_kinds(data: D, kinds: &KindRegistry) -> Result<Self, BlockError> {
         Self::open(data, Some(kinds))
     }

@@ -262,8 +262,7 @@ impl KeyHasher {
     /// ```
     ///
     /// # Errors
-    ///
-    /// Those of [`SecretSeed::random`].
+    /// Returns the errors of [`SecretSeed::random`].
     #[cfg(feature = "std")]
     pub fn random_secret() -> std::io::Result<(Self, SecretSeed)> {
         let seed = SecretSeed::random()?;

@@ -70,7 +70,7 @@ pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64
     if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
-/// What to build, and what the block records about it.
+/// The filter to build, and the facts that its block records.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
     kind: K,
@@ -152,7 +152,7 @@ struct KindBuilder<K: Kind> {
     hasher: KeyHasher,
     /// Whether adding a key runs no user code: whole keys, hashed by the library.
     is_plain: bool,
-    /// `None` for whole keys alone.
+    /// `None` for only whole keys.
     parts: Option<Box<OrderedKeyHashes>>,
     /// Detects a panic in user code: the hash function or an extractor.
     interruption: Interruption,

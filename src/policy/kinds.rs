@@ -46,6 +46,7 @@ static ALL: &[KindEntry] = &[
     KindEntry::of::<XorPlusKind>(FixedPolicy::xor_plus),
     KindEntry::of::<BinaryFuseKind>(FixedPolicy::binary_fuse),
     KindEntry {
+        // A variant has the kind's number, but its own name, for option files and reports.
         name: "binary-fuse-4",
         ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(FixedPolicy::from))
     },

@@ -114,6 +114,7 @@ impl ThreadCounters<'_> {
     /// Adds `more` to counter `index`.
     #[inline]
     pub fn add(self, index: usize, more: u64) {
+        // An index beyond the end is ignored, because counting must not panic.
         if let Some(counter) = self.counters.get(index) {
             self.add_to(counter, more);
         }
@@ -169,6 +170,7 @@ const SLOTS: usize = u64::BITS as usize;
 struct SlotStripe([[AtomicU64; SLOT]; SLOTS]);
 
 /// All groups of slots in use, each with its free slots as bits.
+// Locked only when a reader is opened or dropped, never to count.
 static GROUPS: Mutex<Vec<(Arc<Stripes<SlotStripe>>, u64)>> = Mutex::new(Vec::new());
 
 impl Default for CounterSlot {

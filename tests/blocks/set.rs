@@ -102,6 +102,7 @@ fn assert_answers_as_each_alone(members: &[Member]) {
 // promise: no-false-negatives
 #[test]
 fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
+    // Around multiples of the 64 filters in a group.
     for count in [0, 1, 2, 63, 64, 65, 70, 128, 129, 200] {
         assert_answers_as_each_alone(&mixed(count));
         assert_answers_as_each_alone(&uniform(count));
@@ -211,5 +212,6 @@ fn threads_that_share_a_set_count_every_probe() {
     });
     assert!(set.filters().iter().all(|filter| filter.stats().probes() == 20_000));
     let positives: u64 = set.filters().iter().map(|filter| filter.stats().positives).sum();
+    // About 1 % of 20,000 keys in 70 filters.
     assert!((8_000..20_000).contains(&positives), "{positives} of 1,400,000");
 }

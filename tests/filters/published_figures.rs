@@ -97,8 +97,7 @@ fn a_hundred_thousand_items_give_the_published_rate_and_not_the_published_estima
     assert!(items.iter().all(|&item| filter.contains(item)));
     let positives = (0..1_000_000).filter(|&number| filter.contains(hash("probe", number))).count();
     holds("rate of the program", 0.009_871, 0.03, positives as f64 / 1e6);
-    // The article's own formula gives 1.004 % for its bits, probes and keys; its figure is near that of ten bits per
-    // key.
+    // The article's formula yields 1.004 % for its bits, probes and keys; its figure is near that of ten bits per key.
     differs("estimated rate", 0.008_164_83, 0.010_04, filter.health().expected_fpr);
 }
 

@@ -52,6 +52,7 @@ fn the_size_function_of_bloom_is_what_the_encoder_writes_for_every_number_of_key
             let policy = FixedPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
             let said = policy.block_bytes(keys as u64).unwrap();
             let context = BuildContext::new(&KeyHasher::default());
+            // Built from buffered hashes, and filled as keys arrive.
             for context in [context.clone(), context.with_expected_keys(keys as u64)] {
                 let built = common::build_in(&policy, &context, &all[..keys]);
                 assert_eq!(built.block.unwrap().len() as u64, said, "{keys} keys at {millibits} millibits");
@@ -78,6 +79,7 @@ fn the_size_function_of_standard_bloom_is_what_the_encoder_writes_for_every_numb
 #[test]
 fn a_bloom_block_of_ten_bits_has_one_line_up_to_51_keys_and_two_at_52() {
     let bytes = |keys| FixedPolicy::default().block_bytes(keys).unwrap();
+    // A line has 64 bytes, and the tail 36.
     assert_eq!([0, 1, 51, 52].map(bytes), [100, 100, 100, 164]);
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// The bytes held now.
-#[allow(dead_code, reason = "not every test program asks")]
+#[allow(dead_code, reason = "not every test program calls it")]
 pub(crate) fn held() -> usize {
     HELD.load(Relaxed)
 }

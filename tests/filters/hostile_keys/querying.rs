@@ -67,8 +67,7 @@ fn prepared_false_positives_all_pass_under_a_known_seed_and_at_the_nominal_rate_
     assert!(attacked >= 9, "{attacked} kinds attacked: the others claim rates that no attack can use");
 }
 
-/// The number of secret seeds with which two keys that differ by `difference` agree in the first `bits` of their
-/// hashes.
+/// The share of secret seeds with which two keys that differ by `difference` agree in the first `bits` of their hashes.
 fn share_of_near_collisions(difference: [u8; 8], bits: u32, pairs: u32) -> f64 {
     let near = (0..u64::from(pairs)).filter(|&pair| {
         let hasher = KeyHasher::with_secret_seed(SecretSeed::from(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -93,7 +92,7 @@ fn some_keys_of_eight_bytes_are_nearer_to_each_other_than_chance_has_it_whatever
     assert!((0.7..1.3).contains(&ordinary), "{ordinary}");
 }
 
-/// The nearness is of no use against a filter: neighbours of keys that are in pass at the nominal rate.
+/// The nearness does not help against a filter: neighbours of present keys are positive at the nominal rate.
 #[test]
 fn neighbours_of_stored_keys_pass_at_the_nominal_rate_under_a_secret_seed() {
     let secret = secret_hasher();
