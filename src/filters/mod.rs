@@ -150,8 +150,8 @@ impl Filters {
         self.shared.parts.prefix(&self.shared.hasher, prefix)
     }
 
-    /// Returns a builder for the filter of a new file. The block is bound to `file`. Never use an id for two files;
-    /// [`FileId::random`] returns a suitable one.
+    /// Returns a builder for the filter of a new file. The block is bound to `file`, an id that no other contents may
+    /// ever have: use [`FileId::random`].
     #[must_use]
     pub fn builder(&self, file: FileId) -> FilterBuilder {
         FilterBuilder::new(self.policy().clone(), self.build_context(file))

@@ -336,8 +336,8 @@ struct Seen {
 /// [`check_prefix_stability`](crate::check_prefix_stability), but on samples, so that builders can afford it. If an
 /// extractor broke its promise, do not use its filter for prefixes.
 ///
-/// The samples are all prefixes of up to 64 bytes of the first eight keys, and one prefix of each later key. A passed
-/// watch is no proof.
+/// The samples are all prefixes of up to 64 bytes of the first eight keys, and one prefix of each later key. Passing is
+/// no proof.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, PrefixWatch};

@@ -1,9 +1,9 @@
 //! Policies: which filter a file gets, and why.
 //!
-//! A [`FilterPolicy`] creates a [`BlockBuilder`] for each new file. Calls follow `(add_key | add_hash | add_hashes)*
-//! finish`; `finish` returns the block's bytes with a [`BuildReport`]. A filter never fails the file's write: if it
-//! cannot be built as requested, the builder falls back to blocked Bloom, and as a last resort to no filter. The report
-//! and the block record why.
+//! A [`FilterPolicy`] creates a [`BlockBuilder`] for each new file. The order of calls is
+//! `(add_key | add_hash | add_hashes)* finish`; `finish` returns the block's bytes with a [`BuildReport`]. A filter
+//! never fails the file's write: if it cannot be built as requested, the builder falls back to blocked Bloom, and as a
+//! last resort to no filter. The report and the block record why.
 
 mod auto;
 mod builder;
@@ -26,7 +26,7 @@ pub use report::{BuildReport, BuiltFilter};
 use crate::block::FileId;
 use crate::hash::{KeyHash, KeyHasher, KeyParts};
 
-/// Chooses a filter for each file. Implement it for a rule of your own, or use [`AutoPolicy`] or [`FixedPolicy`].
+/// Chooses a filter for each file. Implement it for your own rule, or use [`AutoPolicy`] or [`FixedPolicy`].
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, BlockBuilder, FilterPolicy};
