@@ -1,7 +1,7 @@
-//! A user-defined kind of filter: a sorted list of the first 32 bits of each hash, searched by bisection. It takes 32
-//! bits per key, and its false positive rate is keys / 2^32.
+//! A user-defined kind of filter: a sorted list of the first 32 bits of each hash, with binary search. It takes 32 bits
+//! per key, and its false positive rate is keys / 2^32.
 //!
-//! The unchanged library builds, stores, loads, probes, inspects and verifies its blocks:
+//! The unchanged library builds, loads, probes, inspects and verifies its blocks:
 //!
 //! ```sh
 //! cargo run --release --example custom_kind
@@ -12,11 +12,11 @@ use std::error::Error;
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{BlockError, FallbackReason, FileId, FilterBlock, Filters, FixedPolicy, KeyHash, KindId, KindRegistry};
 
-/// The configured kind: there is nothing to configure. A block records one parameter, the number of fingerprints.
+/// The kind, which has no settings. A block records one parameter, the number of fingerprints.
 #[derive(Debug)]
 struct SortedList;
 
-/// The high bits of a hash: fingerprints ascend as hashes do.
+/// The high bits of a hash, so that fingerprints ascend like hashes.
 fn fingerprint(hash: KeyHash) -> u32 {
     let [.., fifth, sixth, seventh, eighth] = hash.get().to_le_bytes();
     u32::from_le_bytes([fifth, sixth, seventh, eighth])
@@ -26,7 +26,7 @@ fn fingerprints(shape: &EncodedShape) -> u32 {
     shape.params().first().copied().unwrap_or(0)
 }
 
-/// Payloads are whole words of 8 bytes.
+/// Payloads must be whole words of 8 bytes.
 fn payload_bytes(fingerprints: u32) -> u64 {
     (u64::from(fingerprints) * 4).next_multiple_of(8)
 }
@@ -46,7 +46,7 @@ impl UserKind for SortedList {
         Ok(EncodedShape::new(&[fingerprints], payload_bytes(fingerprints)))
     }
 
-    /// The hashes come distinct and ascending.
+    /// The hashes are distinct and ascending.
     fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), FallbackReason> {
         let mut bytes: Vec<u8> = hashes.iter().flat_map(|&hash| fingerprint(hash).to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -71,7 +71,7 @@ impl UserKind for SortedList {
 
     fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
         let all = payload.as_chunks::<4>().0.get(..fingerprints(shape) as usize);
-        // A payload without all of them cannot tell.
+        // A payload that lacks some of them cannot answer, so the key may be present.
         all.is_none_or(|all| all.binary_search_by_key(&fingerprint(hash), |&bytes| u32::from_le_bytes(bytes)).is_ok())
     }
 }
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = FileId::random();
     let key = |number: u32| number.to_le_bytes();
 
-    // Built by a policy, and stored.
+    // A policy builds the filter, and the block is stored.
     let kinds = KindRegistry::default().with_kind(SortedList)?;
     let filters = Filters::new(FixedPolicy::user_defined(SortedList)?).with_kinds(kinds.clone());
     let mut builder = filters.builder(file);
@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join(format!("custom_kind-{}.filter", std::process::id()));
     std::fs::write(&path, built.block.ok_or("a list of these keys fits")?)?;
 
-    // Loaded, through a registry that knows the kind, and probed.
+    // A reader whose registry contains the kind loads the block and probes it.
     let mut bytes = std::fs::read(&path)?;
     std::fs::remove_file(&path)?;
     let filter = filters.load(&bytes, file);
@@ -98,13 +98,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let absent = (100_000..200_000).filter(|&number| filter.probe(&key(number)).is_absent()).count();
     println!("of 100,000 absent keys {absent} are answered \"absent\"");
 
-    // Inspected and verified.
+    // Tools verify and inspect the block.
     let block = FilterBlock::open_unverified_with_kinds(&bytes, &kinds)?;
     block.verify()?;
     let name = kinds.name(block.info().kind).unwrap_or("unknown");
     println!("kind {name}: {} keys, {:?}", block.info().keys, block.info().shape);
 
-    // A reader without the registry, and one of a damaged block, get "may be present" for every key.
+    // A reader without the registry, and a reader of a damaged block, answer "may be present" for every key.
     let unknown = Filters::default().load(bytes.clone(), file);
     bytes[1_000] ^= 1;
     let damaged = filters.load(bytes, file);

@@ -1,12 +1,12 @@
 //! Adds a filter to the files of an existing writer that does not depend on this library: bytes in, bytes out.
 //!
-//! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. Six added lines
+//! The writer below stands for the engine's writer: sorted `key<TAB>value` lines and an 8-byte footer. Six added lines
 //! build a filter, append its block, and record its position; the reader probes it before it reads the data.
 //!
-//! The block is bound to its file by a random id. The reader passes the id again, with the first and the last key of
-//! the file. So the block of another file is rejected even if its checksums hold. The manifest may keep all three here,
-//! because the block is inside the file. An engine with filters in files of their own keeps the id's fingerprint in
-//! the file that holds the keys, and takes first and last key from there: another file may lie in its place.
+//! A random id binds the block to its file. The reader passes the id and the first and the last key of the file, so it
+//! rejects the block of another file even if its checksums hold. Here the manifest may store all three, because the
+//! block is inside the file. If filters are in separate files, store the id's fingerprint in the file with the keys,
+//! and read the first and the last key there, because another file may be in its place.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer
@@ -39,8 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{absent} absent keys: the data was read {} times in all", file.data_reads);
     println!("{:?}", file.filter.stats());
 
-    // A restore that went wrong: the bytes of file 8 lie where those of file 7 should. Its filter would answer "absent"
-    // for nearly every city. It is not used.
+    // A restore goes wrong: file 7 now has the bytes of file 8. Their filter would answer "absent" for nearly every
+    // city, so the reader does not use it.
     fs::copy(&rivers.path, &cities.path)?;
     let swapped = ExistingReader::open(&cities, &filters)?;
     let problem = swapped.filter.problem().ok_or("the filter of another file was believed")?;
@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A file's entry in the engine's manifest.
 struct FileMeta {
     path: PathBuf,
-    /// Drawn for each file, and never made of its number: numbers recur after a crash, and in other stores.
-    /// `FileId::fingerprint` is what a manifest stores of it.
+    /// A random id for each file, not derived from its number: numbers recur after a crash, and in other stores. A
+    /// manifest stores its `FileId::fingerprint`.
     id: FileId,
     smallest: String,
     largest: String,
@@ -67,19 +67,19 @@ impl FileMeta {
     ) -> Result<Self, Box<dyn Error>> {
         let path = directory.join(format!("{number:06}.lines"));
         let mut file = File::create(&path)?;
-        // The filter's builder is made with the file ...
+        // Create the filter's builder with the file,
         let id = FileId::random();
         let mut filter = filters.builder(id).with_purpose(BuildPurpose::Compaction);
         let mut data_bytes = 0_u64;
         for (key, value) in entries {
-            // ... takes every key before it is written ...
+            // add every key,
             filter.add_key(key.as_bytes());
             let line = format!("{key}\t{value}\n");
             data_bytes += line.len() as u64;
             file.write_all(line.as_bytes())?;
         }
-        // ... and gives bytes, which go wherever the format has room for them; here, behind the data. It never fails:
-        // the report says what was built, and why.
+        // and store the block wherever the format has room for it; here, after the data. Building never fails: the
+        // report says what was built, and why.
         let built = filter.finish();
         let block = built.block.unwrap_or_default();
         println!("{} entries, filter: {:?} of {} bytes", entries.len(), built.report.used, block.len());
@@ -108,8 +108,8 @@ impl ExistingReader {
         let mut block = vec![0; usize::try_from((length - 8).checked_sub(data_bytes).ok_or("no filter")?)?];
         file.seek(SeekFrom::Start(data_bytes))?;
         file.read_exact(&mut block)?;
-        // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
-        // present.
+        // Loading compares the checksums once, and checks that the block belongs to the file. If anything is wrong, the
+        // reader answers "may be present" for every key.
         let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
         let filter = filters.load_with_known_keys(block, meta.id, &known);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
@@ -126,7 +126,7 @@ impl ExistingReader {
         let found = String::from_utf8(data)?
             .lines()
             .find_map(|line| Some(line.strip_prefix(key)?.strip_prefix('\t')?.to_owned()));
-        // For the statistics: was it there, or a false positive?
+        // For the statistics: a true or a false positive?
         self.filter.record_lookup(if found.is_some() { LookupOutcome::Found } else { LookupOutcome::NotFound });
         Ok(found)
     }

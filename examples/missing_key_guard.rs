@@ -1,6 +1,6 @@
-//! A guard in front of a database. Lookups of keys that do not exist miss every cache, because there is nothing to
-//! cache, so each of them reaches the database. A filter of the existing keys answers them in nanoseconds. Keys are
-//! added and removed, so it is a counting filter.
+//! A guard in front of a database. Lookups of absent keys miss every cache, because there is nothing to cache, so each
+//! of them reaches the database. A filter of the existing keys answers them in nanoseconds. Keys are added and removed,
+//! so the guard is a counting filter.
 //!
 //! ```sh
 //! cargo run --release --example missing_key_guard
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Puts and deletes go to both, gets to the guard first.
+/// Puts and deletes go to both, and gets go to the guard first.
 struct GuardedDatabase {
     database: Database,
     guard: CountingBloom,
@@ -46,14 +46,14 @@ impl GuardedDatabase {
     }
 
     fn put(&mut self, key: &str, value: &str) {
-        // Only an absent key is inserted: the guard counts each key once, as it will remove it once.
+        // Insert only absent keys: the guard must count each key once, because it is removed once.
         if self.database.put(key, value) {
             self.guard.insert(self.hasher.hash(key.as_bytes()));
         }
     }
 
     fn delete(&mut self, key: &str) -> Result<(), FilterError> {
-        // Only a present key is removed: removing another would decrement counters that it shares with present keys.
+        // Remove only present keys: removing another one would decrement counters that it shares with present keys.
         if self.database.delete(key) {
             self.guard.remove(self.hasher.hash(key.as_bytes()))?;
         }
@@ -65,7 +65,7 @@ impl GuardedDatabase {
     }
 }
 
-/// Stands for a database on the other side of a network.
+/// Stands for a database behind a network.
 #[derive(Default)]
 struct Database {
     rows: HashMap<String, String>,
@@ -78,12 +78,12 @@ impl Database {
         self.rows.get(key).map(String::as_str)
     }
 
-    /// Whether the key is new.
+    /// Returns whether the key is new.
     fn put(&mut self, key: &str, value: &str) -> bool {
         self.rows.insert(key.to_owned(), value.to_owned()).is_none()
     }
 
-    /// Whether the key was there.
+    /// Returns whether the key was present.
     fn delete(&mut self, key: &str) -> bool {
         self.rows.remove(key).is_some()
     }

@@ -1,5 +1,5 @@
-//! Reads a filter block from FORMAT.md alone, as a tool in another language would: no code of this library, only a
-//! checksum, a hash and a loop.
+//! Reads a filter block with only FORMAT.md as a guide, like a tool in another language: no code of this library, only
+//! a checksum, a hash and a loop.
 //!
 //! ```sh
 //! cargo run --release --example read_block_by_hand -- [BLOCK [KEY...]]
@@ -43,7 +43,7 @@ struct BlockedBloom<'a> {
 }
 
 impl<'a> BlockedBloom<'a> {
-    /// As "Rules for readers" says: magic, version, parameter words, checksum, length, the kind's own.
+    /// Checks in the order of "Rules for readers": magic, version, parameter words, checksum, length, the kind's rules.
     fn open(block: &'a [u8]) -> Result<Self, Box<dyn Error>> {
         let trailer: &[u8; 32] = block.last_chunk().ok_or("shorter than a trailer")?;
         let byte = |at: usize| u64::from(trailer[at]);
@@ -65,7 +65,7 @@ impl<'a> BlockedBloom<'a> {
         Ok(Self { lines, probes, keys: number(16, 5), seed: number(0, 8) })
     }
 
-    /// As "Hashing" and "Blocked Bloom" say.
+    /// Probes as specified by "Hashing" and "Blocked Bloom".
     fn may_contain(&self, key: &[u8]) -> bool {
         let hash = xxh3_64_with_seed(key, self.seed);
         let line = (u128::from(hash) * self.lines.len() as u128) >> 64;

@@ -1,11 +1,11 @@
 //! A browser matches style rules such as `nav#main .item a` against every element of a page. Most rules fail, and
-//! finding that out by walking up the ancestors is slow. So a browser keeps one small filter of what all ancestors of
-//! the present element are called, and a rule that needs a name which is not in it is rejected at once. (Chromium does
-//! so in `selector_filter.h`.)
+//! walking up the ancestors to find out is slow. So a browser keeps one small filter of the names of all ancestors of
+//! the current element, and rejects a rule at once if it needs a name that the filter does not contain. (Chromium does
+//! this in `selector_filter.h`.)
 //!
-//! One filter holds names of four categories: the tag `menu`, the id `menu`, the class `menu` and the attribute `menu`
-//! are different things. Each category is a [`Domain`], so that equal names have unrelated hashes. Elements come and go
-//! as the walk descends and returns, so it is a counting filter.
+//! One filter holds names of four categories, and must distinguish the tag `menu`, the id `menu`, the class `menu` and
+//! the attribute `menu`. Each category is a [`Domain`], so equal names have unrelated hashes. The walk adds elements as
+//! it descends and removes them as it returns, so this is a counting filter.
 //!
 //! ```sh
 //! cargo run --release --example selector_filter
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the ancestors of one element are called.
+/// The names of the ancestors of one element.
 struct Ancestors {
     filter: CountingBloom,
     hasher: KeyHasher,
@@ -51,7 +51,7 @@ struct Categories {
 impl Ancestors {
     fn new() -> Result<Self, FilterError> {
         let hasher = KeyHasher::default();
-        // 2 KiB of 4-bit counters, of which a page 30 elements deep fills a small part.
+        // 2 KiB of 4-bit counters. A page 30 elements deep fills only a small part.
         let filter = CountingBloom::with_shape(hasher.identity(), 4_096, 2)?;
         let [tag, id, class, attribute] = ["tag", "id", "class", "attribute"].map(Domain::new);
         Ok(Self { filter, hasher, categories: Categories { tag, id, class, attribute } })
@@ -75,13 +75,13 @@ impl Ancestors {
         self.hashes(element).into_iter().try_for_each(|hash| self.filter.remove(hash))
     }
 
-    /// Whether some ancestors may have all these names.
+    /// Whether the ancestors may have all these names.
     fn may_have(&self, needed: &[Names]) -> bool {
         needed.iter().flat_map(|names| self.hashes(names)).all(|hash| self.filter.contains(hash))
     }
 }
 
-/// The names of an element, or those that a part of a rule needs.
+/// The names of an element, or the names that a part of a rule needs.
 #[derive(Clone, Debug, Default)]
 struct Names {
     tag: Option<String>,
@@ -91,7 +91,7 @@ struct Names {
 }
 
 impl Names {
-    /// From text such as `tag#id.class[attribute]`.
+    /// Parses text such as `tag#id.class[attribute]`.
     fn parse(text: &str) -> Self {
         let mut names = Self::default();
         let mut rest = text;

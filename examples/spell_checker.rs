@@ -1,11 +1,11 @@
-//! A spell checker: the use that Bloom filters were first known for. A dictionary becomes one small block. Words
-//! that the filter reports as absent are certainly misspelt; about one misspelt word in a thousand is a false positive.
+//! A spell checker: the use that first made Bloom filters known. A dictionary becomes one small block. Words that the filter reports
+//! as absent are certainly misspelt; about one misspelt word in a thousand is a false positive.
 //!
 //! ```sh
 //! cargo run --release --example spell_checker -- [DICTIONARY [TEXT]]
 //! ```
 //!
-//! A dictionary has one word per line, or is any text. Without one, the words of FORMAT.md are used.
+//! A dictionary has one word per line, or is any text. The default is the text of FORMAT.md.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         built.report.bits_per_key(),
     );
 
-    // What a checker needs at run time is the block alone.
+    // At run time, a checker needs only the block.
     let filter = FilterBlock::load(&block, &hasher)?;
     let is_known = |word: &str| filter.may_contain(hasher.hash(word.as_bytes()));
     for word in words(&text).filter(|word| !is_known(word)) {
@@ -52,7 +52,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     words.map(str::to_lowercase)
 }
 
-/// All words one edit away: a letter dropped, added, replaced, or swapped with the next.
+/// Returns all words one edit away: a letter dropped, added, replaced, or swapped with the next.
 fn edits(word: &str) -> BTreeSet<String> {
     let letters: Vec<char> = word.chars().collect();
     let mut found = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! Duplicates in a stream that outgrows its plan. Each event is looked up and then inserted; an event that the filter
-//! does not contain is certainly new. When the filter reports that it is too full, a larger one takes over.
+//! Finds duplicates in a stream that outgrows its plan. Each event is probed and then inserted; an event that the
+//! filter does not contain is certainly new. When the filter reports that it is too full, a larger one takes over.
 //!
-//! A Bloom filter cannot be enlarged, because it does not know its keys. So the old filter stays for lookups only, and
-//! new events go into one of twice the size. The false positive rates of all filters add up.
+//! A Bloom filter cannot grow, because it does not store its keys. So the old filter stays only for lookups, and new
+//! events go into a filter of twice the size. The false positive rates of all filters add up.
 //!
 //! ```sh
 //! cargo run --release --example stream_duplicates
@@ -60,11 +60,11 @@ impl Seen {
         })
     }
 
-    /// Whether the event was seen before, or may have been.
+    /// Inserts an event, and returns whether it may have been seen before.
     fn check_and_add(&mut self, event: KeyHash, number: u64) -> Result<bool, FilterError> {
         let Some((current, older)) = self.filters.split_last_mut() else { return Ok(false) };
         let was_seen = older.iter().any(|filter| filter.contains(event)) || !current.insert(event);
-        // Reading the fill costs a pass over the filter: once in a while is enough.
+        // Reading the fill costs a pass over the filter, so check only once in a while.
         if number.is_multiple_of(1_000) {
             let health = current.health();
             if health.fill_ratio > MAX_FILL_RATIO || health.expected_fpr > MAX_FPR {

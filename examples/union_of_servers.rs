@@ -9,7 +9,7 @@ use std::error::Error;
 
 use sstfilter::{DynamicFilter, FalsePositiveRate, FilterBlock, KeyHasher, StandardBloom};
 
-/// The shape that all servers agree on. It is sized for the union, which holds the keys of all.
+/// The number of keys that all servers size their filters for: that of the union.
 const KEYS_OF_ALL: u64 = 100_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (east, west) = (serve(0, 60_000)?, serve(40_000, 100_000)?);
 
-    // The router restores the blocks. That compares checksums, kind and hash; damage is an error.
+    // The router restores the blocks, which compares checksums, kind and hash. Damage is an error.
     let mut both = StandardBloom::from_block(&east, &hasher)?;
     both.union(&StandardBloom::from_block(&west, &hasher)?)?;
     let health = both.health();

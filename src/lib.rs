@@ -1,5 +1,5 @@
-//! Filter blocks for LSM storage engines: one small filter per SST file, which tells a point read that it can skip the
-//! file.
+//! Filter blocks for LSM storage engines: one small filter per SST file, so that point reads skip files without the
+//! key.
 //!
 //! A lookup of an absent key then costs nanoseconds per file instead of a disk read. A filter never hides a key that is
 //! in its file.
@@ -12,7 +12,7 @@
 //! // Once per store: how keys are hashed, and which filters files get.
 //! let filters = Filters::default();
 //!
-//! // Once per file that is written. Keep the id in the file's metadata; it is never used again.
+//! // Once per file that is written. Keep the id in the file's metadata, and never reuse it.
 //! let file = FileId::random();
 //! let mut builder = filters.builder(file).with_purpose(BuildPurpose::Compaction);
 //! for key in [b"apple", b"lemon", b"melon"] {
@@ -35,7 +35,7 @@
 //!
 //! # Which filter?
 //!
-//! For 1,000,000 keys, whole blocks. Rates are computed; tests assert the sizes.
+//! Sizes are for whole blocks of 1,000,000 keys. Rates are computed, and tests assert the sizes.
 //!
 //! | kind | bits per key at 1 % | at 0.1 % | keys |
 //! |---|--:|--:|---|
@@ -51,59 +51,63 @@
 //! | [binary fuse](filter::binary_fuse), 4 cells | 7.5 (0.78 %) | 10.7 | fixed |
 //! | information bound | 6.64 | 9.97 | |
 //!
-//! `sstfilter advise`, a command of the program, ranks them for a workload.
+//! The command `sstfilter advise` ranks the kinds for a workload.
 //!
-//! [`FixedPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
-//! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and
-//! Ribbon for large files. [`kind`] lists all kinds.
-//!
-//! # What to use first
+//! [`FixedPolicy`] uses one kind for all files, blocked Bloom by default. If the requested kind would be larger or
+//! cannot be built, the policy falls back to blocked Bloom and records why. [`AutoPolicy`] chooses Bloom for flushes
+//! and Ribbon for large files. [`kind`] lists all kinds.
+//! # Where to start
 //!
 //! | to | use |
 //! |---|---|
 //! | configure a store once | [`Filters`] |
-//! | choose how keys are hashed | [`KeyHasher`]; [`SecretSeed`] if strangers choose keys; [`KeyParts`] for prefixes |
-//! | choose filters | [`AutoPolicy`], [`FixedPolicy`], or a [`FilterPolicy`] of your own |
+//! | choose how keys are hashed | [`KeyHasher`]; [`SecretSeed`] for untrusted keys; [`KeyParts`] for prefixes |
+//! | choose filters | [`AutoPolicy`], [`FixedPolicy`], or your own [`FilterPolicy`] |
 //! | build one per file | [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
-//! | work with blocks themselves | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
+//! | work with blocks directly | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
 //! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
-//! | remove them, too | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
+//! | remove keys as well | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
 //! | watch rates | [`FilterStats`], [`FilterHealth`] |
 //!
 //! # Modules
 //!
-//! Each type has one path. What an engine needs to build, load and probe filters is here at the root; the modules hold
-//! the rest:
+//! Each type has one path. The root contains everything an engine needs to build, load and probe filters. The modules
+//! contain the rest:
 //!
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
-//! - [`kind`]: the list of kinds, and the trait for a kind of your own
+//! - [`kind`]: the list of kinds, and the trait for user-defined kinds
 //! - [`simd`]: the instruction set in use
 //!
-//! Packages of their own: `sstfilter-range` has filters for ranges of keys, by which scans skip files, and
-//! `sstfilter-store` tells which of many files must be read: memory budgets, partitions, sidecars, levels.
+//! Two packages build on this one. `sstfilter-range` contains filters for key ranges, with which scans skip files.
+//! `sstfilter-store` selects the files that a lookup must read, with memory budgets, partitions, sidecars and levels.
 //!
 //! FORMAT.md, next to this crate's manifest, and the pages in docs/format specify the bytes. PROMISES.md states the
-//! guarantees and how to find the tests that check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how
-//! the modules work together.
+//! guarantees, and how to find the tests that check them. SECURITY.md describes what an attacker can do, and
+//! ARCHITECTURE.md how the modules work together.
 //!
 //! # Features
 //!
-//! All are on by default. Without `std`, the library needs `alloc` and atomics that compare and swap: hashing,
-//! building, loading, probing and sets work, with the same bytes, on one thread and without a clock. [`FileId::random`]
-//! and [`KeyHasher::random_secret`] are left out, and vectors are used as far as the target is compiled for them.
-//! Without `growing`, the kinds that take keys once they are built are left out, and without `xor`, xor and xor+; their
-//! blocks are then of an [unknown kind](BlockError::UnknownKind), and answer "may be present". `growing` needs atomics
-//! of 64 bits. `serde`, which is off by default, makes [`FilterStats`] serializable.
+//! `std`, `growing` and `xor` are on by default, `serde` is off.
+//!
+//! - `std`: without it, the library needs only `alloc` and atomics with compare-and-swap. Hashing, building, loading,
+//!   probing and sets work, and write the same bytes, on one thread and without a clock. [`FileId::random`] and
+//!   [`KeyHasher::random_secret`] are absent, and kernels use only the instructions that the target is compiled for.
+//! - `growing`: the kinds that accept keys after they are built. Needs 64-bit atomics.
+//! - `xor`: the kinds xor and xor+.
+//! - `serde`: makes [`FilterStats`] serializable.
+//!
+//! If the feature of a block's kind is off, its reader reports an [unknown kind](BlockError::UnknownKind) and answers
+//! "may be present".
 //!
 //! # Stability
 //!
-//! Versions follow Cargo's rules. The traits [`FilterPolicy`], [`BlockBuilder`], [`KeyExtractor`] and
-//! [`kind::UserKind`] are open: a minor release may add methods to them, with defaults. [`DynamicFilter`] is closed.
-//! Structs and enums that may grow are `#[non_exhaustive]`. The module `internal` is not part of the interface. The
-//! minimum Rust version, now 1.89, rises in minor releases only. FORMAT.md has its own versions, and the program's
-//! `--json` says in crates/cli/JSON.md what may change.
+//! Versions follow Cargo's rules. You can implement the traits [`FilterPolicy`], [`BlockBuilder`], [`KeyExtractor`] and
+//! [`kind::UserKind`]; a minor release may add methods to them, with defaults. Only this crate implements
+//! [`DynamicFilter`]. Structs and enums that may grow are `#[non_exhaustive]`. The module `internal` is not part of the
+//! interface. The minimum Rust version, now 1.89, rises in minor releases only. FORMAT.md has its own versions.
+//! crates/cli/JSON.md states what may change in the output of the program's `--json`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
@@ -115,21 +119,23 @@
         clippy::cast_sign_loss,
         clippy::float_cmp,
         clippy::checked_conversions,
-        reason = "tests work on small numbers, and compare floats that are exact"
+        reason = "tests use small numbers, and compare floats that are exact"
     )
 )]
 
+// For `vec!` and `format!`, which `core` does not have.
 #[macro_use]
 extern crate alloc;
 
 #[cfg(all(feature = "growing", not(target_has_atomic = "64")))]
-compile_error!("the feature `growing` needs atomics of 64 bits, which this target does not have");
+compile_error!("the feature `growing` needs 64-bit atomics, which this target does not have");
 
 #[deny(clippy::indexing_slicing)]
 mod block;
 #[deny(clippy::indexing_slicing)]
 mod codec;
 #[cfg(test)]
+// Shared with the integration tests, which are another package.
 #[path = "../tests/common/effort.rs"]
 mod effort;
 mod error;
@@ -140,7 +146,7 @@ mod hash;
 mod ids;
 mod kernel;
 pub mod kind {
-    //! The kinds of filter: the list of the library's kinds, a trait for one of your own, and the limits of the format.
+    //! The list of the library's kinds, the trait for user-defined kinds, and the limits of the format.
     //!
     //! ```
     //! use sstfilter::{BitsPerKey, kind};
@@ -165,51 +171,51 @@ pub mod kind {
 }
 #[doc(hidden)]
 pub mod internal {
-    //! Helpers for the packages above this one, which name the one release that they need. They change without notice:
-    //! do not use them elsewhere.
+    //! Helpers for the workspace's other packages, which depend on one exact release. They change without notice: do
+    //! not use them elsewhere.
 
-    /// Where filters probably are, by which lookups prefetch.
+    /// Where filters probably reside, which decides whether lookups prefetch.
     pub use crate::block::CacheResidency;
-    /// Up to 64 filters that are probed at once.
+    /// Up to 64 filters that are probed together.
     pub use crate::block::FilterGroup;
-    /// The parts of keys that a block says that it holds.
+    /// The parts of keys that a block records.
     pub use crate::block::HeldParts;
     /// A key's hashes, prepared for all filters of a lookup.
     pub use crate::block::PreparedKey;
-    /// The positions of the bits of a word that are set.
+    /// The positions of the set bits of a word.
     pub use crate::block::bits_of;
-    /// What a block ends with, read and compared with its checksum.
+    /// The end of a block, read and compared with its checksum.
     pub use crate::block::trailer::CheckedTail;
-    /// The same, to be written.
+    /// The end of a block, to be written.
     pub use crate::block::trailer::Ending;
-    /// What a filter's block says after its payload.
+    /// The decoded end of a block.
     pub use crate::block::trailer::Trailer;
-    /// Bytes that begin at a line of the CPU's cache, as kernels expect them.
+    /// Bytes aligned to a cache line, as kernels expect them.
     pub use crate::codec::AlignedBuffer;
-    /// Numbers at fixed places of a structure.
+    /// Numbers at fixed offsets of a structure.
     pub use crate::codec::Fields;
-    /// The hashes of keys that come in order.
+    /// The hashes of keys that arrive in order.
     pub use crate::hash::OrderedKeyHashes;
     /// Sorts hashes.
     pub use crate::hash::sort_hashes;
-    /// An id that nothing else has.
+    /// A unique id.
     #[cfg(feature = "std")]
     pub use crate::ids::unique_id;
-    /// Asks for memory before it is needed.
+    /// Prefetches a cache line.
     pub use crate::kernel::prefetch::prefetch;
-    /// Whether an earlier call ended by a panic.
+    /// Detects that an earlier call ended with a panic.
     pub use crate::panics::Interruption;
     /// A filter's counts.
     pub use crate::stats::FilterCounters;
-    /// Counts of many filters, each thread's by themselves.
+    /// Counters of many filters, with one stripe per thread.
     #[cfg(feature = "std")]
     pub use crate::stats::StripedCounters;
-    /// What one thread counts there.
+    /// The stripe of one thread.
     #[cfg(feature = "std")]
     pub use crate::stats::ThreadCounters;
     /// Shares work among threads.
     pub use crate::threads::share;
-    /// How many threads some work is worth.
+    /// The number of threads that pay for an amount of work.
     pub use crate::threads::worthwhile;
 }
 mod panics;
@@ -223,7 +229,7 @@ mod units;
 #[path = "../tests/common/vectors.rs"]
 mod vectors;
 
-/// The package of [`Bytes`](bytes::Bytes), of which built blocks are.
+/// The package that defines [`Bytes`](bytes::Bytes), the type of built blocks.
 pub use bytes;
 
 pub use block::{

@@ -1,23 +1,22 @@
-//! Answers: of one filter for one key or for many, and of many filters for one key or for many.
+//! Answers of one filter or of many filters, for one key or for many.
 
 use alloc::vec::Vec;
 
 /// Filters in a group: the answers of a group fit one word.
 pub(crate) const GROUP: usize = 64;
 
-/// What the filter of a file says about a key, a prefix or a range. Only [`Absent`](Self::Absent) lets a file be
-/// skipped.
+/// A filter's answer for a key, a prefix or a range. Skip the file only for [`Absent`](Self::Absent).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The file certainly has nothing that was probed for: skip it.
+    /// The file certainly does not contain what was probed for: skip it.
     Absent,
-    /// The file may have it.
+    /// The file may contain it.
     MaybePresent,
-    /// The filter is not in memory, so the file may have it. Only stores that load filters when they need them give
-    /// this answer.
+    /// The filter is not in memory, so the file may contain it. Only stores that load filters on demand return this.
     NotLoaded,
-    /// No filter can answer, so the file may have it. The `problem` of whatever was probed says why, unless there is
-    /// nothing wrong: the file has no filter, or its filter does not hold the parts of keys that were probed for.
+    /// No filter can answer, so the file may contain it. The `problem` of the probed object returns the cause. It
+    /// returns `None` if nothing is wrong: the file has no filter, or the filter does not hold the probed parts of
+    /// keys.
     Unusable,
 }
 
@@ -28,7 +27,7 @@ impl Probe {
         matches!(self, Self::Absent)
     }
 
-    /// The answer of a filter that can give one.
+    /// The answer of a usable filter.
     pub(crate) const fn of(may_contain: bool) -> Self {
         if may_contain { Self::MaybePresent } else { Self::Absent }
     }
@@ -39,11 +38,12 @@ pub(crate) const fn first_bits(count: usize) -> u64 {
     match count {
         0 => 0,
         1..GROUP => (1 << count) - 1,
+        // Apart, because a shift by all 64 bits overflows.
         _ => u64::MAX,
     }
 }
 
-/// The positions of the set bits of `word`, ascending.
+/// Returns the positions of the set bits of `word`, ascending.
 #[inline]
 pub fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -69,14 +69,14 @@ pub struct MatchBitmap {
 }
 
 impl MatchBitmap {
-    /// Empties the bitmap and gives it `length` clear bits; its memory is kept.
+    /// Resets the bitmap to `length` clear bits, and reuses its memory.
     pub fn reset(&mut self, length: usize) {
         self.words.clear();
         self.words.resize(length.div_ceil(64), 0);
         self.length = length;
     }
 
-    /// Resets to `length` clear bits and returns the words for the caller to fill.
+    /// Resets the bitmap to `length` clear bits, and returns the words for the caller to fill.
     pub fn cleared(&mut self, length: usize) -> &mut [u64] {
         self.reset(length);
         &mut self.words
@@ -143,6 +143,7 @@ impl MatchMatrix {
 
     /// The rows, each as words of 64 filters; none when there are no filters.
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        // Rows of a set without filters have no words, and chunks of 0 panic.
         self.words.chunks_mut(self.filters.div_ceil(GROUP).max(1))
     }
 
@@ -156,6 +157,7 @@ impl MatchMatrix {
     /// present", which costs a search and never loses a key.
     #[must_use]
     pub fn may_contain(&self, key: usize, filter: usize) -> bool {
+        // Bits after the last filter are clear, but an index there must answer `true`.
         let word = self.row_words(key).get(filter / GROUP).filter(|_| filter < self.filters);
         word.is_none_or(|word| word >> (filter % GROUP) & 1 == 1)
     }

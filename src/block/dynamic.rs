@@ -18,19 +18,19 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 /// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
 /// [`CuckooFilter`].
 ///
-/// The trait serves generic code, also as `dyn DynamicFilter`, and holds what all four kinds share: blocks, batches,
-/// health. Each type also has inherent `insert`, `insert_all` and `contains`, so plain use needs no trait. Their
-/// signatures differ: a Bloom filter always accepts a key and tells whether it was new, a cuckoo filter can be full,
-/// and many threads insert into a [`RegisterBlockedBloom`] through a shared reference. Generic code uses
-/// [`try_insert`](Self::try_insert) instead. Two kinds also remove keys, with an inherent `remove`: [`CountingBloom`]
-/// and [`CuckooFilter`]. Two kinds merge filters with an inherent `union`.
+/// The trait is for generic code, also as `dyn DynamicFilter`, and contains everything that all four kinds share:
+/// blocks, batches, health. Each type also has inherent methods `insert`, `insert_all` and `contains`, so plain use
+/// needs no trait. Their signatures differ: a Bloom filter always accepts a key and returns whether it was new, a
+/// cuckoo filter can be full, and many threads insert into a [`RegisterBlockedBloom`] through a shared reference.
+/// Generic code uses [`try_insert`](Self::try_insert) instead. [`CountingBloom`] and [`CuckooFilter`] also have an
+/// inherent `remove`, and two kinds have an inherent `union`.
 ///
 /// Only this crate implements the trait.
 ///
 /// ```
 /// use sstfilter::{CuckooFilter, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher, StandardBloom};
 ///
-/// // Half of the keys that were planned for; the rest may come later, from a block or from the filter itself.
+/// // Half of the planned keys; the rest may follow later, in the filter itself or in one restored from its block.
 /// fn fill(filter: &mut dyn DynamicFilter, hasher: &KeyHasher) -> Result<bytes::Bytes, FilterError> {
 ///     for key in 0..500_u32 {
 ///         filter.try_insert(hasher.hash(&key.to_le_bytes()))?;
@@ -48,12 +48,12 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 /// ```
 #[expect(private_bounds, reason = "only this crate implements the trait, so that methods can be added to it")]
 pub trait DynamicFilter: Dynamic {
-    /// The kind of its blocks.
+    /// The kind of the filter's blocks.
     fn kind(&self) -> KindId {
         self.contents().kind()
     }
 
-    /// The hash of its keys.
+    /// The hash of the filter's keys.
     fn hash_identity(&self) -> HashIdentity {
         self.contents().hash_identity()
     }
@@ -62,12 +62,12 @@ pub trait DynamicFilter: Dynamic {
     ///
     /// # Errors
     ///
-    /// [`FilterError::Full`] when a [`CuckooFilter`] has no slot for the key; the filter is then unchanged.
+    /// [`FilterError::Full`] if a [`CuckooFilter`] has no slot for the key; the filter is then unchanged.
     fn try_insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
         self.insert_or_fail(&[hash])
     }
 
-    /// Inserts many keys in order. In large filters it can be faster than one by one.
+    /// Inserts many keys in order. In large filters, this can be faster than inserting them one by one.
     ///
     /// # Errors
     ///
@@ -81,14 +81,14 @@ pub trait DynamicFilter: Dynamic {
         self.contents().contains(hash)
     }
 
-    /// Probes many keys; `matches` then holds the answers in order. Faster than one by one, most of all in a filter
-    /// larger than the caches.
+    /// Probes for many keys, and stores the answers in `matches` in the same order. This is faster than probing one by
+    /// one, above all in a filter larger than the caches.
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
         self.contents().contains_batch(hashes, matches.cleared(hashes.len()));
     }
 
     /// Number of keys in the filter; each type documents what it counts. A [`RegisterBlockedBloom`] reads its whole
-    /// payload for an estimate, the others store the count.
+    /// payload for an estimate; the others store the count.
     fn keys(&self) -> u64 {
         self.contents().keys()
     }
@@ -98,12 +98,13 @@ pub trait DynamicFilter: Dynamic {
         self.contents_mut().clear();
     }
 
-    /// How full the filter is, and the resulting false positive rate. Reads the whole payload of a Bloom filter.
+    /// Returns how full the filter is, and the resulting false positive rate. Reads the whole payload of a Bloom
+    /// filter.
     fn health(&self) -> FilterHealth {
         self.contents().health()
     }
 
-    /// The expected false positive rate once the filter has `keys` distinct keys.
+    /// The expected false positive rate with `keys` distinct keys.
     fn expected_fpr(&self, keys: u64) -> f64 {
         self.contents().shape().expected_fpr(keys)
     }
@@ -113,13 +114,14 @@ pub trait DynamicFilter: Dynamic {
         self.contents().shape().block_bytes()
     }
 
-    /// Writes the filter's present contents as an unbound block ([`FilterBlock::bound_to`] binds it).
+    /// Writes the filter's present contents to an unbound block. [`FilterBlock::bound_to`] binds it.
     ///
     /// # Errors
     ///
     /// [`FilterError::NoMemory`] when allocation fails.
     fn to_block(&self) -> Result<Bytes, FilterError> {
         let contents = self.contents();
+        // A filter that is merged again and again can count more keys than a block can record.
         let shape = contents.shape().encode(contents.keys().min(MAX_KEYS));
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
@@ -128,20 +130,22 @@ pub trait DynamicFilter: Dynamic {
         trailer.seal(payload).ok_or(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
-    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and it holds whole
-    /// keys. The filter does not remember the file that the block is bound to, nor that it holds parts of keys, too:
-    /// keys that are inserted later have none.
+    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and the block holds
+    /// whole keys. The filter forgets which file the block is bound to, and whether it also holds parts of keys: later
+    /// insertions add none.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, built with another
-    /// hash, bound to another file, or holds parts of keys alone; [`FilterError::NoMemory`] when allocation fails.
+    /// [`FilterError::Block`] if `block` is damaged (its checksums are compared), has another kind, was built with
+    /// another hash, is bound to another file, or holds only parts of keys; [`FilterError::NoMemory`] if allocation
+    /// fails.
     fn from_block<'a>(block: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError>
     where
         Self: Sized,
     {
         let block = FilterBlock::load(block, context)?;
-        // What it writes is of whole keys, and so is what is inserted into it.
+        // The filter writes blocks of whole keys and accepts only whole keys, so a block of only parts has no
+        // counterpart.
         block.held_parts().check(&KeyParts::whole_keys())?;
         let Trailer { kind, identity, shape, .. } = &block.trailer;
         Self::restore(&StoredFilter { kind: *kind, hash: identity.hash, shape, payload: block.payload() })

@@ -8,7 +8,7 @@ use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch_line;
 
-/// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
+/// One key, prepared to be probed in many filters. Aligned, so that its mask is one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct PreparedKey {
@@ -20,14 +20,14 @@ pub struct PreparedKey {
 }
 
 impl PreparedKey {
-    /// Computes no mask yet: the first filter that needs one does.
+    /// Prepares a hash. Computes no mask yet: the first filter that needs one does.
     #[inline]
     #[must_use]
     pub const fn new(hash: KeyHash) -> Self {
         Self { hash, mask: [0; 64], probes: 0 }
     }
 
-    /// The hash that it was made of.
+    /// The hash of the key.
     #[inline]
     #[must_use]
     pub const fn hash(&self) -> KeyHash {
@@ -44,13 +44,13 @@ impl PreparedKey {
     }
 }
 
-/// Up to 64 filters, each at its place. A place without a usable filter answers "may be present".
+/// Up to 64 filters, one per place. A place without a usable filter answers "may be present".
 #[derive(Clone)]
 pub struct FilterGroup<D> {
     classes: Vec<Class<D>>,
     /// The filters of other kinds than blocked Bloom, with their places.
     others: Vec<(usize, FilterBlock<D>)>,
-    /// The places of `others`.
+    /// The places of `others`, as bits.
     other_places: u64,
     places: usize,
     bytes: usize,
@@ -65,8 +65,8 @@ struct Class<D> {
     blooms: Vec<Bloom<D>>,
 }
 
-/// The part of a Bloom filter that a probe reads. Stored contiguously: a `FilterBlock` is several times as large, and
-/// the loop over a group would load a cache line for each.
+/// The part of a Bloom filter that a probe reads. Rejected: a `FilterBlock`. It is several times as large, so the loop
+/// over a group would load a cache line for each filter.
 #[derive(Clone)]
 struct Bloom<D> {
     data: D,
@@ -80,8 +80,8 @@ impl<D: AsRef<[u8]>> Bloom<D> {
     }
 }
 
-/// Where a set's filters probably reside, which decides whether to prefetch: a pass that prefetches lines costs about
-/// as much as one that tests lines already in cache.
+/// Where a set's filters probably reside. This decides whether to prefetch, because prefetching lines costs about as
+/// much as testing lines that are in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheResidency {
     /// In the caches of one core: lines are tested in place.
@@ -93,13 +93,13 @@ pub enum CacheResidency {
 }
 
 impl CacheResidency {
-    /// From the total size of the Bloom filters. The limits of 1 and 4 MiB are measured; halving or doubling them made
-    /// no difference beyond noise.
+    /// Estimates the residency from the total size of the Bloom filters. The limits of 1 and 4 MiB are measured;
+    /// halving or doubling them made no difference beyond noise.
     pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
         Self::of_bytes(groups.iter().map(|group| group.bytes).sum())
     }
 
-    /// From that size.
+    /// Estimates the residency from a size in bytes.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
@@ -110,8 +110,8 @@ impl CacheResidency {
         }
     }
 
-    /// How many keys ahead a batch prefetches when each key probes `lines` lines; `None` disables prefetching. About 64
-    /// lines are then in flight: enough to hide the latency of memory, and few enough to stay in L1.
+    /// Returns how many keys ahead a batch prefetches if each key probes `lines` lines; `None` for no prefetching.
+    /// About 64 lines are then in flight: enough to hide the latency of memory, and few enough to stay in L1.
     #[inline]
     #[must_use]
     pub fn keys_ahead(self, lines: usize) -> Option<usize> {
@@ -126,7 +126,7 @@ impl<D> Default for FilterGroup<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
-    /// How many places a group has: one for each bit of a word.
+    /// Places of a group: one for each bit of a word.
     pub const PLACES: usize = GROUP;
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
@@ -147,7 +147,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         self.bytes
     }
 
-    /// The bits of all places in use.
+    /// The places in use, as bits.
     pub(crate) fn all(&self) -> u64 {
         first_bits(self.places)
     }
@@ -165,12 +165,14 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
                 self.other_places |= 1 << place;
                 self.others.push((place, block));
             }
+            // A place in no class and not in `others` always matches.
             None => {}
         }
     }
 
     fn join_class(&mut self, probes: u8, place: usize, bloom: Bloom<D>) {
         let places = 1 << place;
+        // A linear search, because filters have only 1 to 16 probes.
         match self.classes.iter_mut().find(|class| class.probes == probes) {
             Some(class) => {
                 class.places |= places;
@@ -180,17 +182,18 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         }
     }
 
-    /// The places in `which` whose filters may contain the key.
+    /// Returns the places in `which` whose filters may contain the key.
     #[inline]
     pub fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
         self.probe_with(key, which, |_| None)
     }
 
-    /// Like [`probe`](Self::probe), and prefetches for a later key: the lines of hash `next.0` in the filters at
-    /// `next.1`.
+    /// Like [`probe`](Self::probe), but also prefetches the lines of a later key: those of hash `next.0` in the filters
+    /// at `next.1`.
     #[inline]
     pub fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
         let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
+        // Filters outside `which` are not tested now, so the pass below does not reach their lines.
         self.prefetch(next, wanted & !which);
         self.probe_with(key, which, move |bloom| Some(bloom.line(next)))
     }
@@ -211,12 +214,13 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     ) -> u64 {
         let hash = key.hash();
         let candidate = move |bloom: &'a Bloom<D>| Candidate { line: bloom.line(hash), ahead: ahead(bloom) };
+        // Places without a usable filter stay set.
         let mut matches = which;
         for class in &self.classes {
             let probed = which & class.places;
-            // Skipping a filter costs about as much as testing it. So when at least 7 of 8 are wanted, all are tested
-            // in one pass without gathering, and the unwanted answers are masked out below. The usual case comes first:
-            // not every CPU counts bits in one instruction.
+            // Skipping a filter costs about as much as testing it. So if at least 7 of 8 are wanted, all are tested in
+            // one pass without gathering, and the unwanted answers are masked out below. The usual case, all of them,
+            // is tested first, because not every CPU counts bits in one instruction.
             let tests_all = probed == class.places || probed.count_ones() as usize * 8 >= class.blooms.len() * 7;
             let covered = if tests_all {
                 let answers = covered(key.line_mask(class.probes), class.blooms.iter().rev().map(candidate));
@@ -235,8 +239,8 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         matches
     }
 
-    /// All ones, except at places in `which` whose filter is of another kind and answers "absent". Cold and out of
-    /// line: sets of blocked Bloom filters are the common case.
+    /// Returns all ones, except for places in `which` whose filter has another kind and answers "absent". Cold and out
+    /// of line, because sets of only blocked Bloom filters are the common case.
     #[cold]
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
         let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
@@ -245,22 +249,23 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 }
 
 impl<D> Class<D> {
-    /// The filters at `wanted`, which are places of the class, from the last to the first.
+    /// Returns the filters at `wanted`, which must be places of the class, from the last to the first.
     #[inline]
     fn at(&self, mut wanted: u64) -> impl Iterator<Item = &Bloom<D>> {
         core::iter::from_fn(move || {
             let place = wanted.checked_ilog2()?;
             wanted ^= 1 << place;
+            // `blooms` has no gaps, so the index is the number of lower places of the class.
             let before = self.places & ((1 << place) - 1);
             self.blooms.get(before.count_ones() as usize)
         })
     }
 }
 
-/// Moves the bits of `answers`, in their order, to the places that are set in `places`.
+/// Moves the bits of `answers`, in their order, to the positions of the bits set in `places`.
 #[inline]
 fn spread(mut answers: u64, places: u64) -> u64 {
-    // The usual case: all files have filters of one kind and size.
+    // Nothing moves in the usual case: all files have filters of one kind and size.
     if places & places.wrapping_add(1) == 0 {
         return answers;
     }

@@ -1,12 +1,12 @@
-//! Which parts of its keys a filter holds, as blocks and containers of partitions record it.
+//! The parts of keys that a filter holds, as recorded by blocks and containers of partitions.
 //!
 //! ```text
 //! domain tag of an extractor's name    8 bytes for each extractor
 //! parts word                           4 bytes: number of extractors, 1 with whole keys or else 0, 0, 0
 //! ```
 //!
-//! A filter of whole keys alone has no such field. Without the record, a reader that has got an extractor since would
-//! take "no such part" for "no such key".
+//! A filter of only whole keys has no such field. Without the record, a reader with a newer extractor would take "no
+//! such part" for "no such key".
 
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
@@ -21,7 +21,7 @@ pub(crate) const PARTS_WORD_BYTES: usize = 4;
 /// Bytes of a domain tag.
 const TAG_BYTES: usize = 8;
 
-/// The longest field.
+/// The maximum length of the field.
 pub(crate) const MAX_PARTS_BYTES: usize = KeyParts::MAX_EXTRACTORS * TAG_BYTES + PARTS_WORD_BYTES;
 
 /// The parts of keys that a filter holds: a view of the field.
@@ -31,7 +31,7 @@ pub struct HeldParts<'a> {
 }
 
 impl<'a> HeldParts<'a> {
-    /// The field of a filter that holds `parts`; at most [`KeyParts::MAX_EXTRACTORS`] of them.
+    /// Encodes the field of a filter that holds `parts`; up to [`KeyParts::MAX_EXTRACTORS`] of them.
     #[must_use]
     pub fn encode(parts: &KeyParts) -> Vec<u8> {
         let (mut field, mut extractors) = (Vec::new(), 0_u8);
@@ -45,25 +45,25 @@ impl<'a> HeldParts<'a> {
         field
     }
 
-    /// Of a field, which is empty for whole keys alone.
+    /// Wraps a field, which is empty for only whole keys.
     #[must_use]
     pub const fn of_field(field: &'a [u8]) -> Self {
         Self { field }
     }
 
-    /// Of the field that has `bytes` and ends `before`.
+    /// Wraps the field that takes the last `bytes` bytes of `before`.
     pub(crate) fn at_end_of(before: &'a [u8], bytes: u16) -> Self {
         let start = before.len().checked_sub(bytes.into());
         Self::of_field(start.and_then(|start| before.get(start..)).unwrap_or_default())
     }
 
-    /// Whether a reader that names the extractors with these bits is answered for parts of a domain.
+    /// Whether the filter answers for parts of a domain, if it answers for the extractors with these bits.
     #[must_use]
     pub fn is_answered(self, answered: u64, domain: Domain) -> bool {
         self.position(domain).is_some_and(|bit| answered >> bit & 1 == 1)
     }
 
-    /// Refuses a parts word that no writer writes.
+    /// Rejects a parts word that no writer writes.
     pub(crate) fn check_word(self) -> Result<(), BlockError> {
         let Some(&[extractors, whole_keys, low, high]) = self.field.last_chunk() else { return Ok(()) };
         let (is_countable, reserved) =
@@ -79,12 +79,12 @@ impl<'a> HeldParts<'a> {
         self.field
     }
 
-    /// The length of the field: at most [`MAX_PARTS_BYTES`].
+    /// The length of the field; at most [`MAX_PARTS_BYTES`].
     pub(crate) fn field_bytes(self) -> u16 {
         u16::try_from(self.field.len()).unwrap_or(u16::MAX)
     }
 
-    /// Whether whole keys are held.
+    /// Whether the filter holds whole keys.
     #[must_use]
     pub fn has_whole_keys(self) -> bool {
         self.field.last_chunk::<PARTS_WORD_BYTES>().is_none_or(|word| word[1] == 1)
@@ -96,7 +96,7 @@ impl<'a> HeldParts<'a> {
         tags.iter().map(|&tag| Domain::from_tag(u64::from_le_bytes(tag)))
     }
 
-    /// Whether it holds the parts of a domain; `None` stands for whole keys.
+    /// Whether the filter holds the parts of a domain; `None` stands for whole keys.
     pub(crate) fn has(self, domain: Option<Domain>) -> bool {
         match domain {
             None => self.has_whole_keys(),
@@ -104,26 +104,26 @@ impl<'a> HeldParts<'a> {
         }
     }
 
-    /// The number of an extractor, in the order of the field.
+    /// The position of an extractor in the field.
     pub(crate) fn position(self, domain: Domain) -> Option<usize> {
         self.domains().position(|held| held == domain)
     }
 
-    /// Whether a reader of these parts can probe for one of them.
+    /// Checks that the filter holds at least one of the reader's parts.
     ///
     /// # Errors
     ///
-    /// [`BlockError::ExtractorMismatch`] when there is none.
+    /// [`BlockError::ExtractorMismatch`] if it holds none.
     pub(crate) fn check(self, reader: &KeyParts) -> Result<(), BlockError> {
         let shared = reader.only(|domain| self.has(domain));
         if shared.is_empty() { Err(self.mismatch(reader)) } else { Ok(()) }
     }
 
-    /// Whether all these parts are held.
+    /// Checks that the filter holds all of these parts.
     ///
     /// # Errors
     ///
-    /// [`BlockError::ExtractorMismatch`] that names those that are not.
+    /// [`BlockError::ExtractorMismatch`], which names the missing ones.
     pub(crate) fn check_all(self, parts: &KeyParts) -> Result<(), BlockError> {
         let lacking = parts.only(|domain| !self.has(domain));
         if lacking.is_empty() { Ok(()) } else { Err(self.mismatch(&lacking)) }
@@ -142,18 +142,21 @@ impl core::fmt::Display for HeldParts<'_> {
     }
 }
 
-/// The length of the field that ends `before`, by its last word; 0 if there is no field. `None` if the word is cut.
+/// Reads the length of the field at the end of `before` from its last word; 0 if there is no field, `None` if the word
+/// is cut.
 pub(crate) fn parts_bytes(before: &[u8], has_parts: bool) -> Option<u16> {
     if !has_parts {
         return Some(0);
     }
     let [extractors, ..] = before.last_chunk::<PARTS_WORD_BYTES>()?;
+    // No overflow: even 255 extractors, which `check_word` rejects, take 2,044 bytes.
     Some(8 * u16::from(*extractors) + 4)
 }
 
 #[cfg(test)]
 mod tests {
-    //! A store gets its first extractor, or another one: its older filters hold other parts than its reader probes for.
+    //! A store gets its first extractor, or another one, and its older filters hold other parts than its reader probes
+    //! for.
 
     use alloc::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a filter belongs to: a hash function and a file.
+//! The identity of a filter, a hash function and a file, and the checks against it.
 
 use alloc::vec::Vec;
 
@@ -11,17 +11,17 @@ use crate::ids::FileId;
 /// The hash and the file that a block records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockIdentity {
-    /// How its keys are hashed.
+    /// The hash function of the block's keys.
     pub hash: HashIdentity,
-    /// `None` in a block that is bound to no file.
+    /// The file that the block is bound to; `None` in an unbound block.
     pub file: Option<FileId>,
 }
 
 impl BlockIdentity {
-    /// Bytes that a file's fingerprint adds to a block.
+    /// Bytes that binding adds to a block.
     pub const FILE_BYTES: u64 = FILE_BYTES as u64;
 
-    /// Bytes that the file's fingerprint adds to a block.
+    /// Bytes that the file's fingerprint takes in this block: 0 in an unbound one.
     #[must_use]
     pub const fn file_bytes(self) -> u64 {
         if self.file.is_some() { Self::FILE_BYTES } else { 0 }
@@ -37,52 +37,52 @@ impl From<HashIdentity> for BlockIdentity {
 /// Bytes of a fingerprint in a block.
 pub(crate) const FILE_BYTES: usize = 8;
 
-/// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys
-/// that the file is known to hold.
+/// The reader's side of loading a filter: its hash and parts of keys, the file's id, and keys that the file is known to
+/// contain. The filter must match all of it.
 ///
-/// The counterpart of [`BuildContext`](crate::BuildContext), for filters of keys and of ranges. Where whole keys are
-/// probed for, without a file id and known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
+/// This is the counterpart of [`BuildContext`](crate::BuildContext), for filters of keys and of ranges. To probe for
+/// whole keys without a file id and known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
 ///
 /// ```
 /// use sstfilter::{FileId, KeyHasher, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
-/// let file = FileId::random(); // as the file's metadata have it
-/// let known: [&[u8]; 2] = [b"apple", b"plum"]; // the keys that the file begins and ends with
+/// let file = FileId::random(); // from the file's metadata
+/// let known: [&[u8]; 2] = [b"apple", b"plum"]; // the first and the last key of the file
 /// let context = LoadContext::new(&hasher).with_file_id(file).with_known_keys(&known);
 /// # let _ = context;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LoadContext<'a> {
     identity: BlockIdentity,
-    /// `None` where the reader has hashes alone.
+    /// `None` if the reader has only hashes.
     hasher: Option<&'a KeyHasher>,
     parts: Wanted<'a>,
     known_keys: &'a [&'a [u8]],
     kinds: Option<&'a KindRegistry>,
 }
 
-/// Which parts of keys a reader probes for.
+/// The parts of keys that a reader probes for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
     WholeKeys,
     These(&'a KeyParts),
-    /// These, each of which the file says that its filter holds.
+    /// These, and the file records that its filter holds all of them.
     All(&'a KeyParts),
-    /// Whatever the filter holds.
+    /// All parts that the filter holds.
     Any,
 }
 
-/// A hash by which a filter must hold a known key.
+/// A hash that a filter must contain because of a known key.
 pub struct KnownHash<'a> {
     pub key: &'a [u8],
-    /// That of the part; `None` for the whole key.
+    /// The domain of the part; `None` for the whole key.
     pub domain: Option<Domain>,
     pub hash: KeyHash,
 }
 
 impl<'a> LoadContext<'a> {
-    /// Expects an unbound block, to be probed with hashes of `hasher`.
+    /// Creates the context of an unbound block, to be probed with hashes of `hasher`.
     #[must_use]
     pub const fn new(hasher: &'a KeyHasher) -> Self {
         Self { hasher: Some(hasher), ..Self::of_hash(hasher.identity()) }
@@ -94,13 +94,13 @@ impl<'a> LoadContext<'a> {
         self.identity
     }
 
-    /// How the reader hashes; `None` where it has hashes alone.
+    /// The reader's hasher; `None` if it has only hashes.
     #[must_use]
     pub const fn hasher(&self) -> Option<&'a KeyHasher> {
         self.hasher
     }
 
-    /// The kinds of the engine's own, if there are any.
+    /// The user-defined kinds, if any.
     #[must_use]
     pub const fn kinds(&self) -> Option<&'a KindRegistry> {
         self.kinds
@@ -118,49 +118,51 @@ impl<'a> LoadContext<'a> {
         Self { identity, hasher: None, parts, known_keys: &[], kinds: None }
     }
 
-    /// The block must be bound to this file.
+    /// Requires a block that is bound to this file.
     #[must_use]
     pub const fn with_file_id(mut self, file: FileId) -> Self {
         self.identity.file = Some(file);
         self
     }
 
-    /// The parts of keys that the reader probes for: whole keys alone unless this is set. The filter must hold at least
-    /// one of them. Set it wherever prefixes are probed for: known keys are checked by the parts that are named here,
-    /// and a probe for a part that is not named, or not held, answers "may be present". Whole keys are answered, and
-    /// checked by known ones, wherever the filter holds them.
+    /// Sets the parts of keys that the reader probes for; only whole keys by default. The filter must hold at least one
+    /// of them. Set them if you probe for prefixes: a probe for a part that is not named here or not held answers "may
+    /// be present", and known keys are checked by the parts named here. If the filter holds whole keys, it answers for
+    /// them and checks known keys by them in any case.
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
     }
 
-    /// The file says, where its filter is named, that it holds all of these parts: the filter must say so, too. It
-    /// would be negative for what it never held.
+    /// Requires a filter that records all of these parts, because its file records them, too. A filter without them
+    /// answers "absent" for every such part.
     #[must_use]
     pub const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::All(parts), ..self }
     }
 
-    /// The filter may hold any parts of keys, and answers for all of them: for tools that show or verify filters, and
-    /// do not know what their writer put into them. Known keys are checked as whole keys alone.
+    /// Accepts any parts of keys, and answers for all that the filter holds. Use it in tools that show or verify
+    /// filters without knowing what the writer put into them. Known keys are checked only as whole keys.
     #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
     }
 
-    /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
-    /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks
-    /// nothing. If all files begin or end with the same keys (sentinels), add one from the middle. Add one inside the
-    /// domain of each extractor that has neither: a prefix probe by an extractor of which no known key has a part
-    /// answers "may be present", because nothing has confirmed it. A range filter with an extractor needs such a key,
-    /// too: otherwise it is not used ([`BlockError::PartNotHeld`]).
+    /// Requires a filter that contains these keys of the file, for instance its smallest and largest. Do not pass a
+    /// shortened index separator or the bound of a range tombstone, which the filter does not contain. An empty list
+    /// checks nothing. If all files begin or end with the same keys (sentinels), add a key from the middle.
+    ///
+    /// For each extractor, pass at least one key inside its domain. Without such a key, nothing confirms the extractor:
+    /// prefix probes by it answer "may be present", and a range filter with it is not used
+    /// ([`BlockError::PartNotHeld`]).
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
-    /// such filters. Only this check detects a custom hash that changed while its tag did not. No partition of a filter
-    /// opens before all that must hold these keys were read and found to hold them; if one cannot be read, none does.
+    /// such filters. Only this check detects a custom hash that changed under the same tag. The partitions of a filter
+    /// open only after all partitions that must contain these keys were read and found to contain them. If one of these
+    /// cannot be read, none opens.
     ///
-    /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known
-    /// keys, except a range filter of ordered codes, which has no hash.
+    /// Known keys need the reader's hasher. With them, a context made from only a [`HashIdentity`] refuses every block,
+    /// except a range filter of ordered codes, which has no hash.
     #[must_use]
     pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
@@ -171,6 +173,7 @@ impl<'a> LoadContext<'a> {
         self.hasher.into_iter().flat_map(move |hasher| {
             self.known_keys.iter().flat_map(move |&key| {
                 let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
+                // The whole key comes first in any case, so it must not come again as a named part.
                 let parts = parts.filter(|(domain, _)| domain.is_some());
                 let hashes = core::iter::once((None, hasher.hash(key))).chain(parts);
                 hashes.map(move |(domain, hash)| KnownHash { key, domain, hash })
@@ -178,7 +181,7 @@ impl<'a> LoadContext<'a> {
         })
     }
 
-    /// The block may be of one of these kinds, too.
+    /// Also accepts blocks of these user-defined kinds.
     #[must_use]
     pub const fn with_kinds(self, kinds: &'a KindRegistry) -> Self {
         Self { kinds: Some(kinds), ..self }
@@ -186,13 +189,14 @@ impl<'a> LoadContext<'a> {
 }
 
 impl HeldParts<'_> {
-    /// Checks the identity of a filter, and which parts of keys it holds, against those of the reader.
+    /// Checks a filter's identity and its parts of keys against the reader's.
     ///
     /// # Errors
     ///
-    /// [`BlockError`] that names what differs.
+    /// A [`BlockError`] that names the difference.
     pub fn check_for(self, context: &LoadContext<'_>, got: BlockIdentity) -> Result<(), BlockError> {
         let expected = context.identity;
+        // The hash first: a block of another hash says nothing about this reader's keys, whatever else matches.
         if expected.hash != got.hash {
             return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
         }
@@ -207,8 +211,8 @@ impl HeldParts<'_> {
         }
     }
 
-    /// A bit for each extractor of a filter whose parts the reader names, and of whose parts a known key has one, if
-    /// there are known keys. It answers no probe for others, because nothing has confirmed them.
+    /// Returns a bit for each extractor of the filter that answers probes: the reader names it and, if there are known
+    /// keys, one of them has a part by it. Nothing has confirmed the other extractors.
     #[must_use]
     pub fn answered(self, context: &LoadContext<'_>, known: &[KnownHash<'_>]) -> u64 {
         let is_confirmed =
@@ -223,12 +227,12 @@ impl HeldParts<'_> {
         self.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_answered(domain)) << bit)
     }
 
-    /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
-    /// keys, named or not, and the parts that are named.
+    /// Returns all hashes that a filter of these parts must contain because of the known keys: of whole keys, named or
+    /// not, and of the named parts.
     ///
     /// # Errors
     ///
-    /// [`BlockError::Unreadable`] if there are known keys and no hasher.
+    /// [`BlockError::Unreadable`] if there are known keys but no hasher.
     pub fn known_hashes<'a>(self, context: &LoadContext<'a>) -> Result<Vec<KnownHash<'a>>, BlockError> {
         if !context.known_keys.is_empty() && context.hasher.is_none() {
             return Err(BlockError::Unreadable {

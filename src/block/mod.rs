@@ -1,9 +1,9 @@
 //! The filter block: a payload, its parameters, and a trailer that describes both.
 //!
-//! [`FilterBlock::load`] verifies and opens a block, which then answers whether a key may be present. A [`LoadContext`]
-//! is what a block is checked against: the reader's hash and file.
+//! [`FilterBlock::load`] verifies and opens a block, which then answers whether a key may be present. It checks the
+//! block against a [`LoadContext`]: the reader's hash and file.
 //!
-//! The bytes are specified in FORMAT.md.
+//! FORMAT.md specifies the bytes.
 
 mod bitmap;
 #[cfg(feature = "growing")]

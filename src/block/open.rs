@@ -21,15 +21,15 @@ use crate::simd;
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
-/// [`load`](Self::load) reads the whole block once and returns one that can be trusted: every checksum holds, and the
-/// hash, the file and the known keys match the [`LoadContext`]. [`FilterReader`](crate::FilterReader) does the
-/// same, answers "may be present" when the block is unusable, and counts its answers.
+/// [`load`](Self::load) reads the whole block once and checks it: every checksum holds, and the hash, the file and the
+/// known keys match the [`LoadContext`]. [`FilterReader`](crate::FilterReader) does the same, but answers "may be
+/// present" if the block is unusable, and counts its answers.
 ///
 /// [`open_unverified`](Self::open_unverified) reads only the trailer, in constant time. Use it in tools that
-/// [`verify`](Self::verify) or inspect blocks, and for blocks that were loaded before and have stayed in memory since.
+/// [`verify`](Self::verify) or inspect blocks, and for blocks that have stayed in memory since they were loaded.
 ///
-/// Opening settles how single keys are probed: the kind, its parameters and the [instruction set](crate::simd). Keep
-/// blocks open and probe them many times.
+/// Opening selects the code that probes single keys, by the kind, its parameters and the [instruction
+/// set](crate::simd). So open a block once and probe it many times.
 ///
 /// ```
 /// use sstfilter::{BuildContext, FileId, FilterBlock, KeyHasher, FixedPolicy, LoadContext};
@@ -46,25 +46,25 @@ use crate::simd;
 #[derive(Clone)]
 #[repr(C)]
 pub struct FilterBlock<D> {
-    // First what probes read, in few cache lines.
+    // The fields that probes read come first, so that they share few cache lines.
     pub(super) data: D,
     pub(super) shape: OpenShape,
-    /// Whether the payload was compared with its checksum.
+    /// Whether the payload has been compared with its checksum.
     pub(super) is_verified: bool,
     pub(super) trailer: Trailer,
-    /// A bit for each extractor of the block whose parts its reader names; all where it was opened without a context.
+    /// A bit for each extractor of the block that answers its reader; all bits if it was opened without a context.
     pub(super) answered: u64,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens and verifies the block that fills `data` exactly. `context` describes the reader: a [`LoadContext`], or a
-    /// `&KeyHasher` for an unbound block. Reads the whole block once.
+    /// Opens and verifies the block that fills `data` exactly, and reads all of it once. `context` describes the
+    /// reader: a [`LoadContext`], or a `&KeyHasher` for an unbound block.
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify). Also fails when the block has
-    /// another hash or belongs to another file, when only one of block and context names a file, when it holds none of
-    /// the parts of keys that the reader probes for, or when a known key is absent. A read treats every one of them as
+    /// Returns the errors of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify). Also fails if the
+    /// block has another hash or belongs to another file, if only one of block and context names a file, if the block
+    /// holds none of the parts of keys that the reader probes for, or if a known key is absent. Treat every error as
     /// "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let context = context.into();
@@ -78,7 +78,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(block)
     }
 
-    /// The block, verified now unless it was before.
+    /// Verifies the block, unless it has been verified before.
     pub(crate) fn verified(self) -> Result<Self, BlockError> {
         if !self.is_verified {
             self.verify()?;
@@ -86,26 +86,25 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { is_verified: true, ..self })
     }
 
-    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, without allocating, at
-    /// any alignment (64 bytes is fastest). Arbitrary bytes are safe input.
+    /// Opens the block that fills `data` exactly, but reads only its trailer. It takes constant time, does not
+    /// allocate, and accepts any alignment (64 bytes is fastest). Arbitrary bytes are safe input.
     ///
-    /// This detects neither a damaged payload nor a block of another hash or file: such a block answers "absent" for
-    /// present keys. Probe only blocks that [`load`](Self::load) has accepted before. It answers prefixes by every part
-    /// that it holds, where one that was loaded answers by those that its reader names.
+    /// This detects neither a damaged payload nor a block of another hash or file, which answers "absent" for present
+    /// keys. Probe only blocks that [`load`](Self::load) has accepted before. The block answers prefix probes by every
+    /// part that it holds; a loaded block answers only by those that its reader names.
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the bytes are no block, the trailer is damaged, the length is wrong, the kind or version is
+    /// [`BlockError`] if the bytes are not a block, the trailer is damaged, the length is wrong, the kind or version is
     /// unknown, or a field is out of range.
     pub fn open_unverified(data: D) -> Result<Self, BlockError> {
         Self::open(data, None)
     }
 
-    /// Like [`open_unverified`](Self::open_unverified), for blocks of the library's kinds and of `kinds`.
+    /// Like [`open_unverified`](Self::open_unverified), but also opens blocks of the user-defined `kinds`.
     ///
     /// # Errors
-    ///
-    /// Those of [`open_unverified`](Self::open_unverified).
+    /// Returns the errors of [`open_unverified`](Self::open_unverified).
     pub fn open_unverified_with_kinds(data: D, kinds: &KindRegistry) -> Result<Self, BlockError> {
         Self::open(data, Some(kinds))
     }
@@ -113,6 +112,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         if trailer.is_partition {
+            // A partition answers "absent" for the keys of the file's other partitions.
             return Err(BlockError::Partition);
         }
         Self::with_trailer(data, trailer, kinds)
@@ -121,21 +121,22 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     fn with_trailer(data: D, trailer: Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
         let shape = open_shape(&trailer, any);
+        // No reader has named its extractors yet, so all of them answer.
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
-    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`; gives the
-    /// bytes back with an error.
+    /// Opens and verifies the block of a partition, which must be unbound and have hash `hash`. Returns the bytes with
+    /// an error.
     ///
-    /// For containers of partitions alone, which compare [`checksum_without_last`](Self::checksum_without_last) with
-    /// that of their index before they probe: a partition of another file or place is negative for the keys of this
-    /// one.
+    /// Only for containers of partitions. They must compare [`checksum_without_last`](Self::checksum_without_last) with
+    /// the value in their index before they probe: another partition answers "absent" for the keys of this one.
     ///
     /// # Errors
     ///
-    /// [`BlockError`], if the bytes are no partition of these keys.
+    /// [`BlockError`] if the bytes are not a partition with this hash.
     #[doc(hidden)]
     pub fn load_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, (D, BlockError)> {
+        // Opened as borrowed bytes, so that `data` can be returned with an error.
         match FilterBlock::open_partition(data.as_ref(), hash, kinds) {
             Ok((trailer, shape)) => Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX }),
             Err(error) => Err((data, error)),
@@ -158,44 +159,45 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok((block.trailer, block.shape))
     }
 
-    /// Verifies nothing: the CRC32C of all bytes but the last four of a block whose payload was compared with its
-    /// checksum. A trailer followed by its own checksum has the same CRC32C whatever it says: a sum over both would
-    /// tell nothing of the trailer.
+    /// Returns the CRC32C of all bytes except the last four. Verifies nothing: the payload must have been compared with
+    /// its checksum. The last four bytes are excluded because a trailer followed by its own checksum has the same
+    /// CRC32C whatever its fields are.
     pub fn checksum_without_last(&self) -> u32 {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         checksum_append(self.trailer.payload_checksum, tail)
     }
 
-    /// The block, unless it holds a part of its file's keys only.
+    /// Returns the block, unless it is a partition, which holds only some of its file's keys.
     pub(crate) fn whole(self) -> Result<Self, BlockError> {
         if self.trailer.is_partition { Err(BlockError::Partition) } else { Ok(self) }
     }
 
-    /// Checks the payload against its checksum: reads all of it once.
+    /// Compares the payload with its checksum, and reads all of it once.
     ///
     /// # Errors
     ///
-    /// [`BlockError::PayloadChecksum`] when it differs.
+    /// [`BlockError::PayloadChecksum`] if it differs.
     pub fn verify(&self) -> Result<(), BlockError> {
         self.verified_payload().map(|_| ())
     }
 
-    /// The payload, compared with its checksum now.
+    /// Compares the payload with its checksum, and returns it.
     pub(super) fn verified_payload(&self) -> Result<&[u8], BlockError> {
         let payload = self.payload();
         let (expected, got) = (self.trailer.payload_checksum, checksum(payload));
         if expected == got { Ok(payload) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
-    /// Whether the key of `hash` may be in the file; `false` is certain. The hash is of a whole key, by the hasher that
-    /// the block was loaded for. In a block of extracted parts alone, every key may be.
+    /// Whether the file may contain the key of `hash`; `false` is certain. Pass the hash of a whole key, by the hasher
+    /// that the block was loaded for. A block of only extracted parts returns `true` for every key.
     #[must_use]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "it is a call, or, compiled for one CPU, a test of one line")]
+    #[expect(clippy::inline_always, reason = "it is a call or, compiled for one CPU, a test of one line")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         let data = self.data.as_ref();
         match &self.shape.any {
+            // With an instruction set fixed at compile time, the test of a line can be inlined here.
             AnyShape::BlockedBloom(shape) if simd::COMPILED.is_some() && self.trailer.has_whole_keys => {
                 shape.may_contain(data, hash)
             }
@@ -203,8 +205,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The same for any hash that may have been added: of a whole key, or of a part of it. It looks at no parts that
-    /// the block says that it holds: for a part that it does not hold, `false` means nothing.
+    /// Like [`may_contain`](Self::may_contain), for the hash of a whole key or of a part. It does not check that the
+    /// block holds such parts: if it does not, `false` means nothing.
     #[must_use]
     #[inline]
     pub fn may_contain_added(&self, hash: KeyHash) -> bool {
@@ -214,47 +216,49 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.payload(self.data.as_ref()).is_none_or(|payload| self.shape.any.may_contain(payload, hash))
     }
 
-    /// Whether the file may have a key with the prefix; `false` is certain. Where the block answers for no part that
-    /// follows from the prefix ([`BlockError::PartNotHeld`]), it may.
+    /// Whether the file may contain a key with the prefix; `false` is certain. Returns `true` if the block answers for
+    /// none of the parts that the prefix determines ([`BlockError::PartNotHeld`]).
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
         !self.probe_prefix(prefix).is_some_and(Probe::is_absent)
     }
 
-    /// The answer for a prefix; `None` if no extractor has one part for all keys that begin with it.
+    /// The answer for a prefix; `None` if the prefix determines no part by any extractor.
     pub(crate) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe> {
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
             if !self.answers(prefix, domain) {
+                // Unusable only if no other part has an answer.
                 answer = answer.or(Some(Probe::Unusable));
             } else if self.may_contain_added(hash) {
                 answer = Some(Probe::MaybePresent);
             } else {
+                // All keys with the prefix have this part, so one absent part excludes them all.
                 return Some(Probe::Absent);
             }
         }
         answer
     }
 
-    /// Whether the block answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
+    /// Whether the block answers a probe for a part of the prefix: it has the prefix's hash, holds such parts, and its
     /// reader names them.
     pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
         prefix.hash_identity() == self.hash_identity() && self.held_parts().is_answered(self.answered, domain)
     }
 
-    /// Which parts of its keys the block holds.
+    /// The parts of keys that the block holds.
     pub(crate) fn held_parts(&self) -> HeldParts<'_> {
         self.trailer.held_parts(self.data.as_ref())
     }
 
-    /// Prefetches what a probe for `hash` reads, where that is one place.
+    /// Prefetches the line that a probe for `hash` reads. Does nothing for kinds other than blocked Bloom.
     pub fn prefetch(&self, hash: KeyHash) {
         if let Some(shape) = self.shape.any.as_blocked_bloom() {
             prefetch_line(shape.lines().line_of(self.data.as_ref(), hash));
         }
     }
 
-    /// Probes for many keys at once; `matches` then holds the answers in their order.
+    /// Probes for many keys at once, and stores the answers in `matches` in the same order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
         let words = matches.cleared(hashes.len());
         match self.shape.payload(self.data.as_ref()) {
@@ -263,23 +267,23 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The fields of the trailer, decoded.
+    /// Returns the decoded fields of the trailer.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
         BlockInfo::new(&self.trailer, self.held_parts(), &self.shape.any)
     }
 
-    /// The hash that the block was built from and is probed with.
+    /// The identity of the hash that the block was built with.
     #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
         self.trailer.identity.hash
     }
 
-    /// The same block, bound to `file`. Use it when an ingested table gets a new file number, or when the file had no
-    /// id yet while its filter was built.
+    /// Returns a copy of the block that is bound to `file`. Use it if an ingested table gets a new file id, or if the
+    /// file had no id yet when its filter was built.
     ///
-    /// The caller vouches that the block belongs to the file: load it first with its old id, or with known keys of the
-    /// file. The payload's checksum is copied, not recomputed, so existing damage stays detectable.
+    /// Make sure that the block belongs to the file: load it first with its old id or with known keys of the file. The
+    /// payload's checksum is copied, not recomputed, so existing damage stays detectable.
     ///
     /// ```
     /// use sstfilter::{DynamicFilter, FileId, FilterBlock, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
@@ -303,8 +307,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Bytes::from([self.payload(), &tail].concat())
     }
 
-    /// How full the filter is, from 0 to 1: the share of set bits in a Bloom filter (about one half at its planned
-    /// number of keys), or of counters or slots in use. `None` for kinds that do not fill up. Reads the whole payload.
+    /// Returns how full the filter is, from 0 to 1: the share of set bits in a Bloom filter (about one half at its
+    /// planned number of keys), or of counters or slots in use. `None` for kinds that do not fill up. Reads the whole
+    /// payload.
     #[must_use]
     pub fn fill_ratio(&self) -> Option<f64> {
         self.shape.any.fill_ratio(self.payload())
@@ -315,7 +320,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.kind
     }
 
-    /// The false positive rate that follows from its numbers of keys and bytes, from 0 to 1.
+    /// The false positive rate that follows from the numbers of keys and bytes, from 0 to 1.
     pub fn expected_fpr(&self) -> f64 {
         self.shape.any.expected_fpr(self.trailer.shape.keys)
     }
@@ -324,26 +329,26 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         &self.shape.any
     }
 
-    /// The whole block's bytes.
+    /// The bytes of the whole block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()
     }
 
-    /// The bytes that were opened.
+    /// Returns the bytes that were opened.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.data
     }
 
-    /// The payload; empty if `as_ref` later returns fewer bytes than at first. Probes do not use this, because they
-    /// must answer "may be present" then.
+    /// The payload; empty if `as_ref` returns fewer bytes than when the block was opened. Probes do not use this
+    /// method, because they must answer "may be present" in that case.
     pub(super) fn payload(&self) -> &[u8] {
         self.shape.payload(self.data.as_ref()).unwrap_or_default()
     }
 }
 
-/// Every field of a block's trailer, with the values derived from them.
+/// Every field of a block's trailer, and values derived from them.
 ///
 /// ```
 /// use sstfilter::{FixedPolicy, BuildContext, FallbackReason, FilterBlock, KindId, KeyHasher};
@@ -367,15 +372,15 @@ pub struct BlockInfo {
     pub kind: KindId,
     /// Kind that the policy requested.
     pub requested: KindId,
-    /// Why `kind` is not `requested`.
+    /// Why `kind` differs from `requested`.
     pub reason: FallbackReason,
-    /// The hash it is probed with.
+    /// The hash that the block is probed with.
     pub hash: HashIdentity,
     /// The file that the block is bound to; `None` in an unbound block.
     pub file: Option<FileId>,
-    /// Whether whole keys are in it, as in every block but those of extracted parts alone.
+    /// Whether the block holds whole keys, like every block except those of only extracted parts.
     pub whole_keys: bool,
-    /// The domains of the extractors whose parts are in it: [`Domain::new`] of their names.
+    /// The domains of the extractors whose parts the block holds: [`Domain::new`] of their names.
     pub extractors: Vec<Domain>,
     /// The salt with which the build succeeded.
     pub salt: u8,
@@ -415,7 +420,7 @@ impl BlockInfo {
         }
     }
 
-    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    /// Bits of the whole block per distinct key; infinite for a block without keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.block_bytes as f64 * 8.0 / self.keys as f64
@@ -428,10 +433,11 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
     }
 }
 
-/// The shape of the block with this trailer, opened. Where it has no whole keys, every one of them may be present.
+/// Opens the shape of the block with this trailer. A block without whole keys answers "may be present" for all of them.
 pub(super) fn open_shape(trailer: &Trailer, any: AnyShape) -> OpenShape {
     let mut shape = OpenShape::new(any);
     if !trailer.has_whole_keys {
+        // Decided once here, so that probes of ordinary blocks need no branch for it.
         shape.probe = |_, _, _| true;
     }
     shape

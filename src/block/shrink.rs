@@ -1,4 +1,4 @@
-//! Making a block smaller from its bytes alone.
+//! Shrinking a block, without its keys.
 
 use alloc::vec::Vec;
 
@@ -12,23 +12,24 @@ use crate::filter::shrink::ShrinkFailure;
 use crate::filter::{AnyShape, EncodedShape};
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// A block of at most `max_bytes` bytes with the same keys and a higher false positive rate, made without the
-    /// keys: the largest such block that the kind allows. A block that is small enough already is copied.
+    /// Returns the largest possible block of up to `max_bytes` bytes with the same keys and a higher false positive
+    /// rate. It is made without the keys. A block that is small enough already is copied.
     ///
-    /// The smallest size is the one at which the filter is still negative for one absent key in a hundred: an error
-    /// names it. With fewer bytes to spare, drop the filter.
+    /// At the smallest size, the filter still answers "absent" for one absent key in a hundred. The error contains this
+    /// size. If you have fewer bytes, drop the filter.
     ///
-    /// Blocked Bloom filters fold adjacent lines into one, so their number of lines is divided by one of its divisors;
-    /// [`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold) gives filters lines that have small
-    /// ones. Ribbon filters drop columns, down to one, and can have almost any size between. A block of another
-    /// kind of the library keeps its size.
+    /// Blocked Bloom filters fold adjacent lines into one, so the number of lines is divided by one of its divisors;
+    /// [`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold) builds filters whose number of lines
+    /// has small divisors. Ribbon filters drop columns, down to one, and can have almost any size in between. The
+    /// library's other kinds keep their size.
     ///
-    /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps): half of its *bytes* is a little less
-    /// than half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small
-    /// divisor there is none.
+    /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps). Do not halve its *bytes*: half of the
+    /// lines and a trailer take a little more, so you would get the next smaller fold, or none if the number of lines
+    /// has no small divisor.
     ///
-    /// Hash, file, number of keys, requested kind and fallback reason stay the same, and so does every property of the
-    /// block but its rate, which [`info`](Self::info) tells. The same block and size give the same bytes everywhere.
+    /// Hash, file, number of keys, requested kind and fallback reason do not change, nor does any other property of the
+    /// block except its rate, which [`info`](Self::info) returns. The same block and size yield the same bytes
+    /// everywhere.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, FixedPolicy};
@@ -48,9 +49,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// # Errors
     ///
-    /// [`ShrinkError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
-    /// damaged lines would hold, and hide that keys were lost. [`ShrinkError::TooSmall`], with the smallest size,
-    /// when no block of so few bytes is worth having, [`ShrinkError::NoMemory`] when allocation fails.
+    /// [`ShrinkError::Block`] if the payload differs from its checksum. Every call compares it, because a new checksum
+    /// over damaged lines would hide lost keys. [`ShrinkError::TooSmall`], with the smallest size, if `max_bytes` is
+    /// below that size. [`ShrinkError::NoMemory`] if allocation fails.
     pub fn shrink_to(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, ShrinkError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
@@ -73,10 +74,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(FilterBlock { data, is_verified: true, trailer, shape, answered: self.answered })
     }
 
-    /// The largest payload whose block has at most `max_bytes`, and its shape.
+    /// Returns the largest payload whose block has up to `max_bytes`, and its shape.
     fn payload_within(&self, payload: &[u8], max_bytes: u64) -> Result<(AnyShape, AlignedBuffer), ShrinkFailure> {
         let EncodedShape { keys, payload_bytes: bytes, .. } = self.trailer.shape;
-        // Less than the trailer is no payload, and no kind has an empty one.
+        // Saturates to an empty payload, which no kind has, so that the kind reports its minimum.
         let max_bytes = max_bytes.saturating_sub(self.tail_bytes());
         if bytes > max_bytes {
             return self.shape().shrink(keys, payload, max_bytes);
@@ -86,16 +87,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok((self.shape().clone(), copy))
     }
 
-    /// The bytes behind the payload.
+    /// The bytes after the payload.
     fn tail_bytes(&self) -> u64 {
         self.trailer.block_bytes() - self.trailer.shape.payload_bytes
     }
 
-    /// The sizes that [`shrink_to`](Self::shrink_to) reaches best, in bytes of the whole block and largest first, each
-    /// with the expected false positive rate, from 0 to 1: of a blocked
-    /// Bloom filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller
-    /// number of columns. They end with the smallest size that `shrink_to` makes: below it, fewer than one absent key
-    /// in a hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
+    /// Returns the best sizes for [`shrink_to`](Self::shrink_to) in bytes of the whole block, largest first, each with
+    /// the expected false positive rate, from 0 to 1. A blocked Bloom filter has one for each divisor of its number of
+    /// lines, a Ribbon filter one for each smaller number of columns. The last is the smallest size that `shrink_to`
+    /// makes: below it, the filter would exclude fewer than one absent key in a hundred. Empty for kinds that do not
+    /// shrink; the first 64 for kinds with more.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, FixedPolicy};
@@ -113,6 +114,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn shrink_steps(&self) -> Vec<(u64, f64)> {
         let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
+        // Kinds count unbound blocks of whole keys.
         let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
         steps.iter_mut().for_each(|(block_bytes, _)| *block_bytes += more_bytes);
         steps

@@ -1,5 +1,5 @@
-//! The end of a filter block: 32 bytes, and before them the kind's parameter words, the parts of keys that it holds,
-//! and the file's fingerprint.
+//! The tail of a filter block: the kind's parameter words, the parts of keys that the block holds, the file's
+//! fingerprint, and the trailer of 32 bytes.
 //!
 //! ```text
 //! payload                    payload_words x 8 bytes
@@ -35,10 +35,10 @@ use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
-/// The newest format version; the writer always writes it.
+/// The newest format version, which writers always use.
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
-/// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
+/// Set in the version byte of a partition, which holds only some of its file's keys.
 const PARTITION: u8 = 1 << 5;
 
 /// The bytes `SF`.
@@ -60,20 +60,21 @@ pub struct Trailer {
     pub reason: FallbackReason,
     /// The hash and the file.
     pub identity: BlockIdentity,
-    /// Parameters, number of keys, and size.
+    /// Parameters, number of keys, and payload size.
     pub shape: EncodedShape,
     /// CRC32C of the payload.
     pub payload_checksum: u32,
-    /// Whether the block holds a part of its file's keys only. Such a block is bound to no file: its container is.
+    /// Whether the block is a partition, which holds only some of its file's keys. It is unbound; its container is
+    /// bound.
     pub is_partition: bool,
-    /// Bytes of the field that says which parts of keys the block holds; 0 for whole keys alone.
+    /// Bytes of the field that records which parts of keys the block holds; 0 for only whole keys.
     pub parts_bytes: u16,
-    /// Whether the block holds whole keys, as every one without that field does.
+    /// Whether the block holds whole keys. Every block without that field does.
     pub has_whole_keys: bool,
 }
 
 impl Trailer {
-    /// The trailer of an ordinary block: of whole keys, and of the kind that was requested.
+    /// Creates the trailer of an ordinary block: it holds whole keys and has the requested kind.
     #[must_use]
     pub fn new(kind: KindId, identity: BlockIdentity, shape: EncodedShape, payload: &AlignedBuffer) -> Self {
         Self {
@@ -101,13 +102,13 @@ impl Trailer {
         self.shape.block_bytes() + u64::from(self.parts_bytes) + self.identity.file_bytes()
     }
 
-    /// What of its keys `block` holds, whose trailer this is.
+    /// The parts of keys that `block` holds; this must be its trailer.
     #[must_use]
     pub fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
         held_parts(block, self.identity.file.is_some(), self.parts_bytes)
     }
 
-    /// Encodes all that follows the payload. `held` has as many bytes as this trailer says.
+    /// Encodes everything after the payload. `held` must have `parts_bytes` bytes.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
     #[must_use]
     pub fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
@@ -128,7 +129,7 @@ impl Trailer {
         out
     }
 
-    /// Seals `payload` into a block of whole keys; `None` when a value does not fit its field.
+    /// Seals `payload` into a block of whole keys; `None` if a value does not fit its field.
     #[must_use]
     pub fn seal(&self, payload: AlignedBuffer) -> Option<Bytes> {
         self.seal_with_parts(payload, HeldParts::of_field(&[]))
@@ -139,20 +140,21 @@ impl Trailer {
     pub fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
         let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
         let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
-        // The library's kinds always meet these limits; a user's kind, or an identity made by hand, may not.
+        // The library's kinds always meet these limits. A user-defined kind, or an identity from elsewhere, may not.
         let is_recordable = salt < 16 && self.identity.hash.id.code() < 16 && payload_bytes.is_multiple_of(8);
         if !fits || !is_recordable || payload.as_slice().len() as u64 != payload_bytes {
             return None;
         }
         let tail = self.encode(held);
         if tail.len() > TAIL_CAPACITY {
+            // Only for many extractors: buffers have room for every other tail.
             payload.reserve(payload.as_slice().len() + tail.len())?;
         }
         payload.append(&tail);
         Some(payload.freeze())
     }
 
-    /// Decodes the end of `block` and checks it for consistency, also with the block's length. Does not read the
+    /// Decodes the tail of `block`, and checks it for consistency, also with the block's length. Does not read the
     /// payload.
     ///
     /// # Errors
@@ -162,13 +164,15 @@ impl Trailer {
         Self::decode_end(block, block.len() as u64)
     }
 
-    /// The same from the end of a block of `block_bytes`, of which [`MAX_TAIL_BYTES`] bytes are enough.
+    /// Like [`decode`](Self::decode), from the end of a block of `block_bytes`; its last [`MAX_TAIL_BYTES`] bytes are
+    /// enough.
     ///
     /// # Errors
     ///
     /// [`BlockError`], if there is none.
     pub fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
         let other_magic = |got| BlockError::Magic { got };
+        // Magic and version first, so that other bytes and newer formats are named as such, and not as damage.
         let (trailer, flags) = Ending::fields(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !(Ending::BOUND | Ending::PARTS) != 0 && flags != PARTITION {
@@ -179,6 +183,7 @@ impl Trailer {
         let param_bytes = usize::from(trailer.u8::<24>() >> 4) * 4;
         let tail = CheckedTail::read(block, block_bytes, trailer, param_bytes)?;
         let decoded = Self::from_checked_tail(&tail, flags == PARTITION)?;
+        // After the checksum, so that a damaged field is reported as damage and not as a wrong length.
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
@@ -209,7 +214,7 @@ impl Trailer {
     }
 }
 
-/// The fields that the last 32 bytes of a block and of a container have in common, except the hash.
+/// The fields, except the hash, that the last 32 bytes of blocks and containers share.
 pub struct Ending {
     /// The payload's length in words, or the top index's in bytes.
     pub length: u32,
@@ -219,7 +224,7 @@ pub struct Ending {
     pub keys: u64,
     /// Bytes 21 to 24, which differ between blocks and containers.
     pub own: [u8; 4],
-    /// With the flags that only one of them has.
+    /// The version, with the flags that only one of the two has.
     pub version: u8,
     /// Bytes 26 and 27.
     pub magic: u16,
@@ -228,18 +233,19 @@ pub struct Ending {
 impl Ending {
     /// Set in the version byte of a block that is bound to a file.
     pub const BOUND: u8 = 1 << 4;
-    /// Set there in a block of parts of keys.
+    /// Set in the version byte of a block of parts of keys.
     pub const PARTS: u8 = 1 << 6;
     /// Bytes of the number of keys.
     pub const KEYS_BYTES: usize = 5;
-    /// The most bytes that a block ends with, without parameter words.
+    /// The maximum size of a block's tail, without parameter words.
     pub const MAX_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
 
-    /// The last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and version.
+    /// Returns the last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and
+    /// version.
     ///
     /// # Errors
     ///
-    /// [`BlockError`], if they have not.
+    /// [`BlockError`] if they do not.
     pub fn fields<E: From<BlockError>>(
         end: &[u8],
         bytes: u64,
@@ -256,14 +262,13 @@ impl Ending {
         if got == expected { Ok((trailer, flags)) } else { Err(BlockError::Version { expected, got }.into()) }
     }
 
-    /// Bytes behind the parts of keys.
+    /// Bytes after the parts of keys.
     #[must_use]
     pub const fn bytes_after_parts(is_bound: bool) -> usize {
         TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 }
     }
 
-    /// Appends the parts of keys that the filter holds, the file's fingerprint, and the last 32 bytes, whose checksum
-    /// covers all of `out`.
+    /// Appends the parts of keys, the file's fingerprint, and the last 32 bytes, whose checksum covers all of `out`.
     pub fn put(&self, out: &mut Vec<u8>, BlockIdentity { hash, file }: BlockIdentity, held: HeldParts<'_>) {
         out.extend_from_slice(held.field());
         if let Some(file) = file {
@@ -282,11 +287,10 @@ impl Ending {
     }
 }
 
-/// All that follows the payload of a block, or the top index of a container: its checksum holds, and its length is that
-/// of its fields.
+/// Everything after the payload of a block or the top index of a container, with a verified checksum and length.
 pub struct CheckedTail<'a> {
     params: &'a [[u8; 4]],
-    /// Which parts of keys are held.
+    /// The parts of keys that the filter holds.
     pub held: HeldParts<'a>,
     file: Option<FileId>,
     /// The last 32 bytes.
@@ -294,11 +298,12 @@ pub struct CheckedTail<'a> {
 }
 
 impl<'a> CheckedTail<'a> {
-    /// From the end of a block of `block_bytes`, whose `trailer` has a version and flags that the caller has checked.
+    /// Reads the tail from the end of a block of `block_bytes`. The caller must have checked the version and flags in
+    /// `trailer`.
     ///
     /// # Errors
     ///
-    /// [`BlockError`], if it is too short, or another checksum stands there.
+    /// [`BlockError`] if the block is too short or the checksum differs.
     pub fn read(
         block: &'a [u8],
         block_bytes: u64,
@@ -309,9 +314,12 @@ impl<'a> CheckedTail<'a> {
         let flags = trailer.u8::<25>();
         let is_bound = flags & Ending::BOUND != 0;
         let after_parts = Ending::bytes_after_parts(is_bound);
+        // No checksum has covered this word yet. It only decides where the tail begins, which the checksum then
+        // confirms.
         let parts_bytes = parts_bytes(without_last(block, after_parts), flags & Ending::PARTS != 0)
             .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
+        // If the block is shorter than the tail, the wrapped position fails the split.
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
@@ -326,7 +334,8 @@ impl<'a> CheckedTail<'a> {
         Ok(Self { params, held, file, trailer })
     }
 
-    /// What the filter is bound to. `hash` is the code of its hash, whose byte differs between blocks and containers.
+    /// Returns the hash and the file that the filter is bound to. `hash` is the hash's code, which blocks and
+    /// containers store in different bytes.
     ///
     /// # Errors
     ///
@@ -339,12 +348,12 @@ impl<'a> CheckedTail<'a> {
     }
 }
 
-/// What of its keys the filter holds that ends with `block`.
+/// The parts of keys that the filter at the end of `block` holds.
 fn held_parts(block: &[u8], is_bound: bool, parts_bytes: u16) -> HeldParts<'_> {
     HeldParts::at_end_of(without_last(block, Ending::bytes_after_parts(is_bound)), parts_bytes)
 }
 
-/// What stands before the last `count` bytes; nothing if there are fewer.
+/// The bytes before the last `count`; none if there are fewer.
 fn without_last(bytes: &[u8], count: usize) -> &[u8] {
     bytes.split_at(bytes.len().saturating_sub(count)).0
 }

@@ -1,4 +1,4 @@
-//! One probe of a block that nobody keeps open.
+//! A single probe of a block that is not kept open.
 
 use super::open::FilterBlock;
 use super::trailer::{FORMAT_VERSION, MAGIC, Trailer};
@@ -11,12 +11,12 @@ use crate::filter::{KindId, MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::hash::{HashIdentity, KeyHash};
 
 impl FilterBlock<&[u8]> {
-    /// Opens the unbound block that fills `bytes` and probes it once: for engines that hand over a filter's bytes with
-    /// each key. Like [`open_unverified`](Self::open_unverified), followed by a comparison of the hash identity and
-    /// [`may_contain`](Self::may_contain), but several times as fast for Bloom and Ribbon, because nothing is kept.
+    /// Opens the unbound block that fills `bytes` and probes it once, for engines that pass a filter's bytes with each
+    /// key. It equals [`open_unverified`](Self::open_unverified), a comparison of the hash identity, and
+    /// [`may_contain`](Self::may_contain), but is several times as fast for Bloom and Ribbon, because it keeps nothing.
     ///
-    /// The payload is not compared with its checksum: the engine must have compared one of its own when it read the
-    /// bytes.
+    /// It does not compare the payload with its checksum: the engine must have verified the bytes with a checksum of
+    /// its own when it read them.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FilterBlock, KeyHasher, FixedPolicy};
@@ -32,9 +32,9 @@ impl FilterBlock<&[u8]> {
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified); [`BlockError::HashMismatch`] for a block of another hash,
-    /// [`BlockError::FileMismatch`] for one that is bound to a file, [`BlockError::ExtractorMismatch`] for one without
-    /// whole keys. All of them mean "may be present".
+    /// Returns the errors of [`open_unverified`](Self::open_unverified), and [`BlockError::HashMismatch`] for a block
+    /// with another hash, [`BlockError::FileMismatch`] for a bound block, and [`BlockError::ExtractorMismatch`] for a
+    /// block without whole keys. Treat every error as "may be present".
     #[inline]
     pub fn probe_unverified(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
         match probe(bytes, expected, hash) {
@@ -44,11 +44,12 @@ impl FilterBlock<&[u8]> {
     }
 }
 
-/// The answer of a sound block of one of the common kinds. `None` for every other: opening it says what it is.
+/// Returns the answer of a sound block of a common kind; `None` for other bytes, which the caller opens to find out
+/// what they are.
 #[inline]
 fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
     let (_, trailer) = block.split_last_chunk::<TRAILER_BYTES>()?;
-    // The version, no flags (the block is not bound), and the magic.
+    // The version without flags, so the block is unbound and holds whole keys, and the magic.
     if trailer[25] != FORMAT_VERSION || trailer[26..28] != MAGIC.to_le_bytes() {
         return None;
     }
@@ -63,11 +64,13 @@ fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
     if u64::from_le_bytes(*seed) != expected.seed || id != expected.id.code() {
         return None;
     }
+    // Not used here, but an unknown reason must fail as it does in `Trailer::decode`.
     FallbackReason::from_code(trailer[23] & 15)?;
     let mut params = [0; MAX_PARAM_WORDS];
     params.iter_mut().zip(tail.as_chunks().0).for_each(|(word, &bytes)| *word = u32::from_le_bytes(bytes));
     let params = params.get(..usize::from(count))?;
     match KindId::from_code(trailer[21]) {
+        // Blocked Bloom has no salt; opening the block reports one.
         KindId::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
         KindId::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
         _ => None,
@@ -91,7 +94,7 @@ mod tests {
     use crate::units::Sizing;
     use crate::{BitsPerKey, FixedPolicy};
 
-    /// Small and large blocks of every kind, and one that is bound to a file.
+    /// Small and large unbound blocks of every kind, and a bound one.
     fn blocks() -> Vec<Vec<u8>> {
         let hasher = KeyHasher::default();
         let build = |policy: &FixedPolicy, keys: u64, file: Option<FileId>| {
@@ -110,7 +113,7 @@ mod tests {
         unbound.chain(bound).collect()
     }
 
-    /// The same, by opening the block.
+    /// The answer after opening the block.
     fn opened(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
         open_and_probe(block, expected, hash)
     }
@@ -164,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Makes the trailer's checksum right, for the number of parameter words that it has now.
+    /// Corrects the trailer's checksum, for its present number of parameter words.
     fn reseal(block: &mut [u8]) {
         let end = block.len() - 4;
         let covered = usize::from(block[end + 4 - 8] >> 4) * 4 + 28 + usize::from(block[end + 4 - 7] >> 4 & 1) * 8;

@@ -1,4 +1,4 @@
-//! The builder of one file's filter, and what is known of the file.
+//! The builder of one file's filter.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,11 +12,11 @@ use crate::policy::{BlockBuilder, BuildContext, BuildPurpose, BuildReport, Built
 
 /// Builds the filter of one file: `with_* (add_key | add_hash)* finish`.
 ///
-/// [`Filters::builder`](crate::Filters::builder) makes one. Add every key of the file, deleted ones too: a lookup that
-/// does not find a tombstone goes on to older files, where the key may still be. Keys may come in any order and
-/// repeatedly. Nothing fails the file's write: [`finish`](Self::finish) reports what was built, and why.
+/// [`Filters::builder`](crate::Filters::builder) makes one. Add every key of the file, including deleted ones: a lookup
+/// that misses a tombstone continues to older files, which may still contain the key. Keys may arrive in any order and
+/// more than once. A filter never fails the file's write: [`finish`](Self::finish) reports what was built and why.
 ///
-/// What is known of the file is set first. After the first key, settings have no effect.
+/// Call the `with_*` methods first. After the first key, settings have no effect.
 ///
 /// ```
 /// use sstfilter::{BuildPurpose, FileId, Filters};
@@ -34,11 +34,10 @@ use crate::policy::{BlockBuilder, BuildContext, BuildPurpose, BuildReport, Built
 pub struct FilterBuilder {
     policy: Arc<dyn FilterPolicy>,
     context: BuildContext,
-    /// Made with the first key, when all is known that the engine says about the file; `None` in it for a file that
-    /// gets no filter.
-    #[expect(clippy::option_option, reason = "not begun, or begun by a policy that may decline")]
+    /// Created at the first key, when all settings are final. The inner `None` stands for a file without a filter.
+    #[expect(clippy::option_option, reason = "not started, or started by a policy that may decline")]
     started: Option<Option<Box<dyn BlockBuilder>>>,
-    /// Of the policy: the key that it was called for is lost to the filter.
+    /// Set if the policy panics: the filter then lacks the key that was being added.
     interruption: Interruption,
 }
 
@@ -54,7 +53,7 @@ impl FilterBuilder {
         self
     }
 
-    /// Sets why the file is written: [`BuildPurpose::Flush`] unless set.
+    /// Sets why the file is written; [`BuildPurpose::Flush`] by default.
     #[must_use]
     pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
         self.with(|context| context.with_purpose(purpose))
@@ -66,7 +65,7 @@ impl FilterBuilder {
         self.with(|context| context.with_level(level))
     }
 
-    /// Says that the file goes to the bottommost level: no older file can hold its keys.
+    /// Marks the file as going to the bottommost level: no older file can contain its keys.
     #[must_use]
     pub fn at_bottommost_level(self) -> Self {
         self.with(BuildContext::at_bottommost_level)
@@ -79,7 +78,7 @@ impl FilterBuilder {
         self.with(|context| context.with_expected_keys(keys))
     }
 
-    /// Limits the memory that building uses beside the hashes and the finished block.
+    /// Limits the memory that building uses in addition to the hashes and the finished block.
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
         self.with(|context| context.with_memory_budget(bytes))
@@ -95,6 +94,7 @@ impl FilterBuilder {
     fn started(&mut self) -> Option<&mut Box<dyn BlockBuilder>> {
         let started = self.started.get_or_insert_with(|| {
             self.interruption.enter();
+            // If the policy panics, `leave` is not reached, and `finish` builds no filter.
             let builder = self.policy.builder(&self.context);
             self.interruption.leave();
             builder
@@ -110,8 +110,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key by its hash, which [`Filters::hash`](crate::Filters::hash) gave. The block then holds whole keys and
-    /// no parts of them.
+    /// Adds a key by its hash from [`Filters::hash`](crate::Filters::hash). The block then holds whole keys and no
+    /// parts of them.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         if let Some(builder) = self.started() {
@@ -126,23 +126,25 @@ impl FilterBuilder {
         }
     }
 
-    /// About how many bytes the block would have if it were finished now, for writers that cut files by size; 0 before
-    /// the first key.
+    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 before the first
+    /// key.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         self.started.iter().flatten().map(|builder| builder.estimated_bytes()).sum()
     }
 
-    /// Builds the filter. Store its block as it is, preferably at a multiple of 64 bytes. If there is no block, the
-    /// file must always be searched.
+    /// Builds the filter. Store its block unchanged, preferably at a multiple of 64 bytes. If there is no block, always
+    /// search the file.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let Self { policy, context, started, interruption } = self;
         let is_interrupted = interruption.has_happened();
+        // A file without keys has no builder yet, but gets a filter, too.
         if let Some(builder) = started.unwrap_or_else(|| policy.builder(&context)).filter(|_| !is_interrupted) {
             return builder.finish();
         }
         let reason = if is_interrupted { FallbackReason::Panicked } else { FallbackReason::None };
+        // No kind was requested, and 0 is the number of none.
         BuiltFilter::new(None, BuildReport { reason, ..BuildReport::new(KindId::from_code(0)) })
     }
 }

@@ -1,4 +1,4 @@
-//! One object for a store: how its keys are hashed, and how its filters are built and read.
+//! The configuration of a store's filters: how keys are hashed, and how filters are built and read.
 
 mod builder;
 mod reader;
@@ -17,17 +17,17 @@ use crate::hash::{KeyHash, KeyHasher, KeyParts, PreparedPrefix};
 use crate::ids::FileId;
 use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 
-/// How the filters of a store are built and read: the hash, the parts of keys, the policy, and kinds of your own.
+/// How a store builds and reads its filters: the hash, the parts of keys, the policy, and user-defined kinds.
 ///
-/// Make one when the store is opened, and keep it for as long as the store is open. What builds a filter and what
-/// probes it then agree. Clones are cheap, and share what they have in common.
+/// Create one when the store opens, and keep it as long as the store is open. Writers and readers then agree on the
+/// hash and the parts of keys. Clones are cheap: they share their contents.
 ///
 /// ```
 /// use sstfilter::{FileId, Filters};
 ///
 /// let filters = Filters::default(); // once per store
 ///
-/// // Once per file that is written. Its id is drawn at random, and kept in the file's metadata.
+/// // Once per file that is written. Keep the random id in the file's metadata.
 /// let file = FileId::random();
 /// let mut builder = filters.builder(file);
 /// builder.add_key(b"apple");
@@ -40,7 +40,7 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 /// assert!(!filter.probe(b"apple").is_absent());
 /// ```
 ///
-/// An engine that looks for a key in many files hashes it once:
+/// To look for one key in many files, hash it once:
 ///
 /// ```
 /// # use sstfilter::{FileId, Filters};
@@ -52,8 +52,8 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 /// assert_eq!(to_search.count(), 0);
 /// ```
 ///
-/// A [`FilterSet`] probes all of them at once. The package `sstfilter-store` adds partitions, memory budgets, range
-/// filters, and files that come and go.
+/// A [`FilterSet`] probes the filters of many files together. The package `sstfilter-store` adds partitions, memory
+/// budgets, range filters, and files that come and go.
 #[derive(Clone, Debug)]
 pub struct Filters {
     shared: Arc<Shared>,
@@ -68,14 +68,14 @@ struct Shared {
 }
 
 impl Default for Filters {
-    /// The default [`AutoPolicy`].
+    /// Filters that the default [`AutoPolicy`] chooses.
     fn default() -> Self {
         Self::new(AutoPolicy::default())
     }
 }
 
 impl Filters {
-    /// Filters that `policy` chooses. By default, keys are hashed with a fixed seed and filters hold whole keys.
+    /// Filters that `policy` chooses. By default, keys are hashed with a fixed seed, and filters hold whole keys.
     #[must_use]
     pub fn new(policy: impl FilterPolicy + 'static) -> Self {
         let (hasher, parts, kinds) = (KeyHasher::default(), KeyParts::whole_keys(), KindRegistry::default());
@@ -83,30 +83,31 @@ impl Filters {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        // Clones from before keep their settings.
         change(Arc::make_mut(&mut self.shared));
         self
     }
 
-    /// Hashes keys with `hasher`. Filters that were built with another hash are not used.
+    /// Hashes keys with `hasher`. Filters built with another hash are not used.
     #[must_use]
     pub fn with_hasher(self, hasher: &KeyHasher) -> Self {
         self.with(|shared| shared.hasher = hasher.clone())
     }
 
-    /// Puts these parts of keys into filters, and probes for them. An extractor can be added to a store at any time:
-    /// filters from before do not hold its parts, say so, and answer "may be present" for prefixes.
+    /// Puts these parts of keys into filters, and probes for them. You can add an extractor to a store at any time:
+    /// older filters record that they lack its parts, and answer "may be present" for prefixes.
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
         self.with(|shared| shared.parts = parts)
     }
 
-    /// Reads filters of these kinds of your own, too.
+    /// Also reads filters of these user-defined kinds.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
         self.with(|shared| shared.kinds = kinds)
     }
 
-    /// Builds the filters that `policy` chooses. Filters that exist are read whatever policy chose them.
+    /// Builds the filters that `policy` chooses. Reading does not depend on the policy.
     #[must_use]
     pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
         self.with(|shared| shared.policy = Arc::new(policy))
@@ -124,7 +125,7 @@ impl Filters {
         &self.shared.parts
     }
 
-    /// The kinds of your own.
+    /// The user-defined kinds.
     #[must_use]
     pub fn kinds(&self) -> &KindRegistry {
         &self.shared.kinds
@@ -136,37 +137,37 @@ impl Filters {
         &self.shared.policy
     }
 
-    /// The hash of a key, which serves the filters of all files.
+    /// Hashes a key, for the filters of all files.
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.shared.hasher.hash(key)
     }
 
-    /// A prefix of keys, hashed for the filters of all files.
+    /// Hashes a prefix of keys, for the filters of all files.
     #[must_use]
     pub fn prefix<'a>(&self, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         self.shared.parts.prefix(&self.shared.hasher, prefix)
     }
 
-    /// A builder for the filter of a file that is to be written. The block is bound to `file`: an id that no other
-    /// contents ever have, such as [`FileId::random`] gives.
+    /// Returns a builder for the filter of a new file. The block is bound to `file`, an id that no other contents may
+    /// ever have: use [`FileId::random`].
     #[must_use]
     pub fn builder(&self, file: FileId) -> FilterBuilder {
         FilterBuilder::new(self.policy().clone(), self.build_context(file))
     }
 
-    /// Loads a file's filter from its block. Loading never fails. If the bytes are damaged, or are not the filter of
-    /// `file`, every key may be present, and [`FilterReader::problem`] says why.
+    /// Loads a file's filter from its block. Loading never fails: if the bytes are damaged or belong to another file,
+    /// the reader answers that every key may be present, and [`FilterReader::problem`] says why.
     ///
-    /// The block is read once, to compare its checksum. `data` can be owned, shared, borrowed or mapped.
+    /// Loading reads the block once to verify its checksums. `data` can be owned, shared, borrowed or mapped.
     pub fn load<D: AsRef<[u8]>>(&self, data: D, file: FileId) -> FilterReader<D> {
         self.reader(FilterBlock::load(data, self.load_context(file)))
     }
 
-    /// The same, and the filter must contain these keys of the file: pass the first and the last, as they are in the
-    /// file. This finds what no id shows: a custom hash or an extractor that was changed under its name.
-    /// [`LoadContext::with_known_keys`] has the details.
+    /// Loads a file's filter, and checks that it contains these keys of the file. Pass the first and the last key, with
+    /// the bytes that were added. No id detects a custom hash or an extractor that changed under an old name; known
+    /// keys do. [`LoadContext::with_known_keys`] has the details.
     pub fn load_with_known_keys<D: AsRef<[u8]>>(
         &self,
         data: D,
@@ -177,19 +178,20 @@ impl Filters {
         self.reader(FilterBlock::load(data, self.load_context(file).with_known_keys(&known_keys)))
     }
 
-    /// A reader of a block that was opened before, or that could not be read. An unverified block is verified now. A
-    /// block of one partition holds only a part of the file's keys, and is not used.
+    /// Returns a reader for a block that was opened before or could not be read. An unverified block is verified now.
+    /// The block of a single partition holds only some of the file's keys, so the reader does not use it.
     pub fn reader<D: AsRef<[u8]>>(&self, block: Result<FilterBlock<D>, BlockError>) -> FilterReader<D> {
         FilterReader::new(block, self)
     }
 
-    /// What a policy is told about a file: for engines that call [`FilterPolicy::builder`] themselves.
+    /// Returns the context that policies receive, for engines that call [`FilterPolicy::builder`] themselves.
     #[must_use]
     pub fn build_context(&self, file: FileId) -> BuildContext {
         BuildContext::new(self.hasher()).with_key_parts(self.key_parts().clone()).with_file_id(file)
     }
 
-    /// What a file's block is checked against: for engines that call [`FilterBlock::load`] themselves.
+    /// Returns the context that a file's block is checked against, for engines that call [`FilterBlock::load`]
+    /// themselves.
     #[must_use]
     pub fn load_context(&self, file: FileId) -> LoadContext<'_> {
         LoadContext::new(self.hasher()).with_key_parts(self.key_parts()).with_kinds(self.kinds()).with_file_id(file)

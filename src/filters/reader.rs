@@ -1,4 +1,4 @@
-//! A filter as a file's reader holds it: it never fails a read, and it counts its answers.
+//! The filter of an open file: it never fails a read, and it counts its answers.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -10,15 +10,16 @@ use crate::filter::batch;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
 
-/// The filter of one open file: a verified block, or the reason why there is none, with counters.
+/// The filter of one open file: a verified block or the reason why there is none, with counters.
 ///
-/// [`Filters::load`] makes one. Any number of threads can probe it. Each counts in cache lines of its own, so a counted
-/// probe takes only about a nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the
-/// threads; the counts are exact once no thread is probing. For each thread that has probed readers, every 64 open
-/// readers take 4 KiB for counts.
+/// [`Filters::load`] creates one. Any number of threads can probe it. Each thread counts in its own cache lines, so a
+/// counted probe takes only about a nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over
+/// the threads; the counts are exact while no thread is probing. For each thread that has probed readers, counts take 4
+/// KiB per 64 open readers.
 ///
-/// A filter that is damaged, of an unknown kind or version, of another file, or built with another hash answers
-/// [`Probe::Unusable`], which a read treats as "may be present". [`problem`](Self::problem) says what is wrong.
+/// The reader answers [`Probe::Unusable`] if the block is damaged, has an unknown kind or version, belongs to another
+/// file, or was built with another hash. Treat this answer as "may be present". [`problem`](Self::problem) returns the
+/// cause.
 ///
 /// ```
 /// use sstfilter::{FileId, Filters, Probe};
@@ -46,6 +47,8 @@ enum State<D> {
 impl<D: AsRef<[u8]>> FilterReader<D> {
     pub(crate) fn new(block: Result<FilterBlock<D>, BlockError>, filters: &Filters) -> Self {
         let state = match block.and_then(FilterBlock::verified).and_then(FilterBlock::whole) {
+            // Compared here as well, because callers of `Filters::reader` can pass blocks that were opened without a
+            // context.
             Ok(block) if block.hash_identity() != filters.hasher().identity() => {
                 let (expected, got) = (filters.hasher().identity(), block.hash_identity());
                 State::Unusable(BlockError::HashMismatch { expected, got })
@@ -57,7 +60,8 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         Self { state, filters: filters.clone(), counters: FilterCounters::default() }
     }
 
-    /// Probes for a key, and counts the answer. A filter that holds only parts of keys is probed for those of the key.
+    /// Probes for a key, and counts the answer. If the filter holds only parts of keys, it is probed for the key's
+    /// parts.
     #[inline]
     pub fn probe(&self, key: &[u8]) -> Probe {
         match &self.state {
@@ -67,8 +71,8 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         }
     }
 
-    /// Probes for a key by its hash ([`Filters::hash`]), which serves the filters of all files of a store. A filter
-    /// that holds only parts of keys cannot answer.
+    /// Probes for a key by its hash ([`Filters::hash`]), which is the same for all files of a store. A filter that
+    /// holds only parts of keys cannot answer.
     #[inline]
     pub fn probe_hash(&self, hash: KeyHash) -> Probe {
         match &self.state {
@@ -77,14 +81,14 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         }
     }
 
-    /// Probes for any key with a prefix, and counts the answer. If the filter holds no part that follows from the
-    /// prefix, the answer is [`Probe::Unusable`]. If no extractor has one part for all keys with the prefix, it is
-    /// [`Probe::MaybePresent`], and is not counted.
+    /// Probes for any key with a prefix, and counts the answer. Returns [`Probe::Unusable`] if the filter holds none of
+    /// the parts that the prefix determines. If the prefix determines no part, returns [`Probe::MaybePresent`] and
+    /// counts nothing.
     pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
         self.probe_prepared(&self.filters.prefix(prefix))
     }
 
-    /// The same for a prefix that was hashed once, by [`Filters::prefix`], for the filters of all files.
+    /// Probes for a prefix that [`Filters::prefix`] has hashed for the filters of all files.
     pub fn probe_prepared(&self, prefix: &PreparedPrefix<'_>) -> Probe {
         let (State::Keys(block) | State::Parts(block)) = &self.state else { return self.unusable() };
         match block.probe_prefix(prefix) {
@@ -100,12 +104,13 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
             block.may_contain_batch(hashes, matches);
             self.counters.add_answers(hashes.len() as u64, matches.count());
         } else {
+            // A filter that cannot answer must not exclude a key.
             batch::all_match(hashes, matches.cleared(hashes.len()));
             self.counters.add_unusable(hashes.len() as u64);
         }
     }
 
-    /// Makes the filter unusable if it was built with another hash than `hash`.
+    /// Makes the filter unusable unless it was built with `hash`.
     pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
         if let Ok(got) = self.block().map(FilterBlock::hash_identity)
             && got != hash
@@ -120,23 +125,23 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         if let State::Keys(block) = &self.state { Some(block) } else { None }
     }
 
-    /// From now on, includes the answers that a set counts for the filter.
+    /// Includes the answers that a set counts for the filter from now on.
     pub(super) fn enter_set(&mut self, in_set: CountedBySet) {
         self.counters.in_set = Some(Box::new(in_set));
     }
 
-    /// Records whether the file held a key for which this filter, or the set that it is in, answered
-    /// [`Probe::MaybePresent`]. Call it once for each such probe.
+    /// Records whether the file contained the key after [`Probe::MaybePresent`]. Call it once for each such answer of
+    /// this filter or its set.
     ///
-    /// An unusable filter gives no answers and counts no outcomes. Outcomes recorded for the wrong filter make the
-    /// counts inconsistent; [`FilterStats`] then reports no rate and no alarm.
+    /// An unusable filter counts no outcomes. Outcomes recorded for the wrong filter make the counts inconsistent;
+    /// [`FilterStats`] then reports no rate and no alarm.
     pub fn record_lookup(&self, outcome: LookupOutcome) {
         if self.block().is_ok() {
             self.counters.add_outcome(outcome == LookupOutcome::Found);
         }
     }
 
-    /// The block, or why it is not used.
+    /// Returns the block, or the reason why it is not used.
     ///
     /// # Errors
     ///
@@ -148,7 +153,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         }
     }
 
-    /// Why the filter is not used; `None` if it is.
+    /// Returns the reason why the filter is not used; `None` if it is used.
     #[must_use]
     pub fn problem(&self) -> Option<&BlockError> {
         self.block().err()
@@ -181,11 +186,11 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
     }
 }
 
-/// Whether the file held a key that its filter reported as "may be present".
+/// Whether the file contained a key that its filter reported as "may be present".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOutcome {
-    /// The key is there: a true positive.
+    /// The file contains the key: a true positive.
     Found,
-    /// It is not: a false positive.
+    /// The file does not contain the key: a false positive.
     NotFound,
 }

@@ -1,4 +1,4 @@
-//! Probes many filters for one key or for many.
+//! Sets of filters, probed together for one key or for many.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,19 +11,18 @@ use crate::error::BlockError;
 use crate::hash::{KeyHash, PreparedPrefix};
 use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
 
-/// The filters of many files, in an order of the owner's choice, probed together for a key.
+/// The filters of many files, in any order, probed together for a key.
 ///
-/// The key's bit pattern within a line is computed once per number of probes, not once per filter. Each Bloom filter
-/// then costs one multiplication and the test of one line, and the loop over them has no data-dependent branch.
+/// A set computes the key's bit pattern within a line once for all Bloom filters with the same number of probes. Each
+/// of them then costs one multiplication and the test of one line, in a loop without data-dependent branches.
 ///
-/// A set probes every filter, also those of files whose key range excludes the key. Observed rates
-/// ([`FilterStats::observed_fpr`](crate::FilterStats::observed_fpr)) stay right if you record
-/// [`LookupOutcome::NotFound`](crate::LookupOutcome::NotFound) for each match that you did not search because its key
-/// range excludes the key; otherwise they are too low.
+/// A set also probes the filters of files whose key range excludes the key. If you skip a matching file because of its
+/// key range, record [`LookupOutcome::NotFound`](crate::LookupOutcome::NotFound) for it; otherwise observed rates
+/// ([`FilterStats::observed_fpr`](crate::FilterStats::observed_fpr)) are too low.
 ///
-/// A filter that is unusable, or was built with another hash than the set's, answers "may be present", so its file is
-/// always among the matches. The set counts on behalf of its filters: [`filter`](Self::filter) gives access to their
-/// statistics, and records the outcomes of lookups.
+/// A filter that is unusable or was built with another hash answers "may be present", so its file always matches. The
+/// set counts answers for its filters. Read a filter's statistics and record outcomes of lookups through
+/// [`filter`](Self::filter).
 ///
 /// ```
 /// use sstfilter::{FileId, Filters, FilterSet, LookupOutcome, MatchBitmap};
@@ -54,7 +53,7 @@ pub struct FilterSet<D> {
     residency: CacheResidency,
 }
 
-/// The counter of probes. A probe of the set probes every filter, so one counter serves all.
+/// The counter of probes. A probe of the set probes every filter, so all filters share one counter.
 const PROBES: usize = 0;
 
 /// The counter of the positives of the filter at `index`.
@@ -63,9 +62,9 @@ const fn positives_of(index: usize) -> usize {
 }
 
 impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
-    /// The set of these filters of the store. One that was loaded by [`Filters`] with another hash becomes
-    /// [unusable](FilterReader::problem). `D` is cloned once per filter, so it should be shared (`Bytes`, `Arc`) or
-    /// borrowed.
+    /// Creates a set of filters of one store. Filters that were loaded with another hash become
+    /// [unusable](FilterReader::problem). `D` is cloned once per filter, so use shared (`Bytes`, `Arc`) or borrowed
+    /// bytes.
     #[must_use]
     pub fn new(filters: &Filters, readers: impl IntoIterator<Item = FilterReader<D>>) -> Self {
         let (hash, mut groups) = (filters.hasher().identity(), Vec::new());
@@ -74,6 +73,7 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
         for (index, reader) in readers.iter_mut().enumerate() {
             let (counters, probes, positives) = (counters.clone(), PROBES, positives_of(index));
             reader.enter_set(CountedBySet { counters, probes, positives });
+            // A filter that cannot be probed for keys takes a place as well, so that bits and indices agree.
             FilterGroup::push_to(&mut groups, reader.block_of_keys().cloned());
         }
         let residency = CacheResidency::of(&groups);
@@ -82,17 +82,19 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
-    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it.
+    /// Probes all filters for one key: sets bit `i` of `matches` if the file of filter `i` may contain the key.
     pub fn matches(&self, key: &[u8], matches: &mut MatchBitmap) {
         self.matches_hash(self.filters.hash(key), matches);
     }
 
-    /// The same for a key that was hashed by [`Filters::hash`].
+    /// Like [`matches`](Self::matches), for a key that was hashed by [`Filters::hash`].
     pub fn matches_hash(&self, hash: KeyHash, matches: &mut MatchBitmap) {
         let words = matches.cleared(self.readers.len());
         let counters = self.counters.of_thread();
         counters.add(PROBES, 1);
         let mut key = PreparedKey::new(hash);
+        // One group ahead of the test: while a group's lines are tested, those of the next are on their way from
+        // memory.
         self.prefetch_from_memory(0, hash);
         for (index, (word, group)) in words.iter_mut().zip(&self.groups).enumerate() {
             self.prefetch_from_memory(index + 1, hash);
@@ -101,15 +103,16 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         }
     }
 
-    /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
-    /// have such a key. A file whose filter answers for no part of the prefix may.
+    /// Probes all filters for any key with a prefix: sets bit `i` of `matches` if the file of filter `i` may contain
+    /// such a key, or if the filter holds none of the prefix's parts.
     pub fn matches_prefix(&self, prefix: &[u8], matches: &mut MatchBitmap) {
         self.matches_prepared(&self.filters.prefix(prefix), matches);
     }
 
-    /// The same for a prefix, or a key of which filters hold parts, that was hashed before.
+    /// Like [`matches_prefix`](Self::matches_prefix), for a prefix, or for a key's parts, hashed before.
     pub fn matches_prepared(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
         let words = matches.cleared(self.readers.len());
+        // One by one, because groups answer only for whole keys.
         for (word, readers) in words.iter_mut().zip(self.readers.chunks(GROUP)) {
             for (bit, reader) in readers.iter().enumerate() {
                 *word |= u64::from(!reader.probe_prepared(prefix).is_absent()) << bit;
@@ -127,8 +130,8 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         }
     }
 
-    /// Probes all filters for many keys: row `i` of `matches` becomes the answers for key `i`. While one key is
-    /// tested, the lines for a later one are prefetched, which pays where the filters exceed the caches.
+    /// Probes all filters for many keys: row `i` of `matches` receives the answers for key `i`. While it tests one key,
+    /// the set prefetches the lines for a later one, which pays when the filters exceed the caches.
     ///
     /// ```
     /// use sstfilter::{Filters, FilterSet, MatchMatrix};
@@ -177,8 +180,8 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         self.readers.is_empty()
     }
 
-    /// Filter `index`, with its block or the reason why it is unusable, and its statistics, which include the set's
-    /// probes. Record the outcomes of lookups here. `None` beyond the last filter.
+    /// Returns filter `index`; `None` beyond the last filter. Its statistics include the set's probes. Record the
+    /// outcomes of lookups here.
     #[must_use]
     pub fn filter(&self, index: usize) -> Option<&FilterReader<D>> {
         self.readers.get(index)
@@ -190,7 +193,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         &self.readers
     }
 
-    /// Why filter `index` is unusable; `None` when it is not.
+    /// Returns the reason why filter `index` is unusable; `None` if it is usable.
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
         self.readers.get(index)?.problem()

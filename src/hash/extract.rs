@@ -1,4 +1,4 @@
-//! Which part of a key is hashed.
+//! Key extractors: functions that select a part of a key.
 
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -6,12 +6,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Maps a key to the bytes that stand for it in the filters: a prefix, or anything else.
+/// Extracts a part of a key, such as a prefix, for filters to hold.
 ///
-/// The filters of a store that looks up by prefix hold prefixes. The name is stored in each table and
-/// compared when the table is opened, so it must say everything that affects the result: two
-/// extractors with one name must be the same function. A table written with another extractor stays
-/// readable; parts by it are not probed for.
+/// A store that scans by prefix puts prefixes into its filters. Each table stores the extractor's name, and readers
+/// compare it when they open the table. Put everything that affects the result into the name: two extractors with one
+/// name must be the same function. A table written with another extractor stays readable, but its parts are not probed
+/// for.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, KeyExtractor};
@@ -24,34 +24,34 @@ use core::fmt;
 ///
 /// # Prefix scans
 ///
-/// `FilterView::candidates_by_prefix` gives the files that may have a key with a prefix, and
-/// `FileFilters::may_contain_prefix` says it of one. They compare the prefix with the file's range, and then probe
-/// the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of extracted
-/// parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+/// `FilterView::candidates_by_prefix` returns the files that may contain a key with a prefix, and
+/// `FileFilters::may_contain_prefix` answers for one file. They compare the prefix with the file's key range, and then
+/// probe the filter if it holds extracted parts and [`extract_prefix`](Self::extract_prefix) returns the part that all
+/// keys with the prefix share. A filter of only whole keys cannot answer for a prefix.
 ///
 /// # Keys and prefixes in one filter
 ///
-/// A filter can hold whole keys, and parts by several extractors: [`KeyParts`](crate::KeyParts) says which, and hashes
-/// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
+/// A filter can hold whole keys and parts by several extractors: [`KeyParts`](crate::KeyParts) selects and hashes them.
+/// Each part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;
 
-    /// The bytes to hash, or `None` when `key` is outside the extractor's domain: it then has no such part in any
-    /// filter, and a filter of such parts alone is not probed for it.
+    /// Returns the bytes to hash, or `None` if `key` is outside the extractor's domain. No filter then contains such a
+    /// part of the key, and a filter of only such parts is not probed for it.
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>>;
 
-    /// The part that every key with this prefix has, or `None` when there is no such part; by default, `None`:
+    /// Returns the part that every key with this prefix has, or `None` if there is no such part. The default is `None`:
     /// filters are then not probed for prefixes.
     ///
-    /// `Some(part)` promises that [`extract`](Self::extract) gives this same part for `prefix` itself and for each
-    /// key that begins with it, whatever follows. It is not enough that the prefix is in the domain: of an extractor
-    /// of the first *up to* four bytes, `b"ab"` is one part, and `b"abc"` another. A part that a key with the
-    /// prefix does not have makes scans lose that key. When in doubt, give `None`, which costs speed alone. The rule is
-    /// the one of RocksDB's `SliceTransform::SameResultWhenAppended`.
+    /// `Some(part)` promises that [`extract`](Self::extract) returns the same part for `prefix` itself and for every
+    /// key that begins with it. It is not enough that the prefix is in the domain: an extractor of *up to* four bytes
+    /// returns different parts for `b"ab"` and `b"abc"`. If a key with the prefix lacks this part, scans lose that key.
+    /// When in doubt, return `None`, which only costs speed. RocksDB's `SliceTransform::SameResultWhenAppended` has the
+    /// same rule.
     ///
-    /// [`check_prefix_stability`] tests an extractor with keys of yours. Builders look at some prefixes of their keys,
-    /// and leave out an extractor that they find to break the promise
+    /// [`check_prefix_stability`] tests an extractor with your keys. Builders check some prefixes of their keys, and
+    /// leave out an extractor that breaks the promise
     /// ([`BuildReport::unstable_extractors`](crate::BuildReport::unstable_extractors)).
     ///
     /// ```
@@ -67,11 +67,10 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     }
 }
 
-/// Checks that `extractor` keeps the promise of [`KeyExtractor::extract_prefix`] for each prefix of `key`: the part
-/// that it gives for the prefix is the part of all longer prefixes and of the key itself.
+/// Checks that `extractor` keeps the promise of [`KeyExtractor::extract_prefix`] for each prefix of `key`: the prefix's
+/// part is also the part of all longer prefixes and of the key itself.
 ///
-/// It is for tests: give it keys of each form that the store has. The time it takes grows with the square of the key's
-/// length.
+/// Use it in tests, with keys of each form in the store. Its time grows with the square of the key's length.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -103,11 +102,12 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
 ///
 /// # Errors
 ///
-/// The shortest prefix whose part a longer one does not have.
+/// Returns the shortest prefix whose part differs from that of a longer one.
 pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Result<(), PrefixMismatch> {
     let cuts = |from: usize| (from..=key.len()).filter_map(|length| key.get(..length));
     for prefix in cuts(0) {
         let Some(expected) = extractor.extract_prefix(prefix) else { continue };
+        // From the prefix itself on, which the promise includes.
         if let Some(key) = cuts(prefix.len()).find(|&key| extractor.extract(key).as_ref() != Some(&expected)) {
             return Err(PrefixMismatch {
                 extractor: extractor.name().to_owned(),
@@ -121,7 +121,7 @@ pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Resul
     Ok(())
 }
 
-/// A prefix that does not have the part of a key that begins with it, although its extractor has promised that.
+/// A prefix whose part differs from that of a key that begins with it, contrary to the extractor's promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrefixMismatch {
@@ -142,7 +142,7 @@ impl fmt::Display for PrefixMismatch {
         let shown = |bytes: &[u8]| format!("\"{}\"", bytes.escape_ascii());
         write!(
             f,
-            "key extractor '{}': expected {} to have the part of its prefix {}, {}, got {}; give no part for such a \
+            "key extractor '{}': expected {} to have the part of its prefix {}, {}, got {}; return no part for such a \
              prefix",
             self.extractor,
             shown(&self.key),
@@ -155,7 +155,7 @@ impl fmt::Display for PrefixMismatch {
 
 impl core::error::Error for PrefixMismatch {}
 
-/// The first `length` bytes of a key; shorter keys are outside the domain.
+/// Extracts the first `length` bytes of a key; shorter keys are outside the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedPrefix {
     length: usize,
@@ -163,7 +163,7 @@ pub struct FixedPrefix {
 }
 
 impl FixedPrefix {
-    /// Prefixes of `length` bytes.
+    /// Creates an extractor of prefixes of `length` bytes.
     #[must_use]
     pub fn new(length: usize) -> Self {
         Self { length, name: format!("fixed-prefix:{length}") }
@@ -179,13 +179,13 @@ impl KeyExtractor for FixedPrefix {
         key.get(..self.length).map(Cow::Borrowed)
     }
 
-    /// The first `length` bytes of a prefix that has them: no key changes them by going on.
+    /// The first `length` bytes of a prefix that is long enough: they do not change when more bytes follow.
     fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
         self.extract(prefix)
     }
 }
 
-/// A key's bytes up to and including the first `delimiter`; keys without one are outside the domain.
+/// Extracts a key's bytes up to and including the first `delimiter`; keys without one are outside the domain.
 ///
 /// ```
 /// use sstfilter::{DelimitedPrefix, KeyExtractor};
@@ -201,7 +201,7 @@ pub struct DelimitedPrefix {
 }
 
 impl DelimitedPrefix {
-    /// Prefixes that end with `delimiter`.
+    /// Creates an extractor of prefixes that end with `delimiter`.
     #[must_use]
     pub fn new(delimiter: u8) -> Self {
         Self { delimiter, name: format!("prefix-to-byte:{delimiter:#04x}") }
@@ -218,7 +218,7 @@ impl KeyExtractor for DelimitedPrefix {
         key.get(..=end).map(Cow::Borrowed)
     }
 
-    /// The part of a prefix that has the delimiter: in longer keys, the first delimiter is the same one.
+    /// The part of a prefix that contains the delimiter: in longer keys, the first delimiter is still the same one.
     fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
         self.extract(prefix)
     }
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// The first up to two bytes, with a promise that it cannot keep.
+    /// Extracts up to two bytes, with a promise that it cannot keep.
     #[derive(Debug)]
     struct UpToTwo;
 

@@ -1,12 +1,12 @@
-//! Key bytes to one 64-bit [`KeyHash`], once per key for all the files of a store.
+//! Hashing: key bytes to one 64-bit [`KeyHash`], once per key for all files of a store.
 //!
-//! [`KeyHasher`] is XXH3-64 with the store's hash seed. Everything after it works on the hash
-//! alone: no filter ever sees a key. The seed is part of the format (each filter block carries it,
-//! or a fingerprint of it), so that a filter is never probed with a hash of another kind.
+//! [`KeyHasher`] is XXH3-64 with the store's hash seed. Filters see only hashes, never keys. The seed is part of the
+//! format: each filter block carries it or its fingerprint, so a filter is never probed with hashes of another
+//! function.
 //!
-//! A store whose keys come from strangers should use a secret seed ([`KeyHasher::random_secret`]): under a
-//! known seed, an attacker can prepare colliding keys and raise the false positive rate up to 100 %. This
-//! never causes a false negative. SECURITY.md has the figures.
+//! If keys come from untrusted users, use a secret seed ([`KeyHasher::random_secret`]). An attacker who knows the seed
+//! can prepare colliding keys and raise the false positive rate up to 100 %. This never causes a false negative.
+//! SECURITY.md has the figures.
 
 mod extract;
 mod parts;
@@ -24,13 +24,13 @@ pub use secret::SecretSeed;
 pub use sort::sort_hashes;
 pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with};
 
-/// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
+/// The default hash seed: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///
-/// It is not 0, because an engine that shards its keys by plain XXH3 would otherwise give each filter
-/// hashes that share their high bits.
+/// It is not 0, because an engine may shard its keys by plain XXH3: with that seed, all hashes in a shard's filter
+/// would share their high bits.
 pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 
-/// A well-mixed 64-bit hash of one key. Every filter is built from and probed with these.
+/// A well-mixed 64-bit hash of one key. Filters are built from hashes and probed with hashes.
 ///
 /// ```
 /// use sstfilter::{KeyHash, KeyHasher};
@@ -43,19 +43,19 @@ pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Uses a hash that the engine has computed itself, unchanged.
+    /// Wraps a hash that the engine has computed itself, unchanged.
     ///
-    /// Two requirements: every bit depends on every bit of the key (as in XXH3, `SipHash` and wyhash, but
-    /// not in FNV, CRC or the key itself), and no bit of it was used to group keys (sharding,
-    /// partitioning, bucketing). A hash that fails either gives more false positives, never a false
-    /// negative; use [`KeyHash::mix`] for it.
+    /// The hash must meet two requirements. Every bit depends on every bit of the key, as in XXH3, `SipHash` and
+    /// wyhash, but not in FNV, CRC or the key itself. No bit was used to group keys (sharding, partitioning,
+    /// bucketing). Otherwise false positives are more frequent, though no false negative occurs; use [`KeyHash::mix`]
+    /// instead.
     #[must_use]
     pub const fn from_well_mixed(hash: u64) -> Self {
         Self(hash)
     }
 
-    /// Mixes a 64-bit value that identifies a key but is not well mixed: an integer key, a weak
-    /// hash, or a hash whose high bits chose the shard.
+    /// Mixes a 64-bit value that identifies a key but is not well mixed: an integer key, a weak hash, or a hash whose
+    /// high bits select the shard.
     ///
     /// The mixing is a bijection: distinct values stay distinct.
     #[must_use]
@@ -69,12 +69,13 @@ impl KeyHash {
         self.0
     }
 
-    /// The partition of the hash among `partitions`, and the hash inside it: the two halves of one product.
+    /// Returns the hash's partition among `partitions`, and the hash inside that partition: the two halves of one
+    /// product.
     ///
     /// With an odd number of partitions, distinct hashes of one partition stay distinct: the lower half is a bijection
-    /// of the whole hash. It ascends inside a partition, so that sorted hashes stay sorted, and its low bits depend on
-    /// no bits that chose the partition. Only the filter of that partition, built with the same number of them, holds
-    /// the hash.
+    /// of the whole hash. Sorted hashes stay sorted inside a partition, and the low bits do not depend on the bits that
+    /// selected the partition. Only that partition's filter contains the hash, and only if it was built with the same
+    /// number of partitions.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the halves: the upper is below the number of partitions")]
     #[must_use]
@@ -83,10 +84,11 @@ impl KeyHash {
         ((product >> 64) as u32, Self(product as u64))
     }
 
-    /// The hash under a filter's salt: a different one for each salt, at the cost of one multiplication.
+    /// Returns the hash under a filter's salt, for one multiplication. Each salt yields a different hash.
     #[inline]
     pub(crate) const fn salted(self, salt: SaltStep) -> u64 {
         let product = (self.0 ^ salt.0).wrapping_mul(SALT_MULTIPLIER);
+        // Low bits of a product depend only on low bits of its factors, so the high half is folded in.
         product ^ (product >> 32)
     }
 }
@@ -97,34 +99,35 @@ pub(crate) struct SaltStep(u64);
 
 impl SaltStep {
     pub(crate) const fn new(salt: u8) -> Self {
+        // Plus one, so that salt 0 changes the hash, too.
         Self(STEP.wrapping_mul(salt as u64 + 1))
     }
 }
 
-/// A salt adds this, times the salt plus one, to a hash: the golden ratio in 64 bits.
+/// The golden ratio in 64 bits. Salt `s` adds `s + 1` times this number to a hash.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The first 64 bits of the fraction of pi, which are odd.
+/// The first 64 bits of the fraction of pi. They form an odd number, so multiplying by it is a bijection.
 const SALT_MULTIPLIER: u64 = 0x243f_6a88_85a3_08d3;
 
 /// A bijection of 64-bit words in which every output bit depends on every input bit.
 ///
-/// Shifts and multipliers are those of the `SplitMix64` output function (Steele, Lea, Flood 2014;
-/// constants by Stafford, variant 13).
+/// Shifts and multipliers are those of the `SplitMix64` output function (Steele, Lea, Flood 2014; constants by
+/// Stafford, variant 13).
 pub(crate) const fn mix64(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-/// Maps a well-mixed `hash` to `0..range`: the high 64 bits of the 128-bit product. Without a division, without bias,
-/// and monotone, so sorted hashes map to ascending places. Rejected: `%` divides and uses the low bits; a product of
-/// 32-bit halves is biased in filters of more than some million lines.
+/// Maps a well-mixed `hash` to `0..range`: the high 64 bits of the 128-bit product. This needs no division, has no
+/// bias, and is monotone, so sorted hashes map to ascending slots. Rejected: `%`, which divides and uses the low bits,
+/// and a product of 32-bit halves, which is biased in filters of more than a few million lines.
 pub(crate) const fn map_to_range(hash: u64, range: u64) -> u64 {
     ((hash as u128 * range as u128) >> 64) as u64
 }
 
-/// Which function made the hashes of a filter block; four bits of its trailer.
+/// The function that computed the hashes of a filter block; four bits of its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashId {
@@ -132,9 +135,9 @@ pub enum HashId {
     Xxh3,
     /// XXH3-64 with a secret seed; the block carries the seed's fingerprint.
     Xxh3Secret,
-    /// The engine's own hash; the block carries the engine's tag for it.
+    /// A user-defined function; the block carries the engine's tag for it.
     Custom,
-    /// A function that this release does not know: a filter built with it cannot be probed.
+    /// A function that this release does not know. It cannot probe such a filter.
     Unknown(u8),
 }
 
@@ -162,8 +165,7 @@ impl HashId {
     }
 }
 
-/// The identity of a hash function: two parties with equal identities compute equal hashes (except, with
-/// secret seeds, for one wrong seed in 2^32).
+/// The identity of a hash function. Equal identities mean equal hashes, except for one wrong secret seed in 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HashIdentity {
@@ -174,14 +176,15 @@ pub struct HashIdentity {
 }
 
 impl HashIdentity {
-    /// As a block records it: of a secret seed the fingerprint, never the seed itself, which would be written in the
-    /// clear. Blocks have four bits for `id`: one of an [unknown](HashId::Unknown) code above 15 is not written.
+    /// Creates an identity as a block records it. For a secret seed, pass its fingerprint: blocks store this number in
+    /// the clear. Blocks have four bits for `id`, so no block is written for an [unknown](HashId::Unknown) code above
+    /// 15.
     #[must_use]
     pub const fn new(id: HashId, seed: u64) -> Self {
         Self { id, seed }
     }
 
-    /// The identity of the engine's own hash, named by its tag. Use it for filters that only see hashes, not keys.
+    /// Returns the identity of a user-defined hash with this tag. Use it for filters that see only hashes, not keys.
     #[must_use]
     pub const fn custom(tag: u64) -> Self {
         Self { id: HashId::Custom, seed: tag }
@@ -189,7 +192,7 @@ impl HashIdentity {
 }
 
 impl Default for HashIdentity {
-    /// That of the default [`KeyHasher`].
+    /// The identity of the default [`KeyHasher`].
     fn default() -> Self {
         Self { id: HashId::Xxh3, seed: DEFAULT_HASH_SEED }
     }
@@ -206,12 +209,10 @@ impl fmt::Display for HashIdentity {
     }
 }
 
-/// The engine's own hash function.
+/// A user-defined hash function.
 type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
 
-/// Turns key bytes into a [`KeyHash`].
-///
-/// Cheap to clone; one per store.
+/// Turns key bytes into a [`KeyHash`]. Create one per store. Clones are cheap.
 ///
 /// ```
 /// use sstfilter::KeyHasher;
@@ -223,25 +224,25 @@ type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
 /// ```
 #[derive(Clone)]
 pub struct KeyHasher {
-    /// Of XXH3, unless the function is the engine's own.
+    /// The seed of XXH3; unused with a custom function.
     seed: u64,
     custom: Option<Arc<CustomHash>>,
     identity: HashIdentity,
 }
 
 impl KeyHasher {
-    /// XXH3-64 with a seed that every filter block stores in the clear.
+    /// Returns XXH3-64 with a seed that every filter block stores in the clear.
     #[must_use]
     pub const fn with_seed(seed: u64) -> Self {
         Self { seed, custom: None, identity: HashIdentity { id: HashId::Xxh3, seed } }
     }
 
-    /// XXH3-64 with a seed that is kept out of the files: blocks carry a 32-bit fingerprint of it,
-    /// which detects a wrong seed.
+    /// Returns XXH3-64 with a secret seed. Blocks carry only a 32-bit fingerprint of the seed, which detects a wrong
+    /// one.
     ///
-    /// The engine keeps the seed; without it the filters are useless (their tables stay readable). The
-    /// fingerprint misses one wrong seed in 2^32; tables catch nearly all of those by probing the filter for two
-    /// keys that it must contain. It has only 32 bits so that it reveals little of the seed (SECURITY.md).
+    /// The engine must keep the seed: without it, its tables stay readable but their filters are useless. The
+    /// fingerprint misses one wrong seed in 2^32. Tables catch nearly all of these by probing the filter for two keys
+    /// that it must contain. The fingerprint has only 32 bits so that it reveals little of the seed (SECURITY.md).
     #[must_use]
     pub fn with_secret_seed(seed: impl Into<SecretSeed>) -> Self {
         let seed = seed.into();
@@ -249,7 +250,7 @@ impl KeyHasher {
         Self { seed: seed.get(), custom: None, identity }
     }
 
-    /// XXH3-64 with a secret seed drawn at random, and the seed, which the engine keeps for the next start.
+    /// Returns XXH3-64 with a random secret seed, and the seed. The engine must keep the seed for the next start.
     ///
     /// ```
     /// use sstfilter::KeyHasher;
@@ -261,36 +262,35 @@ impl KeyHasher {
     /// ```
     ///
     /// # Errors
-    ///
-    /// Those of [`SecretSeed::random`].
+    /// Returns the errors of [`SecretSeed::random`].
     #[cfg(feature = "std")]
     pub fn random_secret() -> std::io::Result<(Self, SecretSeed)> {
         let seed = SecretSeed::random()?;
         Ok((Self::with_secret_seed(seed.clone()), seed))
     }
 
-    /// The engine's own function. `tag` names it (and its seed) in the filter blocks: change the tag
-    /// whenever the function changes.
+    /// Returns a hasher that calls `function`. Filter blocks record `tag`, which stands for the function and its seed:
+    /// change the tag whenever either changes.
     ///
     /// [`KeyHash::from_well_mixed`] states the requirements on the function.
     pub fn custom(tag: u64, function: impl Fn(&[u8]) -> KeyHash + Send + Sync + 'static) -> Self {
         Self { seed: 0, custom: Some(Arc::new(function)), identity: HashIdentity::custom(tag) }
     }
 
-    /// The hasher with this identity; `None` when its seed is secret or its function is the engine's own,
-    /// because the identity then does not determine it.
+    /// Returns the hasher with this identity; `None` if the seed is secret or the function is custom, because the
+    /// identity then does not determine the hasher.
     #[must_use]
     pub fn from_identity(identity: HashIdentity) -> Option<Self> {
         (identity.id == HashId::Xxh3).then(|| Self::with_seed(identity.seed))
     }
 
-    /// What a filter block records about this hasher.
+    /// The identity that filter blocks record for this hasher.
     #[must_use]
     pub const fn identity(&self) -> HashIdentity {
         self.identity
     }
 
-    /// The hash of `key`.
+    /// Hashes `key`.
     #[must_use]
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
@@ -300,18 +300,19 @@ impl KeyHasher {
         }
     }
 
-    /// Whether the function is the engine's own, which may panic.
+    /// Whether the function is custom. Such a function may panic.
     pub(crate) const fn is_custom(&self) -> bool {
         self.custom.is_some()
     }
 
-    /// Whether the other is known to compute the same hashes. Equal identities are not enough: two secret seeds can
+    /// Whether both hashers certainly compute the same hashes. Equal identities do not prove it: two secret seeds can
     /// share a fingerprint, and two functions a tag.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.seed == other.seed
             && match (&self.custom, &other.custom) {
+                // Functions cannot be compared, only their addresses.
                 (Some(function), Some(other)) => Arc::ptr_eq(function, other),
                 (function, other) => function.is_none() && other.is_none(),
             }
@@ -326,7 +327,7 @@ impl Default for KeyHasher {
 }
 
 impl fmt::Debug for KeyHasher {
-    /// Shows the identity only: a secret seed stays out of logs.
+    /// Shows only the identity, to keep a secret seed out of logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyHasher").field("identity", &self.identity).finish_non_exhaustive()
     }

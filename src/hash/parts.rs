@@ -1,4 +1,4 @@
-//! What of a key goes into filters: the whole key, parts of it, or both, each in a domain of its own.
+//! The parts of a key that go into filters: the whole key, extracted parts, or both, each in its own domain.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, mix64};
 
-/// What a hash stands for, where one filter holds several kinds of things: a name, reduced to 64 bits.
+/// A name that separates the hashes of different kinds of strings in one filter, reduced to 64 bits.
 ///
-/// A filter of keys and of prefixes, or of the tags and of the classes of a document, must not take a string of one
-/// kind for the same string of another. [`KeyHash::in_domain`] makes unrelated hashes of them. Whole keys have no
-/// domain; a part has the domain of its extractor's name.
+/// A filter may hold keys and prefixes, or the tags and the classes of a document. It must not confuse equal strings of
+/// two kinds, so [`KeyHash::in_domain`] maps them to unrelated hashes. Whole keys have no domain. A part has the domain
+/// of its extractor's name.
 ///
 /// ```
 /// use sstfilter::{Domain, KeyHasher};
@@ -30,59 +30,56 @@ pub struct Domain {
     tag: u64,
 }
 
-/// Seeds the hashes of domain names: the ASCII bytes `sstfdoma`, read as a big-endian number. A seed of its own, so
-/// that no key's hash is a tag.
+/// The seed for hashes of domain names: the ASCII bytes `sstfdoma`, read as a big-endian number. It differs from the
+/// seed of keys, so that no key's hash is a tag.
 const DOMAIN_SEED: u64 = 0x7373_7466_646f_6d61;
 
 impl Domain {
-    /// The domain of this name.
+    /// Creates the domain of this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { tag: xxh3_64_with_seed(name.as_bytes(), DOMAIN_SEED) }
     }
 
-    /// The 64 bits that stand for the name: blocks record them for each extractor whose parts they hold.
+    /// The 64 bits that stand for the name. Blocks record them for each extractor whose parts they hold.
     #[must_use]
     pub const fn tag(self) -> u64 {
         self.tag
     }
 
-    /// The domain of a tag that a block records.
+    /// Restores the domain from a tag in a block.
     pub(crate) const fn from_tag(tag: u64) -> Self {
         Self { tag }
     }
 }
 
 impl KeyHash {
-    /// The hash that stands for the same bytes in `domain`: in each domain another, and unrelated to this one.
+    /// Returns the hash of the same bytes in `domain`. It is unrelated to this hash and to those in other domains.
     ///
-    /// Distinct hashes stay distinct in a domain. Entering two domains one after the other is possible, and their order
-    /// matters.
+    /// Distinct hashes stay distinct in a domain. Domains can be nested; their order matters.
     #[must_use]
     pub const fn in_domain(self, domain: Domain) -> Self {
-        // Mixed, because hashes that differ by one constant alone are related: fuse filters would put them side by
-        // side.
+        // Mixed, because hashes that differ only by a constant are related: fuse filters would place them side by side.
         Self(mix64(self.0 ^ domain.tag))
     }
 }
 
-/// What of each key goes into a filter: the whole key, and parts of it by any number of extractors.
+/// The parts of each key that go into a filter: the whole key, and parts by any number of extractors.
 ///
-/// A filter of whole keys serves point lookups; one of parts serves scans of prefixes. One filter can hold both, for
-/// the bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
-/// Parts are hashed in the [`Domain`] of their extractor's name.
+/// A filter of whole keys serves point lookups, and a filter of parts serves prefix scans. One filter can hold both,
+/// and takes the bits of both: each key adds one entry for itself, and one for each part that the previous key does not
+/// have. Parts are hashed in the [`Domain`] of their extractor's name.
 ///
-/// Give them to the store's filters ([`Filters::with_key_parts`](crate::Filters::with_key_parts)), and add keys: the
-/// builder extracts and hashes their parts. The block records which parts it holds, so an extractor can be added to a
-/// store, changed under a new name, or dropped at any time. A filter without the part that a reader probes for answers
-/// "may be present".
+/// Pass the parts to [`Filters::with_key_parts`](crate::Filters::with_key_parts) and add keys: the builder extracts and
+/// hashes their parts. The block records which parts it holds, so you can add an extractor to a store, change it under
+/// a new name, or drop it at any time. A filter answers "may be present" for a part that it does not hold.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use sstfilter::{FileId, Filters, FixedPrefix, KeyParts};
 ///
-/// // A store before it had an extractor, and after.
+/// // A store before and after it gets an extractor.
 /// let old = Filters::default();
 /// let new = old.clone().with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4))));
 ///
@@ -99,13 +96,13 @@ impl KeyHash {
 ///
 /// assert!(!of_new.probe(b"t041:user:2").is_absent());
 /// assert!(of_new.probe_prefix(b"t043:").is_absent());
-/// assert!(!of_old.probe_prefix(b"t043:").is_absent(), "it has no such parts: the file must be read");
-/// assert!(!of_new.probe_prefix(b"t04").is_absent(), "no part follows from it, so the filter cannot tell");
+/// assert!(!of_old.probe_prefix(b"t043:").is_absent(), "it holds no such parts: the file must be read");
+/// assert!(!of_new.probe_prefix(b"t04").is_absent(), "it determines no part, so the filter cannot tell");
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyParts {
     whole_keys: bool,
-    /// Shared by all tables that are open with them.
+    /// Shared by all open tables that use them.
     extractors: Arc<[DomainExtractor]>,
 }
 
@@ -129,7 +126,8 @@ impl DomainExtractor {
     /// The hash of the part that all keys with this prefix have.
     fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
         let part = self.extractor.extract_prefix(prefix)?;
-        // As promised of any key that begins with the prefix, and here the one that costs nothing to look at.
+        // The promise covers every key that begins with the prefix. The prefix itself is such a key, and cheap to
+        // check.
         let is_its_own = self.extractor.extract(prefix).as_ref() == Some(&part);
         is_its_own.then(|| self.hash_of_part(hasher, &part))
     }
@@ -150,14 +148,14 @@ impl fmt::Display for KeyParts {
 }
 
 impl Default for KeyParts {
-    /// Whole keys alone.
+    /// Only whole keys.
     fn default() -> Self {
         Self::whole_keys()
     }
 }
 
 impl KeyParts {
-    /// Most extractors whose parts a filter can hold: blocks and tables say which, in a byte and in a bitmap.
+    /// The maximum number of extractors in a filter: blocks and tables record them in a byte and in a bitmap.
     pub const MAX_EXTRACTORS: usize = 63;
 
     /// Whole keys.
@@ -166,14 +164,14 @@ impl KeyParts {
         Self { whole_keys: true, extractors: Arc::new([]) }
     }
 
-    /// The parts that `extractor` gives, without whole keys.
+    /// The parts that `extractor` returns, without whole keys.
     #[must_use]
     pub fn extracted(extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { whole_keys: false, extractors: Arc::new([DomainExtractor::new(extractor)]) }
     }
 
-    /// Adds the parts that `extractor` gives. An extractor of the same name that is there already is replaced, because
-    /// one name means one function.
+    /// Adds the parts that `extractor` returns. It replaces an extractor with the same name, because a name stands for
+    /// one function.
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         let added = DomainExtractor::new(extractor);
@@ -197,7 +195,7 @@ impl KeyParts {
         self.extractors.iter().map(|part| &part.extractor)
     }
 
-    /// A prefix, hashed for filters that hold these parts: once, for the filters of all files.
+    /// Hashes a prefix once, for the filters of all files that hold these parts.
     #[must_use]
     pub fn prefix<'a>(&self, hasher: &KeyHasher, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.prefix_hash(hasher, prefix)?));
@@ -205,9 +203,9 @@ impl KeyParts {
         PreparedPrefix { prefix, identity: hasher.identity(), hashes }
     }
 
-    /// A key, hashed like a prefix: to ask filters that hold its parts, and not whole keys, whether their file may have
-    /// it. Where a filter has whole keys, probe for the key's hash, which tells more. Pass the bytes that were written:
-    /// a filter cut by key range finds the key's partition by them, whatever the extractor makes of them.
+    /// Hashes a key's parts, to probe filters that hold parts but no whole keys. If a filter holds whole keys, probe
+    /// for the key's hash, which excludes more files. Pass the bytes that were written: a filter partitioned by key
+    /// range uses them to find the key's partition, whatever the extractor returns.
     #[must_use]
     pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));
@@ -215,8 +213,8 @@ impl KeyParts {
         PreparedPrefix { prefix: key, identity: hasher.identity(), hashes }
     }
 
-    /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has
-    /// none, then those of its parts. A key outside the domain of an extractor has no part by it.
+    /// Returns the hashes of `key` in a filter that holds these parts, each with its domain: first the key's own,
+    /// without a domain, then those of its parts. A key outside an extractor's domain has no such part.
     pub(crate) fn hashes<'a>(
         &'a self,
         hasher: &'a KeyHasher,
@@ -227,8 +225,8 @@ impl KeyParts {
         whole.into_iter().chain(self.extractors.iter().filter_map(of_part))
     }
 
-    /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and
-    /// there are [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) at most.
+    /// Returns these parts without the extractors in `unstable` and those that a filter cannot record: names must have
+    /// 1 to 255 bytes, and only the first [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) stay.
     #[must_use]
     pub fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
@@ -239,19 +237,19 @@ impl KeyParts {
         Self { whole_keys: self.whole_keys, extractors }
     }
 
-    /// Those whose domain `keeps` approves of; `None` stands for whole keys.
+    /// Returns the parts whose domain `keeps` accepts; `None` stands for whole keys.
     #[must_use]
     pub fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
         let extractors = self.extractors.iter().filter(|part| keeps(Some(part.domain))).cloned().collect();
         Self { whole_keys: self.whole_keys && keeps(None), extractors }
     }
 
-    /// Whether nothing of a key is in them.
+    /// Whether there are no parts at all.
     pub(crate) fn is_empty(&self) -> bool {
         !self.whole_keys && self.extractors.is_empty()
     }
 
-    /// Whether they are whole keys, and nothing else.
+    /// Whether the only part is the whole key.
     pub(crate) fn are_whole_keys(&self) -> bool {
         self.whole_keys && self.extractors.is_empty()
     }
@@ -261,7 +259,7 @@ impl KeyParts {
         self.extractors.iter().map(|part| part.domain)
     }
 
-    /// Whether the other is known to give the same parts: equal names do not prove it.
+    /// Whether both certainly extract the same parts. Equal names do not prove it.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let address = |part: &DomainExtractor| Arc::as_ptr(&part.extractor).cast::<()>();
@@ -269,25 +267,26 @@ impl KeyParts {
             && self.extractors.iter().map(address).eq(other.extractors.iter().map(address))
     }
 
-    /// The hash by which a filter has the part of `key` that the extractor at `position` makes; `None` if it makes
-    /// none. Probe with it only filters that hold such parts: others are negative for it, whatever keys they hold
-    /// ([`FilterBlock::may_contain_prefix`](crate::FilterBlock::may_contain_prefix) looks).
+    /// Returns the hash of the part of `key` by the extractor at `position`; `None` if the key has no such part. Probe
+    /// only filters that hold such parts: others answer "absent" whatever keys they hold.
+    /// [`FilterBlock::may_contain_prefix`](crate::FilterBlock::may_contain_prefix) checks this.
     #[inline]
     #[must_use]
     pub fn part_hash(&self, hasher: &KeyHasher, position: usize, key: &[u8]) -> Option<KeyHash> {
         self.extractors.get(position)?.hash(hasher, key)
     }
 
-    /// The hash that the part of every key with this prefix has, by the extractor at `position`; `None` if these keys
-    /// may have other parts, or none. For filters that hold such parts, as that of [`part_hash`](Self::part_hash).
+    /// Returns the hash of the part that all keys with this prefix have, by the extractor at `position`; `None` if
+    /// their parts may differ or be missing. Probe only filters that hold such parts, as for
+    /// [`part_hash`](Self::part_hash).
     #[must_use]
     pub fn prefix_hash(&self, hasher: &KeyHasher, position: usize, prefix: &[u8]) -> Option<KeyHash> {
         self.extractors.get(position)?.prefix_hash(hasher, prefix)
     }
 }
 
-/// A prefix of keys with the hashes of its parts, to be probed for in the filters of many files: see
-/// [`KeyParts::prefix`]; or one key with those of its own, see [`KeyParts::key`].
+/// A prefix with the hashes of the parts that it determines ([`KeyParts::prefix`]), or a key with those of its parts
+/// ([`KeyParts::key`]), ready to probe the filters of many files.
 #[derive(Clone, Debug)]
 pub struct PreparedPrefix<'a> {
     prefix: &'a [u8],
@@ -302,25 +301,24 @@ impl<'a> PreparedPrefix<'a> {
         self.prefix
     }
 
-    /// The hash function. A filter of another one answers "may be present".
+    /// The identity of the hash function. A filter with another one answers "may be present".
     #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.identity
     }
 
-    /// The hash that every key that is looked for has in a domain, for each extractor that has one part for all these
-    /// keys.
+    /// Returns the part's hash and domain for each extractor by which all keys with the prefix have the same part.
     pub fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
         self.hashes.iter().copied()
     }
 }
 
-/// The hashes of keys that come in order.
+/// Hashes keys that arrive in order, and their parts.
 #[derive(Debug)]
 pub struct OrderedKeyHashes {
     hasher: KeyHasher,
     parts: KeyParts,
-    /// What was seen of each extractor.
+    /// The state of each extractor.
     seen: Vec<Seen>,
     all: Vec<KeyHash>,
     new: Vec<KeyHash>,
@@ -334,12 +332,12 @@ struct Seen {
     prefixes: PrefixWatch,
 }
 
-/// Whether an extractor keeps its promise of prefixes, for the keys that a builder is given: what
-/// [`check_prefix_stability`](crate::check_prefix_stability) checks for one key, in a time that a builder has. A filter
-/// of an extractor that broke its promise must not be used for prefixes.
+/// Watches whether an extractor keeps its promise about prefixes while keys are added. It checks the same as
+/// [`check_prefix_stability`](crate::check_prefix_stability), but on samples, so that builders can afford it. If an
+/// extractor broke its promise, do not use its filter for prefixes.
 ///
-/// It takes samples: all prefixes of the first eight keys, up to 64 bytes, and one prefix of each key after them. "Not
-/// unstable" is no proof.
+/// The samples are all prefixes of up to 64 bytes of the first eight keys, and one prefix of each later key. Passing is
+/// no proof.
 ///
 /// ```
 /// use sstfilter::{FixedPrefix, PrefixWatch};
@@ -352,14 +350,14 @@ struct Seen {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefixWatch {
-    /// How many keys came.
+    /// Number of keys so far.
     keys: usize,
-    /// A prefix of some key did not have the key's part.
+    /// Whether a prefix had another part than its key.
     is_unstable: bool,
 }
 
 impl PrefixWatch {
-    /// Looks at one prefix of a key, or at several.
+    /// Checks one or several prefixes of a key.
     pub fn look_at(&mut self, extractor: &dyn KeyExtractor, key: &[u8]) {
         let is_stable = watched_lengths(self.keys, key.len()).all(|length| {
             let part = key.get(..length).and_then(|prefix| extractor.extract_prefix(prefix));
@@ -376,30 +374,30 @@ impl PrefixWatch {
     }
 }
 
-/// This many keys of a table, and this many bytes of each, are looked at in all their prefixes; of later keys, one
-/// prefix each. All prefixes of all keys would take longer than the hashing.
+/// All prefixes of this many keys are checked, up to this many bytes; later keys have one prefix checked each. Checking
+/// all prefixes of all keys would take longer than hashing them.
 const WATCHED_KEYS: usize = 8;
 const WATCHED_BYTES: usize = 64;
 
 /// The hashes of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct HashesOfKey<'a> {
-    /// All that readers may probe for: a filter that holds the key has all of them.
+    /// All hashes that readers may probe for. A filter that holds the key contains all of them.
     pub all: &'a [KeyHash],
-    /// Those that the keys before it have not brought already.
+    /// The hashes that earlier keys have not added already.
     pub new: &'a [KeyHash],
 }
 
 impl OrderedKeyHashes {
-    /// Of keys that come in order.
+    /// Creates the state before the first key.
     #[must_use]
     pub fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
         let seen = vec![Seen::default(); parts.extractors.len()];
         Self { hasher, parts, seen, all: Vec::new(), new: Vec::new(), has_keys: false, has_bare_hashes: false }
     }
 
-    /// The hashes of `key`, which comes after all keys before. Neighbours share parts, and a part that was added need
-    /// not be buffered again.
+    /// Hashes the next key. Adjacent keys share parts, and a part that the previous key has added need not be buffered
+    /// again.
     pub fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
         self.has_keys = true;
         self.all.clear();
@@ -410,9 +408,12 @@ impl OrderedKeyHashes {
             self.new.push(hash);
         }
         for (part, seen) in self.parts.extractors.iter().zip(&mut self.seen) {
+            // Before the key's part, because a prefix can promise a part to a key that has none.
             seen.prefixes.look_at(part.extractor.as_ref(), key);
             let Some(hash) = part.hash(&self.hasher, key) else { continue };
             self.all.push(hash);
+            // Comparing with the previous key is enough: keys come in order, so keys with equal parts are mostly
+            // adjacent.
             if seen.last.replace(hash) != Some(hash) {
                 self.new.push(hash);
             }
@@ -427,25 +428,27 @@ impl OrderedKeyHashes {
         unstable.map(|(part, _)| part.extractor.name().to_owned()).collect()
     }
 
-    /// Hashes of whole keys were added without their keys, so that nobody has extracted their parts.
+    /// Notes that whole keys were added by their hashes, so that their parts are missing.
     pub fn note_bare_hashes(&mut self) {
         self.has_bare_hashes = true;
     }
 
-    /// The parts by which a filter holds every key that was added; `None` if there is none.
+    /// Returns the parts that a filter holds of every key that was added; `None` if there are none.
     pub fn held(&self) -> Option<KeyParts> {
         match (self.has_keys, self.has_bare_hashes) {
             (_, false) => {
                 let held = self.parts.without(&self.unstable_extractors());
                 (!held.is_empty()).then_some(held)
             }
+            // Bare hashes are those of whole keys, and parts cannot be extracted from them.
             (false, true) => Some(KeyParts::whole_keys()),
+            // Only whole keys can be complete, and only if the keys were added whole as well.
             (true, true) => self.parts.whole_keys.then(KeyParts::whole_keys),
         }
     }
 }
 
-/// Which prefixes of a key are looked at: their lengths take turns.
+/// The lengths of the prefixes to check; for later keys, all lengths take turns.
 fn watched_lengths(keys_before: usize, key_bytes: usize) -> RangeInclusive<usize> {
     if keys_before < WATCHED_KEYS {
         return 0..=key_bytes.min(WATCHED_BYTES);

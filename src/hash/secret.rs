@@ -4,10 +4,10 @@ use core::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A hash seed that strangers must not learn: with it they can prepare keys that defeat a store's filters.
+/// A hash seed to keep secret: whoever knows it can prepare keys that defeat a store's filters.
 ///
-/// The engine keeps the eight bytes, outside the files and as carefully as a password: without them the filters
-/// are useless (tables stay readable). It shows as its fingerprint wherever it is printed.
+/// Keep the eight bytes outside the files, and as carefully as a password. Without them the filters are useless, though
+/// tables stay readable. `Debug` prints only the fingerprint.
 ///
 /// ```
 /// use sstfilter::{KeyHasher, SecretSeed};
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct SecretSeed(u64);
 
 impl SecretSeed {
-    /// A seed from the system's source of randomness.
+    /// Draws a seed from the system's source of randomness.
     ///
     /// # Errors
     ///
@@ -35,19 +35,19 @@ impl SecretSeed {
         Ok(Self::from_bytes(bytes))
     }
 
-    /// The seed that the engine has kept.
+    /// Restores a seed from the bytes that the engine has kept.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_le_bytes(bytes))
     }
 
-    /// The bytes to be kept.
+    /// Returns the bytes to keep.
     #[must_use]
     pub const fn to_bytes(&self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
 
-    /// The 32 bits that files carry of the seed, by which a wrong one is recognised.
+    /// Returns the 32 bits that files store instead of the seed, to detect a wrong one.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         let mut input = *b"sstfilter secret seed: ........";
@@ -63,20 +63,21 @@ impl SecretSeed {
 }
 
 impl From<u64> for SecretSeed {
-    /// A seed that the engine has drawn or derived itself.
+    /// Wraps a seed that the engine has drawn or derived itself.
     fn from(seed: u64) -> Self {
         Self(seed)
     }
 }
 
 impl fmt::Debug for SecretSeed {
-    /// Shows the fingerprint only.
+    /// Shows only the fingerprint.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SecretSeed(fingerprint {:#010x})", self.fingerprint())
     }
 }
 
 #[cfg(all(feature = "std", any(unix, windows, target_os = "wasi")))]
+// `getrandom` is a dependency only on these systems.
 fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
     let failed = |error| std::io::Error::other(format!("no randomness for a secret seed: {error}"));
     getrandom::fill(bytes).map_err(failed)
@@ -84,7 +85,7 @@ fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
 
 #[cfg(all(feature = "std", not(any(unix, windows, target_os = "wasi"))))]
 fn fill_with_randomness(_bytes: &mut [u8]) -> std::io::Result<()> {
-    let reason = "no randomness for a secret seed on this system: draw one elsewhere and give its bytes";
+    let reason = "no randomness for a secret seed on this system: draw one elsewhere and pass its bytes";
     Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason))
 }
 

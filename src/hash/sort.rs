@@ -1,6 +1,6 @@
-//! Sorting hashes. They are spread evenly, so their high bits say nearly where they belong: two partition passes and a
-//! few moves replace the log2(n) comparisons per hash of a general sort. A radix sort of all 64 bits would take six
-//! more passes for bits that order almost nothing. The price is a second copy of the hashes, for which callers set a
+//! Sorts hashes. Hashes are spread evenly, so their high bits almost determine their positions: two partition passes
+//! and a few moves replace the log2(n) comparisons per hash of a general sort. A radix sort of all 64 bits would take
+//! six more passes for bits that order almost nothing. The price is a second copy of the hashes, whose size callers
 //! limit.
 
 use alloc::vec::Vec;
@@ -9,61 +9,63 @@ use core::ops::Range;
 use super::KeyHash;
 use crate::threads::{share, worthwhile};
 
-/// Up to this many hashes a comparison sort is as fast.
+/// Up to this many hashes, a comparison sort is as fast.
 const SMALL: usize = 128;
 
-/// log2 of the window size aimed at, which is kept for up to 2^24 hashes: 4,096 hashes (32 KiB), their copy and the
-/// counts of their bins stay in the first- and second-level caches during the second pass.
+/// log2 of the target window size, which holds for up to 2^24 hashes: 4,096 hashes (32 KiB), their copy and the counts
+/// of their bins stay in the first- and second-level caches during the second pass.
 const WINDOW_HASHES_LOG2: u32 = 12;
 
-/// log2 of the most windows. Each is a stream of writes to a page of its own; more than 4,096 exceed the TLB, and every
-/// store would then wait for a page walk. Larger inputs get larger windows instead.
+/// log2 of the maximum number of windows. Each window is a stream of writes to its own page. More than 4,096 streams
+/// exceed the TLB, and every store would wait for a page walk. Larger inputs get larger windows instead.
 const MAX_WINDOWS_LOG2: u32 = 12;
 
-/// What sorting uses: threads, and memory that is kept from file to file.
+/// Resources for sorting: threads, and memory that is reused.
 #[derive(Debug, Default)]
 pub(crate) struct SortScratch {
     threads: usize,
     /// A copy of the hashes; between sorts, memory for other work.
     pub(crate) spare: Vec<KeyHash>,
-    /// Where the windows of each run end. The copy consists of runs, one for each thread that partitioned a part of the
+    /// The ends of each run's windows. The copy consists of runs, one for each thread that partitioned some of the
     /// hashes.
     runs: Vec<Vec<u32>>,
-    /// Where the bins of a window end. Each thread has its own; this is the one of the calling thread.
+    /// The ends of a window's bins. Each thread has its own vector; this one belongs to the calling thread.
     bin_ends: Vec<u32>,
 }
 
-/// Bytes that are counted for each thread but the first: more than its windows' and bins' ends take, for up to 2^24
+/// Bytes budgeted for each thread but the first: more than the ends of its windows and bins take, for up to 2^24
 /// hashes.
 pub(crate) const SORT_THREAD_BYTES: u64 = 256 << 10;
 
 impl SortScratch {
-    /// Nothing yet, for sorting on up to `threads` threads.
+    /// Creates an empty scratch for sorting on up to `threads` threads.
     pub(crate) fn of_threads(threads: usize) -> Self {
         Self { threads, ..Self::default() }
     }
 
-    /// Bytes held at most.
+    /// Upper bound of the bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         let window_ends: usize = self.runs.iter().map(Vec::capacity).sum();
         let ends = window_ends + self.bin_ends.capacity() * self.runs.len().max(1);
         (self.spare.capacity() * size_of::<KeyHash>() + ends * size_of::<u32>()) as u64
     }
 
-    /// Reserves memory for a copy of `hashes`, and returns log2 of the number of their windows. `None` when the copy
-    /// would take more than `max_bytes` or cannot be allocated.
+    /// Reserves memory for a copy of `hashes`, and returns log2 of the number of windows. Returns `None` if the copy
+    /// would exceed `max_bytes` or cannot be allocated.
     fn reserve(&mut self, hashes: &[KeyHash], max_bytes: u64) -> Option<u32> {
         self.spare.clear();
         let left = max_bytes.checked_sub(size_of_val(hashes) as u64)?;
+        // The ends are counted in 32 bits.
         u32::try_from(hashes.len()).ok()?;
         self.spare.try_reserve_exact(hashes.len()).ok()?;
+        // The calling thread always sorts. The budget that the copy leaves limits the others.
         let affordable = usize::try_from(left / SORT_THREAD_BYTES).unwrap_or(usize::MAX).saturating_add(1);
         let threads = worthwhile(self.threads.min(affordable), hashes.len() as u64);
         self.runs.resize_with(threads, Vec::new);
         Some(hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2))
     }
 
-    /// Copies `hashes` to the reserved memory, window by window in each run.
+    /// Copies `hashes` to the reserved memory, grouped by window within each run.
     fn partition(&mut self, hashes: &[KeyHash], windows_log2: u32) {
         self.spare.resize(hashes.len(), KeyHash(0));
         let threads = self.runs.len();
@@ -75,27 +77,28 @@ impl SortScratch {
     }
 }
 
-/// Sorts `hashes` on up to `threads` threads, ascending; slower where a copy would take more than `max_bytes`. Returns
-/// how many bytes it took.
+/// Sorts `hashes` in ascending order on up to `threads` threads. Sorts more slowly, without a copy, if the copy would
+/// exceed `max_bytes`. Returns the number of bytes used.
 pub fn sort_hashes(hashes: &mut [KeyHash], threads: usize, max_bytes: u64) -> u64 {
     let mut scratch = SortScratch::of_threads(threads);
     sort_with(hashes, &mut scratch, max_bytes);
     scratch.bytes()
 }
 
-/// Sorts `hashes`, ascending.
+/// Sorts `hashes` in ascending order.
 ///
-/// One pass partitions the hashes into up to 4,096 windows by their high bits; a second one partitions each window into
-/// as many bins as it has hashes; an insertion sort then moves what is still out of place past one or two others.
-/// Windows that are not spread evenly are sorted by comparisons, and so is everything when a copy would take more than
-/// `max_bytes`.
+/// The first pass partitions the hashes into up to 4,096 windows by their high bits. The second partitions each window
+/// into as many bins as it has hashes. An insertion sort then moves each misplaced hash past one or two others. Uneven
+/// windows are sorted by comparisons, as is everything if a copy would exceed `max_bytes`.
 pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_bytes: u64) {
     let is_large = hashes.len() > SMALL;
+    // The standard library's sort compares, but works in place.
     let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, max_bytes)).flatten() else {
         return hashes.sort_unstable();
     };
     scratch.partition(hashes, windows_log2);
-    // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
+    // Evenly spread hashes never fill a window to four times the mean. Uneven ones would fill bins with many hashes
+    // each.
     let max_in_window = (hashes.len() >> windows_log2) * 4;
     for_each_window(scratch, hashes, |bin_ends, parts, target| {
         if target.len() > max_in_window {
@@ -107,13 +110,15 @@ pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_b
     });
 }
 
-/// Only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window are in no
-/// order. Returns `false` and changes nothing when a copy would take more than `max_bytes` or cannot be allocated.
+/// Runs only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window have no
+/// order. Returns `false` and changes nothing if a copy would exceed `max_bytes` or cannot be allocated.
 pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool {
     let Some(windows_log2) = scratch.reserve(hashes, max_bytes) else { return false };
+    // A single window is already the result of the first pass.
     if windows_log2 > 0 {
         scratch.partition(hashes, windows_log2);
         if scratch.runs.len() == 1 {
+            // The copy of a single run is already in order, so swapping saves copying it back.
             core::mem::swap(hashes, &mut scratch.spare);
         } else {
             for_each_window(scratch, hashes, |_, parts, target| gather(parts, target));
@@ -131,8 +136,8 @@ fn gather(parts: &[&[KeyHash]], mut target: &mut [KeyHash]) {
     }
 }
 
-/// Brings each window of the scratch's hashes to its place in `hashes` by `work`, which is given memory for the ends of
-/// bins, the window's part of each run, and its place.
+/// Calls `work` for each window, to fill its part of `hashes`. Passes memory for the ends of bins, the window's part of
+/// each run, and the target.
 fn for_each_window(
     scratch: &mut SortScratch,
     mut hashes: &mut [KeyHash],
@@ -151,7 +156,7 @@ fn for_each_window(
     share(runs.len(), windows.collect(), bin_ends, |ends, (parts, target): (Vec<_>, _)| work(ends, &parts, target));
 }
 
-/// Sorts the hashes of a window, which share their `skipped` highest bits.
+/// Sorts the hashes of a window, whose highest `skipped` bits are equal.
 fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
     let log2 = target.len().next_power_of_two().ilog2();
     scatter(source, target, skipped..skipped + log2, bin_ends);
@@ -165,7 +170,7 @@ fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_
         }
         target[place] = hash;
         moves += at - place;
-        // More than 8 moves per hash: the bins are not evenly filled, and insertion would become quadratic.
+        // More than 8 moves per hash mean uneven bins, for which insertion becomes quadratic.
         if moves > 8 * at + 64 {
             target.sort_unstable();
             return;
@@ -173,14 +178,14 @@ fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_
     }
 }
 
-/// Copies the parts of `source` to `target` bin by bin; `ends` then has where each bin ends. A hash's bin is the number
-/// that these of its bits are, counted from the highest.
+/// Copies the parts of `source` to `target`, grouped by bin, and leaves the ends of bins in `ends`. A hash's bin is the
+/// number in its `bits`, counted from the highest bit.
 fn scatter(source: &[&[KeyHash]], target: &mut [KeyHash], bits: Range<u32>, ends: &mut Vec<u32>) {
     ends.clear();
     ends.resize(1 << bits.len(), 0);
     let ends = ends.as_mut_slice();
-    // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
-    // `bin` may reduce a shift of 64 to 0.
+    // The shift moves a hash's bin to its low bits, and the mask clears the bits above. A single bin masks everything,
+    // so `bin` may reduce a shift of 64 to 0.
     let (shift, mask) = (u64::BITS - bits.end, ends.len() - 1);
     for part in source {
         for &hash in *part {
@@ -203,7 +208,7 @@ fn scatter(source: &[&[KeyHash]], target: &mut [KeyHash], bits: Range<u32>, ends
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "it is cut off anyway")]
+#[expect(clippy::cast_possible_truncation, reason = "the mask clears the upper bits anyway")]
 fn bin(hash: KeyHash, shift: u32, mask: usize) -> usize {
     (hash.0 >> (shift & 63)) as usize & mask
 }

@@ -7,12 +7,12 @@ use crate::error::ConfigError;
 use crate::filter::ribbon::RibbonKind;
 use crate::units::{FalsePositiveRate, Sizing};
 
-/// Bloom for flushes and small files, Ribbon for large ones, all with the false positive rate of blocked Bloom at
-/// 10 bits per key by default.
+/// Chooses Bloom for flushes and small files, and Ribbon for large files. By default, all have the false positive rate
+/// of blocked Bloom at 10 bits per key.
 ///
-/// Writers wait for a flush, and its file is soon merged away, so it gets the filter that builds fastest. Files of
-/// compactions and ingestions are large and live long: there, Ribbon's 30 % less memory is worth its build time. Small
-/// files fall back to Bloom by [Ribbon's rules](crate::kind::RibbonKind).
+/// Writers wait for a flush, and its file is soon merged away, so it gets the filter that builds fastest. Compacted and
+/// ingested files are large and live long, so there Ribbon's 30 % less memory is worth its build time. Small files fall
+/// back to Bloom by [Ribbon's rules](crate::kind::RibbonKind).
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, KindId, KeyHasher};
@@ -34,15 +34,15 @@ pub struct AutoPolicy {
 }
 
 impl AutoPolicy {
-    /// Filters of a false positive rate, or of the rate that blocked Bloom has at the given size.
+    /// Creates a policy for a false positive rate, or for the rate of blocked Bloom at the given size.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::RateOutOfRange`] when that rate is above 1/2 (below about 1.5 bits per key) or below what Bloom
-    /// has.
+    /// [`ConfigError::RateOutOfRange`] if the rate is above 1/2 (below about 1.5 bits per key) or lower than Bloom
+    /// reaches.
     pub fn new(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         let rate = match sizing.into() {
-            // Not Ribbon of that size: flushes and large files should have the same false positive rate.
+            // Rejected: Ribbon of that size. Flushes and large files should have the same false positive rate.
             Sizing::BitsPerKey(size) => {
                 let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(size)?);
                 return Ok(Self::from_parts(FixedPolicy::bloom(size)?, ribbon));
@@ -53,13 +53,13 @@ impl AutoPolicy {
         Ok(Self::from_parts(FixedPolicy::bloom(rate)?, FixedPolicy::ribbon(rate)?))
     }
 
-    /// The two policies to choose between.
+    /// Creates a policy that chooses between these two.
     #[must_use]
     pub fn from_parts(flushes: FixedPolicy, large_files: FixedPolicy) -> Self {
         Self { flushes, large_files }
     }
 
-    /// A builder for one file.
+    /// Returns a builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         self.policy_for(context).builder(context)
@@ -67,6 +67,7 @@ impl AutoPolicy {
 
     fn policy_for(&self, context: &BuildContext) -> &FixedPolicy {
         match context.purpose {
+            // By purpose only: the number of keys may be unknown here, and Ribbon's own rules give small files Bloom.
             BuildPurpose::Flush => &self.flushes,
             BuildPurpose::Compaction | BuildPurpose::Ingest => &self.large_files,
         }
@@ -75,7 +76,7 @@ impl AutoPolicy {
 
 impl Default for AutoPolicy {
     fn default() -> Self {
-        // Ten bits per key are within Ribbon's range, so the fallback to Bloom for all files is never taken.
+        // Ten bits per key are within Ribbon's range, so `unwrap_or` never puts Bloom in its place.
         let bloom = FixedPolicy::default();
         let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(FixedPolicy::from);
         Self::from_parts(bloom.clone(), ribbon.unwrap_or(bloom))

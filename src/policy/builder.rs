@@ -1,4 +1,4 @@
-//! The builder of every kind, with the fallback to blocked Bloom when the requested kind cannot be built.
+//! The builder of every kind, with the fallback to blocked Bloom if the requested kind cannot be built.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use crate::panics::Interruption;
 use crate::threads::worthwhile;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// What a policy adds to its kind.
+/// The rules that a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) is_self_checked: bool,
@@ -34,8 +34,8 @@ impl Rules {
         Self { is_self_checked: false, min_keys: K::DEFAULT_MIN_KEYS, max_keys: MAX_KEYS, fallback_size }
     }
 
-    /// The plan of a filter of `keys` keys, or the reason to fall back to blocked Bloom. The order of the checks is
-    /// part of the documented rules, because the first that fails is the reason recorded in the block.
+    /// Plans a filter of `keys` keys, or returns the reason to fall back to blocked Bloom. The order of the checks is
+    /// part of the documented rules: the block records the first check that fails.
     pub(super) fn plan<K: Kind>(
         &self,
         kind: &K,
@@ -55,7 +55,7 @@ impl Rules {
         Ok(plan)
     }
 
-    /// Approximate size of the block for `keys` keys, fallback included; `None` beyond the format's limits.
+    /// Approximate size of the block for `keys` keys, with the fallback; `None` beyond the format's limits.
     pub(super) fn block_bytes<K: Kind>(&self, kind: &K, keys: u64) -> Option<u64> {
         if let Ok(plan) = self.plan(kind, keys, None) {
             return Some(plan.block_bytes());
@@ -65,21 +65,21 @@ impl Rules {
     }
 }
 
-/// The most bytes that each thread but the first takes, at the end or before, when it sorts.
+/// The maximum number of bytes that each further thread takes, while it sorts or while it builds.
 pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64 {
     if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
-/// What to build, and what the block records about it.
+/// The filter to build, and the facts that its block records.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
     kind: K,
     rules: Rules,
     identity: BlockIdentity,
-    /// The field that says which parts of keys the block holds.
+    /// The field that records which parts of keys the block holds.
     held: Vec<u8>,
     limits: BuildLimits,
-    /// The kind that the policy requested; `reason` says why `kind` differs, if it does.
+    /// The kind that the policy requested; if `kind` differs, `reason` says why.
     requested: KindId,
     reason: FallbackReason,
 }
@@ -94,26 +94,27 @@ impl<K: Kind> Job<K> {
         self.rules.plan(&self.kind, keys, self.limits.scratch_bytes)
     }
 
-    /// What building a planned filter may use: no more threads than its keys are worth, and than there is memory for.
+    /// Limits for building a planned filter: no more threads than the number of keys and the memory budget justify.
     ///
-    /// The plan is made before, for one thread: the kind of a file's filter must not depend on the number of threads.
+    /// The plan is made first, for one thread: a filter's kind must not depend on the number of threads.
     fn limits_for(&self, keys: u64, plan: &K::Shape) -> BuildLimits {
         let mut limits = BuildLimits { threads: worthwhile(self.limits.threads, keys), ..self.limits };
         if let Some(budget) = limits.scratch_bytes
             && limits.threads > 1
         {
             let left = budget.saturating_sub(self.kind.build_bytes(keys, plan));
+            // Threads that take no memory are not limited by it.
             let more = left.checked_div(thread_bytes(&self.kind, keys, plan)).unwrap_or(u64::MAX);
             limits.threads = limits.threads.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1));
         }
         limits
     }
 
-    /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
+    /// Returns a builder for one file. If the announced number of keys leads to Bloom, keys are not buffered.
     pub(super) fn builder(mut self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         let has_parts = !context.key_parts.are_whole_keys();
         self.held = HeldParts::encode(&context.key_parts);
-        // Keys of several parts have more entries than keys, and nobody knows how many.
+        // Keys of several parts have more entries than keys, and their number is known only at the end.
         let expected = context.expected_keys.filter(|_| !has_parts);
         let plan = match expected.map(|keys| self.plan(keys)) {
             // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
@@ -121,7 +122,7 @@ impl<K: Kind> Job<K> {
             Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
             plan => plan.and_then(Result::ok),
         };
-        // A self-check probes every hash at the end.
+        // A self-check probes every hash at the end, so hashes must be buffered.
         let plan = plan.filter(|_| !self.rules.is_self_checked);
         let state = match plan.and_then(|plan| Some((self.kind.stream(&plan, self.limits)?, plan))) {
             Some((stream, plan)) => State::Streaming { plan, stream, last: None, distinct: 0 },
@@ -135,9 +136,10 @@ impl<K: Kind> Job<K> {
         Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
     }
 
-    /// The job of building a blocked Bloom filter instead.
+    /// Returns the job of building a blocked Bloom filter instead.
     fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
         let kind = BlockedBloomKind::new(self.rules.fallback_size);
+        // The policy's limits are for its own kind.
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
         Job { requested, reason, held: self.held.clone(), ..Job::new(&kind, rules, self.identity, self.limits) }
@@ -148,18 +150,18 @@ impl<K: Kind> Job<K> {
 struct KindBuilder<K: Kind> {
     job: Job<K>,
     hasher: KeyHasher,
-    /// Whether adding a key runs no code of the engine's: whole keys, hashed by the library.
+    /// Whether adding a key runs no user code: whole keys, hashed by the library.
     is_plain: bool,
-    /// `None` for whole keys alone.
+    /// `None` for only whole keys.
     parts: Option<Box<OrderedKeyHashes>>,
-    /// Of the engine's code: hash, extractor.
+    /// Detects a panic in user code: the hash function or an extractor.
     interruption: Interruption,
     /// Keys added, repetitions included.
     added: u64,
     state: State<K>,
 }
 
-/// With the number of keys known, streamed kinds insert keys as they arrive; otherwise hashes are buffered for
+/// If the number of keys is known, streamed kinds insert keys as they arrive. Otherwise hashes are buffered for
 /// `finish`.
 #[derive(Debug)]
 enum State<K: Kind> {
@@ -181,7 +183,7 @@ impl Estimate {
         let keys = keys as u64;
         if keys >= self.renewed_at {
             let bytes = job.rules.block_bytes(&job.kind, keys).unwrap_or(0);
-            // Streamed kinds promise exact sizes, and planning them is one division: no need to lag.
+            // No lag for streamed kinds: they promise exact sizes, and planning one is a single division.
             let step = if K::IS_STREAMED { 0 } else { keys / 64 };
             *self = Self { bytes, renewed_at: keys + step + 1 };
         }
@@ -228,10 +230,12 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
         let elapsed = stopwatch();
         let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
+            // A filter that may lack a key would hide it, so the file gets none.
             return job.without_filter(FallbackReason::Panicked, 0);
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
+        // Only now is it certain which extractors kept their promise, and whether bare hashes came.
         job.held = held.as_ref().map(HeldParts::encode).unwrap_or_default();
         let mut built = match state {
             _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
@@ -249,10 +253,11 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
 }
 
 impl<K: Kind> KindBuilder<K> {
-    /// Adds the parts of a key that the key before did not bring.
+    /// Adds the parts of a key that the previous key has not added.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         self.interruption.enter();
+        // Taken out of `self`, because `insert` borrows all of it.
         if let Some(mut parts) = self.parts.take() {
             for &hash in parts.of(key).new {
                 self.insert(hash);
@@ -266,11 +271,12 @@ impl<K: Kind> KindBuilder<K> {
         self.interruption.leave();
     }
 
-    #[expect(clippy::inline_always, reason = "part of `add_key`, where a call is a twentieth of the time")]
+    #[expect(clippy::inline_always, reason = "part of `add_key`, of whose time a call takes a twentieth")]
     #[inline(always)]
     fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
             State::Streaming { stream, last, distinct, .. } => {
+                // Only adjacent repetitions, which covers sorted files.
                 if *last != Some(hash) {
                     stream.insert(hash);
                     *last = Some(hash);
@@ -321,15 +327,17 @@ impl<K: Kind> Job<K> {
         built
     }
 
-    /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting; a failed
-    /// attempt, for instance because of repeated keys, sorts them and removes repetitions.
+    /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting. If that
+    /// fails, for instance because of repeated keys, the hashes are sorted and repetitions removed.
     fn build_sorted(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
+        // The sort has the whole budget: its copy is freed or reused before the construction takes memory.
         let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
         let mut scratch = SortScratch::of_threads(self.limits.threads);
         if K::ACCEPTS_PARTITIONED_HASHES && partition_hashes(&mut hashes, &mut scratch, budget) {
             let mut peak_bytes = scratch.bytes();
             let spare = core::mem::take(&mut scratch).spare;
             let built = self.attempt(&hashes, &mut peak_bytes, |plan, limits| {
+                // The sort's copy becomes memory of the construction.
                 let built = self.kind.build_from_partitioned(plan, &hashes, spare, limits);
                 built.ok_or(FallbackReason::ConstructionFailed)
             });
@@ -345,12 +353,13 @@ impl<K: Kind> Job<K> {
         self.build_or_fall_back(&hashes, sort_bytes)
     }
 
-    /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
+    /// Builds the requested filter, else a blocked Bloom filter, else none. `peak_bytes` is the peak so far.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
         let build = |plan: &K::Shape, limits| self.kind.build(plan, hashes, limits);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if self.kind.id() == KindId::BLOCKED_BLOOM => {
+                // Blocked Bloom itself has nothing to fall back to.
                 return self.without_filter(reason, hashes.len() as u64);
             }
             Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),
@@ -359,8 +368,8 @@ impl<K: Kind> Job<K> {
         built
     }
 
-    /// The filter that `build` gives, unless it is too large or fails the self-check. `peak_bytes` is raised to what
-    /// building took, also if the filter is not used.
+    /// Returns the filter that `build` builds, unless it is too large or fails the self-check. Raises `peak_bytes` to
+    /// the bytes that building took, even if the filter is not used.
     fn attempt(
         &self,
         hashes: &[KeyHash],
@@ -374,7 +383,7 @@ impl<K: Kind> Job<K> {
         let shape = built.shape.clone();
         let built = self.seal(built, keys)?;
         *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
-        // The file's fingerprint and the parts' field do not count: binding a block must not change its kind.
+        // Without the file's fingerprint and the field of parts: binding a block must not change its kind.
         if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > max_bytes {
             return Err(FallbackReason::NotSmaller);
         }
@@ -389,6 +398,7 @@ impl<K: Kind> Job<K> {
     fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
         let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
         let payload_bytes = payload.as_slice().len() as u64;
+        // A user-defined kind may return another size than its shape's.
         if payload_bytes != shape.payload_bytes() {
             return Err(FallbackReason::ConstructionFailed);
         }
@@ -421,14 +431,14 @@ impl<K: Kind> Job<K> {
     }
 }
 
-/// The size at which blocked Bloom has this kind's false positive rate.
+/// Returns the size at which blocked Bloom has this kind's false positive rate.
 fn bloom_size_of_equal_rate(kind: &impl Kind) -> BitsPerKey {
     let rate = kind.plan(RATE_KEYS).map(|shape| shape.expected_fpr(RATE_KEYS));
     let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
     rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
 }
 
-/// Whether a block of a filter of this shape contains every one of `hashes`.
+/// Whether a block with this shape contains all of `hashes`. Checks the recorded parameters, too.
 fn contains_all(block: &[u8], shape: &impl FilterShape, hashes: &[KeyHash]) -> bool {
     let payload = usize::try_from(shape.payload_bytes()).ok().and_then(|bytes| block.get(..bytes));
     let is_recorded = Trailer::decode(block).is_ok_and(|trailer| trailer.shape == shape.encode(hashes.len() as u64));

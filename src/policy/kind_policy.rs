@@ -1,4 +1,4 @@
-//! The policy that gives every file the same kind.
+//! The policy that uses the same kind for every file.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,15 +16,18 @@ use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, Standard
 use crate::filter::{XorKind, XorPlusKind};
 use crate::units::Sizing;
 
-/// Gives all files filters of one kind and size: blocked Bloom at 10 bits per key by default.
+/// Uses filters of one kind and size for all files: blocked Bloom at 10 bits per key by default.
 ///
-/// A file gets a blocked Bloom filter of the same rate instead if it has fewer keys than the policy's minimum
-/// ([`FallbackReason::TooFewKeys`]), if the kind says that Bloom is smaller ([`FallbackReason::NotSmaller`]), if it has
-/// more keys than the policy's maximum, than a block can record or than the kind is built of
-/// ([`FallbackReason::TooManyKeys`]), if building would take more memory than the context allows
-/// ([`FallbackReason::MemoryBudget`]), if building fails ([`FallbackReason::ConstructionFailed`]), or if a self-check
-/// finds a key missing ([`FallbackReason::SelfCheckFailed`]). The report and the block record why. When the announced
-/// number of keys leads to Bloom, keys are not buffered.
+/// A file gets a blocked Bloom filter of the same rate instead
+///
+/// - if it has fewer keys than the policy's minimum ([`FallbackReason::TooFewKeys`]),
+/// - if the kind reports that Bloom is smaller ([`FallbackReason::NotSmaller`]),
+/// - if it has more keys than the policy's maximum, a block or the kind allows ([`FallbackReason::TooManyKeys`]),
+/// - if building would exceed the context's memory budget ([`FallbackReason::MemoryBudget`]),
+/// - if building fails ([`FallbackReason::ConstructionFailed`]), or
+/// - if a self-check finds a key missing ([`FallbackReason::SelfCheckFailed`]).
+///
+/// The report and the block record the reason. If the announced number of keys leads to Bloom, keys are not buffered.
 ///
 /// ```
 /// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, KindId, KeyHasher, FixedPolicy};
@@ -92,20 +95,21 @@ macro_rules! each_kind {
     };
 }
 
-/// What a filter will be; exact except for Ribbon, xor+ and users' kinds.
+/// The planned sizes and rate of a filter; exact except for Ribbon, xor+ and user-defined kinds.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
     /// Bytes of the whole unbound block; binding adds 8.
     pub block_bytes: u64,
-    /// The most bytes that building takes on one thread beside the hashes and the finished block. Where memory allows,
-    /// blocked Bloom filters from 8 MiB on take up to their own size more, to be built faster.
+    /// The maximum number of bytes that building takes on one thread, in addition to the hashes and the finished block.
+    /// If memory allows, blocked Bloom filters of 8 MiB or more take up to their own size in addition, to be built
+    /// faster.
     pub build_bytes: u64,
-    /// The most bytes by which each thread but the first raises that.
+    /// The maximum number of bytes that each further thread adds to `build_bytes`.
     pub thread_bytes: u64,
-    /// The false positive rate.
+    /// The expected false positive rate.
     pub expected_fpr: f64,
-    /// The parameters by name, as in a block's [`info`](crate::BlockInfo::shape).
+    /// The parameters by name, as in [`BlockInfo::shape`](crate::BlockInfo::shape).
     pub shape: Vec<(&'static str, String)>,
 }
 
@@ -138,13 +142,13 @@ impl FixedPolicy {
         BinaryFuseKind::new(3, sizing).map(Self::from)
     }
 
-    /// Filters of a kind of your own. Each is [self-checked](Self::with_self_check) by default.
+    /// Filters of a user-defined kind. Each is [self-checked](Self::with_self_check) by default.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] where the kind has a number below 128, which is the library's.
+    /// [`ConfigError::OutOfRange`] if the kind's number is below 128: those belong to the library.
     pub fn user_defined(kind: impl UserKind) -> Result<Self, ConfigError> {
-        // The library's kinds are covered by its tests, a user's kind is not: one probe per key finds a lost key.
+        // Tests cover the library's kinds, but not a user's. One probe per key finds a lost key.
         Ok(Self::new(AnyKind::User(GuardedKind::new(kind)?)).with_self_check())
     }
 
@@ -153,10 +157,10 @@ impl FixedPolicy {
         Self { kind, rules }
     }
 
-    /// Probes finished filters for all of their keys. A filter that answers "absent" for one is not used. By default,
-    /// only [user-defined](Self::user_defined) kinds are checked.
+    /// Probes each finished filter for all of its keys, and does not use one that answers "absent". By default, only
+    /// [user-defined](Self::user_defined) kinds are checked.
     ///
-    /// It costs one probe per key, and makes Bloom builders buffer their hashes.
+    /// The check costs one probe per key, and makes Bloom builders buffer their hashes.
     #[must_use]
     pub fn with_self_check(mut self) -> Self {
         self.rules.is_self_checked = true;
@@ -185,7 +189,7 @@ impl FixedPolicy {
         self
     }
 
-    /// The kind.
+    /// The kind that files get unless the policy falls back.
     #[must_use]
     pub fn kind(&self) -> KindId {
         each_kind!(&self.kind, kind => kind.id())
@@ -195,7 +199,7 @@ impl FixedPolicy {
     ///
     /// # Errors
     ///
-    /// The reason to fall back to a blocked Bloom filter.
+    /// Returns the reason to fall back to a blocked Bloom filter.
     pub fn plan(&self, keys: u64, memory_budget: Option<u64>) -> Result<Plan, FallbackReason> {
         each_kind!(&self.kind, kind => {
             let shape = self.rules.plan(kind, keys, memory_budget)?;
@@ -209,9 +213,10 @@ impl FixedPolicy {
         })
     }
 
-    /// Size in bytes of the unbound block for `keys` distinct keys, fallback included; `None` beyond the format's
-    /// limits. Exact except for Ribbon and xor+, where it depends on the keys: Ribbon is within 1 % above 5,000 keys
-    /// and within 0.5 % from 20,000 on, xor+ within 2 % from 1,000 on and within 0.3 % from 100,000 on.
+    /// Returns the size in bytes of the unbound block for `keys` distinct keys, with the fallback; `None` beyond the
+    /// format's limits. The size is exact except for Ribbon and xor+, where it depends on the keys: Ribbon is within 1
+    /// % above 5,000 keys and within 0.5 % from 20,000 keys, xor+ within 2 % from 1,000 keys and within 0.3 % from
+    /// 100,000 keys.
     ///
     /// ```
     /// use sstfilter::{FixedPolicy, Sizing};
@@ -226,8 +231,8 @@ impl FixedPolicy {
         each_kind!(&self.kind, kind => self.rules.block_bytes(kind, keys))
     }
 
-    /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond
-    /// the format's limits.
+    /// Returns the bytes and the false positive rate of the unbound block for `keys` distinct keys, with the fallback;
+    /// `None` beyond the format's limits.
     #[must_use]
     pub fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
         let fallback = |_| Self::from(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
@@ -235,7 +240,7 @@ impl FixedPolicy {
         Some((plan.block_bytes, plan.expected_fpr))
     }
 
-    /// A builder for one file.
+    /// Returns a builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
@@ -244,7 +249,7 @@ impl FixedPolicy {
     }
 }
 
-/// Kinds that take keys once they are in use.
+/// Kinds that accept keys while in use.
 #[cfg(feature = "growing")]
 impl FixedPolicy {
     /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
@@ -333,6 +338,7 @@ impl Default for FixedPolicy {
 
 impl FilterPolicy for FixedPolicy {
     fn name(&self) -> &str {
+        // `KindId` has no names for user-defined kinds.
         if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
     }
 

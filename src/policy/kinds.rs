@@ -17,14 +17,14 @@ pub struct KindEntry {
     pub id: KindId,
     /// Its name, or the variant's.
     pub name: &'static str,
-    /// When to choose the kind: the predicate of a sentence whose subject is its name.
+    /// When to choose the kind, as the predicate of a sentence whose subject is its name.
     pub strength: &'static str,
-    /// The changes to its keys once it is in use.
+    /// Which changes to its keys a filter in use accepts.
     pub updates: Updates,
-    /// Whether many threads can make these changes at once, with concurrent readers. If not, one thread does, without
-    /// concurrent readers; or all access goes through a lock.
+    /// Whether many threads can make these changes at once, with concurrent readers. If not, only one thread may access
+    /// the filter while it changes it; use a lock.
     pub is_concurrent: bool,
-    /// Whether a block has exactly the bytes of its plan.
+    /// Whether a block has exactly the planned number of bytes.
     pub has_exact_size: bool,
     configure: fn(Sizing) -> Result<FixedPolicy, ConfigError>,
 }
@@ -46,30 +46,31 @@ static ALL: &[KindEntry] = &[
     KindEntry::of::<XorPlusKind>(FixedPolicy::xor_plus),
     KindEntry::of::<BinaryFuseKind>(FixedPolicy::binary_fuse),
     KindEntry {
+        // A variant has the kind's number, but its own name, for option files and reports.
         name: "binary-fuse-4",
         ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(FixedPolicy::from))
     },
 ];
 
-/// All kinds of the library and their variants, in the order of their numbers. Without the features `growing` and
-/// `xor`, those of neither.
+/// Returns all kinds of the library and their variants, in the order of their numbers. The kinds of the features
+/// `growing` and `xor` are listed only if the feature is on.
 #[must_use]
 pub fn all() -> &'static [KindEntry] {
     ALL
 }
 
 impl KindEntry {
-    /// The entry of this name.
+    /// Returns the entry with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|entry| entry.name == name)
     }
 
-    /// The policy of the kind for a size.
+    /// Returns a policy of this kind for a size or a rate.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when the kind has no filter of this size.
+    /// [`ConfigError`] if the kind has no such filter.
     pub fn configure(&self, sizing: impl Into<Sizing>) -> Result<FixedPolicy, ConfigError> {
         (self.configure)(sizing.into())
     }

@@ -1,9 +1,9 @@
-//! Which filter a file gets, and why.
+//! Policies: which filter a file gets, and why.
 //!
-//! A [`FilterPolicy`] makes a [`BlockBuilder`] for each file that is written. Calls follow
-//! `(add_key | add_hash | add_hashes)* finish`; `finish` returns the block's bytes with a [`BuildReport`]. It never
-//! fails the file's write: a filter that cannot be built as requested falls back to blocked Bloom, and as a last resort
-//! to no filter. The report and the block record why.
+//! A [`FilterPolicy`] creates a [`BlockBuilder`] for each new file. The order of calls is
+//! `(add_key | add_hash | add_hashes)* finish`; `finish` returns the block's bytes with a [`BuildReport`]. A filter
+//! never fails the file's write: if it cannot be built as requested, the builder falls back to blocked Bloom, and as a
+//! last resort to no filter. The report and the block record why.
 
 mod auto;
 mod builder;
@@ -26,7 +26,7 @@ pub use report::{BuildReport, BuiltFilter};
 use crate::block::FileId;
 use crate::hash::{KeyHash, KeyHasher, KeyParts};
 
-/// Chooses a filter for each file. An engine can implement its own rule.
+/// Chooses a filter for each file. Implement it for your own rule, or use [`AutoPolicy`] or [`FixedPolicy`].
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, BlockBuilder, FilterPolicy};
@@ -46,17 +46,17 @@ use crate::hash::{KeyHash, KeyHasher, KeyParts};
 /// }
 /// ```
 pub trait FilterPolicy: Send + Sync + fmt::Debug {
-    /// A name for options and reports. Readers ignore it because blocks describe themselves, so renaming or changing a
+    /// The name in options and reports. Readers ignore it because blocks describe themselves: renaming or changing a
     /// policy does not invalidate existing filters.
     fn name(&self) -> &str;
 
-    /// A builder for one file, or for one partition of its filter; `None` for one without a filter.
+    /// Returns a builder for one file, or for one partition of its filter; `None` for no filter.
     ///
-    /// Partitions may be built [on several threads](BuildContext::with_threads).
+    /// Several threads may build partitions [at the same time](BuildContext::with_threads).
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>>;
 
-    /// About how many bytes the block of a file with `keys` distinct keys has; `None` where the policy cannot say.
-    /// Partitioned filters are cut by it, at 10 bits per key where it is `None`.
+    /// Approximate size in bytes of the block for `keys` distinct keys; `None` if the policy cannot tell. It decides
+    /// where partitioned filters are cut, which assume 10 bits per key for `None`.
     fn block_bytes(&self, _context: &BuildContext, _keys: u64) -> Option<u64> {
         None
     }
@@ -78,22 +78,22 @@ impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
 
 /// Collects the hashes of one file's keys and builds its filter.
 ///
-/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads. Where the
-/// context has [parts of keys](BuildContext::with_key_parts), [`add_key`](Self::add_key) adds them, and leaves out
-/// those that the key before has brought.
+/// Keys may arrive in any order and more than once. Builders are `Send`, so a flush can move between threads. If the
+/// context names [parts of keys](BuildContext::with_key_parts), [`add_key`](Self::add_key) adds those that the previous
+/// key has not added.
 ///
-/// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The
-/// library's builders then produce no filter ([`FallbackReason::Panicked`](crate::FallbackReason::Panicked)); an
-/// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
+/// If a custom hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The
+/// library's builders then produce no filter ([`FallbackReason::Panicked`](crate::FallbackReason::Panicked)); a
+/// user-defined builder must do the same. A builder cannot detect a panic in code that computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait BlockBuilder: Send + fmt::Debug {
-    /// Adds a key: the parts that the context names, hashed with its hasher. An implementation of the engine's own
-    /// passes the key to a builder of the library, which records the parts in the block. It must not add parts by
-    /// [`add_hash`](Self::add_hash): the block would claim to hold whole keys, and be negative for all of them.
+    /// Adds the parts of a key that the context names, hashed with the context's hasher. A user-defined builder must
+    /// pass the key to one of the library's builders, which records the parts in the block. It must not add parts with
+    /// [`add_hash`](Self::add_hash): the block would claim to hold whole keys, and answer "absent" for all of them.
     fn add_key(&mut self, key: &[u8]);
 
-    /// Adds a whole key by its hash, which must come from a hasher of the context's identity. For engines that have
-    /// hashed the key already: the block then says that it holds whole keys and no parts, whatever the context names.
+    /// Adds a whole key by its hash, for engines that have hashed the key already. The hash must come from a hasher
+    /// with the context's identity. The block then records whole keys and no parts, whatever the context names.
     fn add_hash(&mut self, hash: KeyHash);
 
     /// Adds many keys by their hashes.
@@ -108,10 +108,10 @@ pub trait BlockBuilder: Send + fmt::Debug {
     fn finish(self: Box<Self>) -> BuiltFilter;
 }
 
-/// What is known about a file when its filter is started.
+/// What the engine knows about a file before it adds keys to the filter.
 ///
-/// A policy that wraps another one must pass its context on: a filter built from a new context is not bound to the
-/// file, and loading it would fail.
+/// A policy that wraps another one must pass on the context that it received: a filter built from a new context is not
+/// bound to the file, so loading it fails.
 ///
 /// ```
 /// use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
@@ -131,25 +131,24 @@ pub struct BuildContext {
     pub purpose: BuildPurpose,
     /// The level that the file goes to, if known.
     pub level: Option<u32>,
-    /// Whether no older file can hold its keys: most lookups that get this far find their key.
+    /// Whether no older file can contain its keys. Most lookups that reach such a file find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound, if known: the size of a Bloom filter follows it. Bloom
-    /// filters of whole keys are then built as keys arrive, without buffering. More keys than expected raise the false
-    /// positive rate. Where a filter holds parts of keys, how many entries they make is known at the end alone, so
-    /// their hashes are buffered.
+    /// The number of distinct keys to come, or an upper bound, if known. It sets the size of a Bloom filter. Bloom
+    /// filters of whole keys are then built as keys arrive, without buffering hashes. More keys than expected raise the
+    /// false positive rate. With parts of keys, the number of entries is known only at the end, so hashes are buffered.
     pub expected_keys: Option<u64>,
-    /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
+    /// Limit on the bytes that building uses in addition to the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
-    /// The most threads that build the filter in `finish`, the calling one included: 1 unless set.
+    /// The maximum number of threads that build the filter in `finish`, including the calling one; 1 by default.
     pub threads: usize,
     /// The file that the block is bound to. Tables bind their blocks themselves.
     pub file_id: Option<FileId>,
-    /// What of each key goes into the filter: the whole key unless set.
+    /// The parts of each key that go into the filter; the whole key by default.
     pub key_parts: KeyParts,
 }
 
 impl BuildContext {
-    /// The context of a flush with an unknown number of keys.
+    /// Creates the context of a flush with an unknown number of keys.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         Self {
@@ -189,20 +188,21 @@ impl BuildContext {
         Self { expected_keys: Some(keys), ..self }
     }
 
-    /// Limits the memory used beside the hashes and the finished block.
+    /// Limits the memory that building uses in addition to the hashes and the finished block.
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
         Self { memory_budget: Some(bytes), ..self }
     }
 
-    /// Builds the filter on up to `threads` threads, the calling one included. The bytes do not depend on it.
+    /// Builds the filter on up to `threads` threads, including the calling one. The bytes do not depend on the number.
     ///
-    /// The others are started in [`finish`](BlockBuilder::finish) and end with it: one for each 65,536 keys, so that
-    /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
-    /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
-    /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at
-    /// a time, whatever their kind: a policy of yours is then called for them in any order, on any of these threads,
-    /// and the bytes do not depend on it as long as the policy's choices do not.
+    /// [`finish`](BlockBuilder::finish) starts the other threads, and joins them before it returns. It starts one for
+    /// each 65,536 keys, so small filters start none, and no more than the memory budget allows
+    /// ([`Plan`](crate::kind::Plan) states the bytes per thread). If a thread cannot be started, the calling thread
+    /// does its work. Ribbon, xor, xor+ and binary fuse filters are built on several threads, the other kinds on the
+    /// calling one. Partitions cut by hash range are built several at a time, whatever their kind: a user-defined
+    /// policy is then called for them in any order, on any of these threads. The bytes stay the same as long as the
+    /// policy's choices do not depend on order or thread.
     ///
     /// ```
     /// use std::thread::available_parallelism;
@@ -216,16 +216,16 @@ impl BuildContext {
         Self { threads, ..self }
     }
 
-    /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for
-    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are
-    /// recorded, those whose names have 1 to 255 bytes. The builder tries some prefixes of the keys, and
-    /// leaves out an extractor that breaks its promise: [`BuildReport::unstable_extractors`] names it.
+    /// Puts these parts of each key into the filter. The block records which parts it holds, and answers "may be
+    /// present" for others. A filter of only whole keys records nothing. A block records up to 63 extractors, whose
+    /// names must have 1 to 255 bytes. The builder checks some prefixes of the keys, and leaves out an extractor that
+    /// breaks its promise: [`BuildReport::unstable_extractors`] names it.
     #[must_use]
     pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
         Self { key_parts, ..self }
     }
 
-    /// Binds the block to its file: it can then be loaded only with this id. The binding takes 8 bytes.
+    /// Binds the block to its file, for 8 bytes: it can then be loaded only with this id.
     #[must_use]
     pub fn with_file_id(self, file: FileId) -> Self {
         Self { file_id: Some(file), ..self }
@@ -236,9 +236,9 @@ impl BuildContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BuildPurpose {
-    /// A memtable is written: the file is small and soon merged, and writers wait for it.
+    /// A memtable is written. The file is small and soon merged, and writers wait for it.
     Flush,
-    /// Files are merged: the result is large and lives long.
+    /// Files are merged. The result is large and lives long.
     Compaction,
     /// A file is built outside the engine and ingested whole.
     Ingest,

@@ -1,4 +1,4 @@
-//! The result of a builder.
+//! The result of a builder: the block, and a report.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::block::FallbackReason;
 use crate::filter::KindId;
 
-/// A clock that tells the time since now; none without `std`.
+/// Starts a stopwatch; without `std` it always returns zero.
 pub(super) fn stopwatch() -> impl Fn() -> Duration {
     #[cfg(feature = "std")]
     let started = std::time::Instant::now();
@@ -25,14 +25,15 @@ pub(super) fn stopwatch() -> impl Fn() -> Duration {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilter {
-    /// The block, to be written unchanged, preferably on a 64-byte boundary. `None` for no filter; the report says why.
+    /// The block. Write it unchanged, preferably on a 64-byte boundary. `None` if the file gets no filter; the report
+    /// says why.
     pub block: Option<Bytes>,
     /// How it was built.
     pub report: BuildReport,
 }
 
 impl BuiltFilter {
-    /// The result of a builder, for an engine's own policies.
+    /// Creates a result, for user-defined policies.
     #[must_use]
     pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
         Self { block, report }
@@ -59,18 +60,18 @@ pub struct BuildReport {
     pub block_bytes: u64,
     /// Expected false positive rate; 1 without a filter.
     pub expected_fpr: f64,
-    /// The most bytes held at once while building, the hashes and the finished block included.
+    /// The maximum number of bytes held at once while building, including the hashes and the finished block.
     pub peak_build_bytes: u64,
     /// Time spent in `finish`; zero without the feature `std`.
     pub finish_time: Duration,
     /// Names of the extractors that broke the promise of
-    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) for a key that was added. The filter does
-    /// not claim to hold their parts, so no reader probes for them.
+    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) for an added key. The block does not
+    /// record their parts, so no reader probes for them.
     pub unstable_extractors: Vec<String>,
 }
 
 impl BuildReport {
-    /// A report without a filter, for the caller to fill in.
+    /// Creates a report without a filter, for the caller to fill in.
     #[must_use]
     pub fn new(requested: KindId) -> Self {
         Self {
@@ -88,7 +89,7 @@ impl BuildReport {
         }
     }
 
-    /// Whole block over distinct keys, in bits; infinite for a filter of no keys, 0 without a filter.
+    /// Bits of the whole block per distinct key; infinite for a filter without keys, 0 without a filter.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         if self.used.is_none() {

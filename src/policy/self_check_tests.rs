@@ -35,8 +35,7 @@ fn lost_keys(built: &BuiltFilter) -> usize {
     hashes().filter(|&hash| !filter.may_contain(hash)).count()
 }
 
-/// A nonzero cell was set for a key, and flipping one of its bits makes that key absent; so does clearing a bit of
-/// Bloom.
+/// Flipping a bit of a nonzero cell makes the key absent that the cell was set for, and so does clearing a Bloom bit.
 fn damage(payload: &mut AlignedBuffer) {
     let byte = payload.as_mut_slice().iter_mut().find(|byte| **byte != 0).unwrap();
     *byte ^= 1 << byte.trailing_zeros();
@@ -105,7 +104,7 @@ fn a_filter_that_fails_its_self_check_gives_bloom() {
     assert_eq!(lost_keys(&built), 0);
     let info = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
     assert_eq!((info.kind, info.reason), (KindId::BLOCKED_BLOOM, FallbackReason::SelfCheckFailed));
-    // That the damage is one, and that the check is what finds it.
+    // The damage is real, and only the check finds it.
     assert!(lost_keys(&build_damaged_fuse(UNCHECKED, false)) > 0);
 }
 

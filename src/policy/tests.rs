@@ -20,7 +20,7 @@ fn finds_all(built: &BuiltFilter, hashes: &[KeyHash]) -> bool {
     hashes.iter().all(|&hash| filter.may_contain(hash))
 }
 
-/// A policy of a kind, at a size that the kind has.
+/// A policy of a kind, at a size that the kind supports.
 fn some_policy(entry: &KindEntry) -> FixedPolicy {
     let sizes = [17.0, 40.0, 100.0].map(|size| Sizing::BitsPerKey(BitsPerKey::new(size).unwrap()));
     sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
@@ -164,7 +164,7 @@ fn rate(rate: f64) -> Sizing {
     FalsePositiveRate::new(rate).unwrap().into()
 }
 
-/// The bits of fingerprints that a fuse filter gets.
+/// The fingerprint bits of a fuse filter.
 fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
     BinaryFuseKind::new(3, sizing).map(|kind| kind.plan(1_000).unwrap().fingerprint_bits)
 }
@@ -218,7 +218,7 @@ fn sizes_get_the_longest_fingerprints_that_fit() {
     }
 }
 
-/// What is built of `keys` keys, and why.
+/// The kind that is built from `keys` keys, and the reason.
 fn outcome(policy: &FixedPolicy, keys: u64, memory_budget: u64) -> (Option<KindId>, FallbackReason) {
     let context = BuildContext::new(&KeyHasher::default()).with_memory_budget(memory_budget);
     let mut builder = policy.builder(&context);

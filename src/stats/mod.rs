@@ -1,8 +1,8 @@
-//! Counts of filters' answers, and alarms for false positive rates that differ from the expected ones.
+//! Counts of filters' answers, and alarms for unexpected false positive rates.
 
-// Threads' stripes are thread locals, which need `std`.
+// Stripes need thread locals, and so `std`.
 #[cfg(all(test, feature = "std"))]
-#[allow(dead_code, reason = "its tests alone are compiled here")]
+#[allow(dead_code, reason = "only its tests are compiled here")]
 mod plain;
 #[cfg_attr(not(feature = "std"), path = "plain.rs")]
 mod striped;
@@ -15,16 +15,16 @@ pub(crate) use striped::{StripedCounters, ThreadCounters};
 #[cfg(feature = "std")]
 pub use striped::{StripedCounters, ThreadCounters};
 
-/// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
-/// that count for one filter write no common cache line.
+/// A filter's counters. Each is exact while no thread is counting; otherwise a snapshot of several may be a few probes
+/// apart. No two threads write the same cache line.
 #[derive(Debug, Default)]
 pub struct FilterCounters {
     counts: CounterSlot,
-    /// Of the set that the filter is in. Boxed, because many filters are in none.
+    /// The counters of the filter's set. Boxed, because many filters are in no set.
     pub(crate) in_set: Option<Box<CountedBySet>>,
 }
 
-/// What is counted for a filter.
+/// The events counted for a filter.
 #[derive(Clone, Copy, Debug)]
 enum Count {
     Negatives,
@@ -37,25 +37,25 @@ enum Count {
     Searched,
 }
 
-/// What a set of filters counts for one of them: it probes all each time, so it counts its probes once and each
-/// filter's positives.
+/// The answers that a set counts for one of its filters. A set probes all filters each time, so it counts its probes
+/// once, and the positives of each filter.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
     pub(crate) counters: Arc<StripedCounters>,
-    /// The counter of the probes of each filter.
+    /// The index of the counter of the set's probes.
     pub(crate) probes: usize,
-    /// That of those that this filter answered with "may be present".
+    /// The index of the counter of this filter's positives.
     pub(crate) positives: usize,
 }
 
 impl FilterCounters {
-    /// Counts an answer.
+    /// Counts one answer.
     #[inline]
     pub fn add_answer(&self, maybe: bool) {
         self.add(if maybe { Count::Positives } else { Count::Negatives }, 1);
     }
 
-    /// Adds `probes` answers; `positives` of them were "may be present".
+    /// Counts `probes` answers, `positives` of them "may be present".
     #[inline]
     pub fn add_answers(&self, probes: u64, positives: u64) {
         self.add(Count::Positives, positives);
@@ -74,27 +74,27 @@ impl FilterCounters {
         self.add(Count::NotLoaded, probes);
     }
 
-    /// Lookups that the bounds of a file answered, and searches of the file.
+    /// Counts lookups that a file's bounds answered, and searches of the file.
     #[inline]
     pub fn add_view_counts(&self, bound_skips: u64, searched: u64) {
         self.add(Count::BoundSkips, bound_skips);
         self.add(Count::Searched, searched);
     }
 
-    /// Lookups that bounds answered, and searches.
+    /// Returns the lookups that bounds answered, and the searches.
     #[must_use]
     pub fn view_counts(&self) -> (u64, u64) {
         let [bound_skips, searched] = self.sums([Count::BoundSkips, Count::Searched]);
         (bound_skips, searched)
     }
 
-    /// Counts whether the file had the key after "may be present".
+    /// Counts whether the file contained the key after "may be present".
     #[inline]
     pub fn add_outcome(&self, found: bool) {
         self.add(if found { Count::TruePositives } else { Count::FalsePositives }, 1);
     }
 
-    /// Prefetches what this thread counts in.
+    /// Prefetches this thread's counters.
     #[inline]
     pub fn prefetch(&self) {
         self.counts.prefetch();
@@ -109,8 +109,8 @@ impl FilterCounters {
         self.counts.sums(counts.map(|count| count as usize))
     }
 
-    /// The counts so far. Outcomes are read before positives, and positives before the set's probes, so no part exceeds
-    /// its whole: additions are Release, and a thread counts the whole before the part.
+    /// Returns the counts so far. Outcomes are read before positives, and positives before the set's probes, so that no
+    /// part exceeds its whole: additions are Release, and a thread counts the whole before the part.
     #[must_use]
     pub fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
@@ -132,7 +132,7 @@ impl FilterCounters {
     }
 }
 
-/// A filter's answers so far. Without the feature `std`, counts are as wide as pointers, and wrap.
+/// The counts of a filter's answers. Without the feature `std`, counts are as wide as pointers, and saturate.
 ///
 /// ```
 /// use sstfilter::FilterStats;
@@ -153,12 +153,12 @@ pub struct FilterStats {
     pub positives: u64,
     /// Positives whose key was then found in the file.
     pub true_positives: u64,
-    /// Positives whose key was then not found in the file. Filters that hold parts of keys and no whole keys do not
-    /// count these: the part may be there though the key is not.
+    /// Positives whose key was then not found in the file. Filters that hold only parts of keys do not count these: the
+    /// file may contain the part but not the key.
     pub false_positives: u64,
-    /// Probes that a damaged, unknown or foreign filter could not answer.
+    /// Probes that the filter could not answer, because it is damaged, unknown or foreign.
     pub unusable: u64,
-    /// Probes of a filter under a budget that was not in memory.
+    /// Probes while the filter was not in memory, because of a memory budget.
     pub not_loaded: u64,
 }
 
@@ -168,32 +168,32 @@ pub struct FilterStats {
 const ALARM_SIGMAS: f64 = 4.0;
 
 impl FilterStats {
-    /// All probes.
+    /// The number of all probes.
     #[must_use]
     pub const fn probes(&self) -> u64 {
         self.negatives + self.positives + self.unusable + self.not_loaded
     }
 
-    /// Probes for keys that turned out absent: negatives and false positives.
+    /// The number of probes for keys that turned out absent: negatives and false positives.
     #[must_use]
     pub const fn absent_probes(&self) -> u64 {
         self.negatives + self.false_positives
     }
 
-    /// The share of false positives among the keys known to be absent; `None` before the first such key, and for counts
-    /// that no filter gives.
+    /// The share of false positives among the keys known to be absent; `None` before the first such key, and for
+    /// [inconsistent](Self::is_consistent) counts.
     ///
-    /// A lower bound as long as some positives have no outcome: a lookup that stops at the newest file leaves those of
-    /// older files open. It is about the filter. [`useless_read_rate`](Self::useless_read_rate) is about reads.
+    /// It is a lower bound while some positives have no outcome: a lookup that stops at the newest file leaves those of
+    /// older files open. This is the filter's rate; [`useless_read_rate`](Self::useless_read_rate) is that of reads.
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
         (absent > 0 && self.is_consistent()).then(|| self.false_positives as f64 / absent as f64)
     }
 
-    /// The share of absent keys whose file was searched for nothing, because the filter answered "may be present", was
-    /// not in memory, or was unusable; `None` before the first such key. Lookups that found their key without a filter
-    /// count as well, so it is an upper bound.
+    /// The share of absent keys whose file was searched in vain, because the filter answered "may be present", was not
+    /// in memory, or was unusable; `None` before the first such key. It is an upper bound, because lookups that found
+    /// their key without a filter count as well.
     #[must_use]
     pub fn useless_read_rate(&self) -> Option<f64> {
         let without_filter = self.not_loaded + self.unusable;
@@ -201,16 +201,16 @@ impl FilterStats {
         (absent > 0).then(|| (self.false_positives + without_filter) as f64 / absent as f64)
     }
 
-    /// Whether there are no more outcomes than positives. If there are, outcomes were reported to a filter that did
-    /// not answer the probes, and nothing follows from the counts.
+    /// Whether there are no more outcomes than positives. More outcomes were recorded for the wrong filter, and make
+    /// the counts meaningless.
     #[must_use]
     pub const fn is_consistent(&self) -> bool {
         self.true_positives.saturating_add(self.false_positives) <= self.positives
     }
 
-    /// The range in which the true rate lies, `sigmas` standard errors to each side (Wilson's score
-    /// interval); `None` where there is no observed rate. Positives without an outcome may be false or not, which
-    /// widens the range upwards.
+    /// The interval that contains the true rate, `sigmas` standard errors to each side (Wilson's score interval);
+    /// `None` without an observed rate. Positives without an outcome may be true or false, which widens the interval
+    /// upwards.
     #[must_use]
     pub fn fpr_interval(&self, sigmas: f64) -> Option<(f64, f64)> {
         self.observed_fpr()?;
@@ -219,18 +219,18 @@ impl FilterStats {
         Some((low, high))
     }
 
-    /// The observed rate, when chance no longer explains it: the expected rate lies outside the interval of four
+    /// Returns the observed rate if chance does not explain it: the expected rate lies outside the interval of four
     /// standard errors.
     ///
-    /// A rate above the expected one means an overfull filter, badly mixed or hostile hashes, or the same false
-    /// positive queried repeatedly; one below it, the same negative keys queried repeatedly.
+    /// A higher rate than expected means an overfull filter, badly mixed or hostile hashes, or repeated queries for one
+    /// false positive. A lower rate means repeated queries for the same negative keys.
     #[must_use]
     pub fn alarm(&self, expected_fpr: f64) -> Option<f64> {
         let (low, high) = self.fpr_interval(ALARM_SIGMAS)?;
         self.observed_fpr().filter(|_| expected_fpr < low || expected_fpr > high)
     }
 
-    /// All counts with their names, to export them. Counts never decrease while the filter is open.
+    /// Returns all counts with their names, for export. Counts never decrease while the filter is open.
     ///
     /// ```
     /// # let stats = sstfilter::FilterStats::default();
@@ -250,13 +250,13 @@ impl FilterStats {
         ]
     }
 
-    /// The counts of both.
+    /// Returns the sums of both counts.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         self.with_each(other, u64::saturating_add)
     }
 
-    /// What was counted after `earlier`.
+    /// Returns the counts added after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with_each(earlier, u64::saturating_sub)
@@ -274,7 +274,7 @@ impl FilterStats {
     }
 }
 
-/// Wilson's score interval for the share of `matches`, with at least one of both.
+/// Wilson's score interval for the share of positives. At least one of the two counts must not be 0.
 fn wilson_interval(positives: u64, misses: u64, sigmas: f64) -> (f64, f64) {
     let trials = (positives + misses) as f64;
     let share = positives as f64 / trials;
@@ -282,7 +282,7 @@ fn wilson_interval(positives: u64, misses: u64, sigmas: f64) -> (f64, f64) {
     let centre = share + squared / (2.0 * trials);
     let spread = sigmas * libm::sqrt(share * (1.0 - share) / trials + squared / (4.0 * trials * trials));
     let scale = 1.0 + squared / trials;
-    // At the ends the formula gives the ends, but for rounding.
+    // At 0 and 1, the formula yields 0 and 1 except for rounding errors, which would raise an alarm.
     let low = if positives == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
     let high = if misses == 0 { 1.0 } else { ((centre + spread) / scale).min(1.0) };
     (low, high)
@@ -322,13 +322,14 @@ mod tests {
     // promise: documented-use
     #[test]
     fn positives_without_an_outcome_are_no_reason_to_find_the_rate_too_low() {
-        // A filter of 1 % whose positives nobody looked up, because a newer file had the keys.
+        // A filter of 1 % whose positives have no outcome, because a newer file contained the keys.
         let open = FilterStats { negatives: 9_900, positives: 100, ..FilterStats::default() };
         assert_eq!((open.observed_fpr(), open.alarm(0.01)), (Some(0.0), None));
         assert_eq!(open.alarm(0.1).map(|rate| rate > 0.1), Some(false));
         let looked_up = FilterStats { true_positives: 100, ..open };
         assert_eq!(looked_up.alarm(0.01).map(|rate| rate > 0.01), Some(false));
-        // Nor to find it high enough: false ones among a few are enough for that.
+        // Nor are they a reason to accept a high rate: the false positives among a few outcomes are enough for an
+        // alarm.
         let high = FilterStats { negatives: 900, positives: 200, false_positives: 100, ..FilterStats::default() };
         assert_eq!(high.alarm(0.01).map(|rate| rate > 0.01), Some(true));
     }

@@ -1,13 +1,13 @@
-//! The counters of a build without `std`, in which nothing tells threads apart: atomic additions to counters that all
-//! share. See `striped.rs` for what they are for.
+//! The counters of a build without `std`, which has no thread locals: all threads add atomically to shared counters.
+//! `striped.rs` explains their use.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernel::prefetch::prefetch;
 
-/// Release, and Acquire where they are read, for the same reason as in `striped.rs`. They are as wide as the target's
-/// atomics, and saturate.
+/// Release here and Acquire in `count`, for the same reason as in `striped.rs`. Counters are as wide as pointers,
+/// because not every target has 64-bit atomics, and saturate.
 fn add(counters: &[AtomicUsize], index: usize, more: u64) {
     let Some(counter) = counters.get(index) else { return };
     let more = usize::try_from(more).unwrap_or(usize::MAX);
@@ -36,7 +36,7 @@ impl StripedCounters {
     }
 }
 
-/// The counters, as one thread adds to them.
+/// The counters, for a thread to add to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadCounters<'a>(&'a [AtomicUsize]);
 

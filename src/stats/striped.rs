@@ -1,10 +1,10 @@
-//! Counters of sets of filters or tables, and of single readers, at the price of a plain addition each.
+//! Counters of sets of filters or tables, and of single readers. Counting costs one plain addition.
 //!
 //! An atomic addition costs as much as testing two or three filters, and a lookup over 70 tables counts 70 answers. So
-//! each thread has its own stripe of counters, which no other thread writes: it adds by a load and a store. Sums over
-//! the stripes are exact while no thread is counting. Rejected: counters shared by all threads, which slowed lookups in
-//! many filters even without contention; and one lock over bit-plane counters of 64 tables, a second mechanism without
-//! a gain that a whole lookup shows.
+//! each thread adds to its own stripe of counters with a load and a store; no other thread writes there. Sums over the
+//! stripes are exact while no thread is counting. Rejected: counters shared by all threads, which slowed lookups in
+//! many filters even without contention, and one lock over bit-plane counters of 64 tables, a second mechanism without
+//! a gain for whole lookups.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,11 +16,11 @@ use std::sync::{Mutex, OnceLock};
 use crate::kernel::prefetch::prefetch;
 use crate::panics::lock;
 
-/// Stripes owned by one thread each. Further threads share one more stripe and pay for atomic additions, so this bounds
-/// the memory of a set's counters.
+/// The number of stripes with one owner each. Further threads share one more stripe and pay for atomic additions, so
+/// this number bounds the memory of a set's counters.
 const OWNED: usize = 128;
 
-/// One `T` for each thread that counts, allocated when it first does.
+/// One `T` for each thread that counts, allocated at its first count.
 #[derive(Debug)]
 struct Stripes<T: ?Sized> {
     owned: [OnceLock<Box<T>>; OWNED],
@@ -35,10 +35,11 @@ impl<T: ?Sized> Stripes<T> {
     /// The stripe that this thread owns, if it has counted here before.
     #[inline]
     fn own(&self) -> Option<&T> {
+        // `SHARED` and `UNCLAIMED` are beyond the end, so such threads own no stripe.
         Some(self.owned.get(STRIPE.get())?.get()?)
     }
 
-    /// The stripe of this thread, and whether it is the only one to write there.
+    /// The stripe of this thread, and whether no other thread writes there.
     fn of_thread(&self, empty: impl FnOnce() -> Box<T>) -> (&T, bool) {
         match self.owned.get(stripe_of_thread()) {
             Some(stripe) => (stripe.get_or_init(empty), true),
@@ -51,11 +52,11 @@ impl<T: ?Sized> Stripes<T> {
     }
 }
 
-/// Unused counters before and after those of a stripe: 128 bytes, because CPUs prefetch cache lines in pairs, and two
+/// Unused counters before and after those of a stripe: 128 bytes, because CPUs prefetch cache lines in pairs. Two
 /// stripes that share a pair would slow each other down.
 const PADDING: usize = 16;
 
-/// A fixed number of counters, each the sum over all threads.
+/// A fixed number of counters, each summed over all threads.
 #[derive(Debug)]
 pub struct StripedCounters {
     stripes: Stripes<[AtomicU64]>,
@@ -63,7 +64,7 @@ pub struct StripedCounters {
 }
 
 impl StripedCounters {
-    /// `counters` counters of 0.
+    /// Creates `counters` counters, all 0.
     #[must_use]
     pub fn new(counters: usize) -> Self {
         Self { stripes: Stripes::new(), counters }
@@ -84,7 +85,7 @@ impl StripedCounters {
         self.stripes.of_thread(|| (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The totals of all counters, as [`sum`](Self::sum) gives them; the first is read first.
+    /// Returns the totals of all counters; within each stripe, the first is read first. See [`sum`](Self::sum).
     pub fn sums(&self) -> Vec<u64> {
         let mut sums = vec![0; self.counters];
         for stripe in self.stripes.all() {
@@ -94,8 +95,8 @@ impl StripedCounters {
         sums
     }
 
-    /// The total of counter `index`. If threads add to a whole before its part, a reader that sums the part first never
-    /// sees it exceed the whole.
+    /// Returns the total of counter `index`. If threads add to a whole before its part, a reader that sums the part
+    /// first never sees it exceed the whole.
     pub fn sum(&self, index: usize) -> u64 {
         let counts = self.stripes.all().filter_map(|stripe| stripe.get(PADDING + index));
         counts.map(|count| count.load(Ordering::Acquire)).sum()
@@ -113,6 +114,7 @@ impl ThreadCounters<'_> {
     /// Adds `more` to counter `index`.
     #[inline]
     pub fn add(self, index: usize, more: u64) {
+        // An index beyond the end is ignored, because counting must not panic.
         if let Some(counter) = self.counters.get(index) {
             self.add_to(counter, more);
         }
@@ -133,8 +135,8 @@ impl ThreadCounters<'_> {
     }
 }
 
-/// Release, so that a reader that sees a part of a count also sees the whole, which was added before it. An owned
-/// stripe has one writer, so a plain load and store cannot lose an addition.
+/// Release, so that a reader that sees a part also sees the whole, which was added before it. An owned stripe has one
+/// writer, so a plain load and store cannot lose an addition.
 #[inline]
 fn add(counter: &AtomicU64, more: u64, is_owned: bool) {
     if is_owned {
@@ -144,34 +146,35 @@ fn add(counter: &AtomicU64, more: u64, is_owned: bool) {
     }
 }
 
-/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with up to
-/// 63 other slots, because a stripe has a fixed cost.
+/// A few counters for objects that are numerous, such as readers of filters. A slot shares its stripes with up to 63
+/// others, because a stripe has a fixed cost.
 ///
-/// Dropped slots are reused, the first ones first, so the stripes grow with the slots in use at once and not with all
-/// that ever were. A group of slots takes 2 KiB, and 4 KiB for each thread that counts in it.
+/// Dropped slots are reused, the first ones first, so memory grows with the slots in use at once, not with all slots
+/// ever created. A group of slots takes 2 KiB, and 4 KiB for each thread that counts in it.
 #[derive(Debug)]
 pub(crate) struct CounterSlot {
     stripes: Arc<Stripes<SlotStripe>>,
     slot: u32,
 }
 
-/// Counters of a slot: one cache line of each thread's stripe.
+/// Counters per slot: one cache line of each thread's stripe.
 const SLOT: usize = 8;
 
-/// Slots that share stripes: as many as a word has bits.
+/// Slots that share stripes: one for each bit of a word, which records the free ones.
 const SLOTS: usize = u64::BITS as usize;
 
-/// Aligned to pairs of cache lines, as `PADDING` does for the counters of a set. Its length is a constant, so that an
-/// addition checks no bound.
+/// Aligned to pairs of cache lines, for the reason of `PADDING`. The length is constant, so that an addition checks no
+/// bound.
 #[derive(Debug)]
 #[repr(align(128))]
 struct SlotStripe([[AtomicU64; SLOT]; SLOTS]);
 
-/// All groups of slots that are in use, each with its free slots as bits.
+/// All groups of slots in use, each with its free slots as bits.
+// Locked only when a reader is opened or dropped, never to count.
 static GROUPS: Mutex<Vec<(Arc<Stripes<SlotStripe>>, u64)>> = Mutex::new(Vec::new());
 
 impl Default for CounterSlot {
-    /// Counters of 0.
+    /// Takes a free slot, whose counters are 0.
     fn default() -> Self {
         let mut groups = lock(&GROUPS);
         for (stripes, free) in groups.iter_mut() {
@@ -182,18 +185,19 @@ impl Default for CounterSlot {
             }
         }
         let stripes = Arc::new(Stripes::new());
-        // All slots are free but the first, which this one takes.
+        // All slots are free except the first, which is returned.
         groups.push((stripes.clone(), u64::MAX - 1));
         Self { stripes, slot: 0 }
     }
 }
 
 impl CounterSlot {
-    /// Adds `more` to counter `index`, below [`SLOT`]. With an owned stripe it takes 14 instructions, about a
-    /// nanosecond.
+    /// Adds `more` to counter `index`, which must be below [`SLOT`]. With an owned stripe, this takes 14 instructions,
+    /// about a nanosecond.
     #[inline]
     pub(crate) fn add(&self, index: usize, more: u64) {
         match self.stripes.own() {
+            // The remainder replaces the check of a bound.
             Some(stripe) => add(&self.counters(stripe)[index % SLOT], more, true),
             None => self.add_without_own(index, more),
         }
@@ -215,7 +219,7 @@ impl CounterSlot {
         add(&self.counters(stripe)[index % SLOT], more, is_owned);
     }
 
-    /// The totals of the counters at `indices`, which are read in no order; see [`StripedCounters::sum`].
+    /// Returns the totals of the counters at `indices`, read in no particular order; see [`StripedCounters::sum`].
     pub(crate) fn sums<const COUNT: usize>(&self, indices: [usize; COUNT]) -> [u64; COUNT] {
         let mut sums = [0; COUNT];
         for stripe in self.stripes.all() {
@@ -234,7 +238,8 @@ impl CounterSlot {
 }
 
 impl Drop for CounterSlot {
-    /// Returns the slot, with counters of 0: no thread counts in it any more. The lock orders this before the next use.
+    /// Frees the slot and clears its counters, in which no thread counts any more. The lock orders this before the next
+    /// use.
     fn drop(&mut self) {
         for stripe in self.stripes.all() {
             self.counters(stripe).iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
@@ -244,21 +249,22 @@ impl Drop for CounterSlot {
         if let Some(group) = group.and_then(|index| groups.get_mut(index)) {
             group.1 |= 1 << self.slot;
         }
+        // A group whose slots are all free is dropped, so that memory follows the readers in use.
         groups.retain(|(_, free)| *free != u64::MAX);
     }
 }
 
-/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out
-/// of them.
+/// The owned stripes, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out of stripes.
 static CLAIMED: [AtomicU64; OWNED / 64] = [const { AtomicU64::new(0) }; OWNED / 64];
 
-/// A thread's stripe, returned when the thread ends. Release and Acquire order the next owner's additions after this
-/// one's.
+/// A thread's claim to a stripe, returned when the thread ends. Release and Acquire order the next owner's additions
+/// after this owner's.
 struct Claim(usize);
 
 impl Claim {
-    /// Claims the first free stripe; the shared one if none is free.
+    /// Claims the first free stripe, or the shared one if none is free.
     fn new() -> Self {
+        // Sets the lowest clear bit. If all bits are set, the sum wraps to 0 and nothing changes.
         let with_first_free = |claimed: u64| Some(claimed | claimed.wrapping_add(1)).filter(|with| *with != claimed);
         let free = CLAIMED.iter().zip((0..).step_by(64)).find_map(|(claimed, first)| {
             let before = claimed.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_first_free).ok()?;
@@ -270,9 +276,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Whatever this thread still counts while it ends goes to the shared stripe. Where the standard library keeps
-        // thread locals by keys (Windows with GNU's tools), they can be created once more, and this thread then claims
-        // a stripe again.
+        // Further counts of this ending thread go to the shared stripe. Where the standard library stores thread locals
+        // by keys (Windows with GNU's tools), they can be created once more, and the thread then claims a stripe again.
         STRIPE.set(SHARED);
         if let Some(claimed) = CLAIMED.get(self.0 / 64) {
             claimed.fetch_and(!(1 << (self.0 % 64)), Ordering::Release);
@@ -280,17 +285,17 @@ impl Drop for Claim {
     }
 }
 
-/// In place of an owned stripe's number: the shared stripe's, and that of a thread that has not counted yet.
+/// Values in place of an owned stripe's number: the shared stripe, and a thread that has not counted yet.
 const SHARED: usize = OWNED;
 const UNCLAIMED: usize = usize::MAX;
 
 thread_local! {
-    /// The stripe of this thread. Apart from its claim: a value without a destructor is read by one instruction.
+    /// The stripe of this thread. Separate from the claim, because one instruction reads a value without a destructor.
     static STRIPE: Cell<usize> = const { Cell::new(UNCLAIMED) };
     static CLAIM: Claim = Claim::new();
 }
 
-/// The stripe of this thread: its own, or the shared one.
+/// The stripe of this thread: its own or the shared one.
 #[inline]
 fn stripe_of_thread() -> usize {
     match STRIPE.get() {
@@ -301,6 +306,7 @@ fn stripe_of_thread() -> usize {
 
 #[cold]
 fn claim_stripe() -> usize {
+    // No claim can be made while the thread ends.
     let stripe = CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED);
     STRIPE.set(stripe);
     stripe
@@ -404,7 +410,8 @@ mod tests {
         let counters = Arc::new(StripedCounters::new(1));
         for _ in 0..4 {
             let counters = counters.clone();
-            // Registered before the claim, so it is dropped after it, except where thread locals end in no order.
+            // Registered before the claim, so it is dropped after it, unless the platform drops thread locals in no
+            // particular order.
             let counting = move || {
                 LATE.set(Some(Late(counters.clone())));
                 counters.of_thread().add(0, 1);

@@ -62,6 +62,7 @@ fn a_sound_block_of_another_file_loses_no_key() {
     for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
         let own = Filters::default().reader(FilterBlock::load(of_7, context(7)));
         assert!(own.block().is_ok() && denied(&own, 7) == 0);
+        // A filter that is positive for every key would pass the checks below.
         assert!(hashes(8).into_iter().filter(|&hash| own.probe_hash(hash).is_absent()).count() > 900, "it is a filter");
 
         let swapped = Filters::default().reader(FilterBlock::load(of_8.clone(), context(7)));
@@ -145,9 +146,11 @@ fn a_block_without_a_known_key_is_not_used() {
         };
         assert_eq!(load(&[&own[0], &own[999]]), Ok(()));
         let refused = BlockError::KnownKeyAbsent { hash: hasher.identity() };
+        // A single absent key may be a false positive; twenty never all are.
         let others: Vec<&[u8]> = other[..20].iter().map(|key| &key[..]).collect();
         assert_eq!(load(&others), Err(refused.clone()));
-        // Each known key counts, wherever it stands.
+        // Every known key is checked, whatever its position.
+        // A key for which this filter is certainly negative.
         let absent = other.iter().find(|key| load(&[&key[..]]).is_err()).unwrap();
         assert_eq!(load(&[&own[0], &own[1], absent]), Err(refused.clone()));
         assert_eq!(load(&[absent, &own[0], &own[1]]), Err(refused));
@@ -161,6 +164,7 @@ fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
         let payload = usize::try_from(FilterBlock::open_unverified(&block[..]).unwrap().info().payload_bytes).unwrap();
         for page in (0..payload).step_by(4_096) {
             let mut zeroed = block.to_vec();
+            // A page of zeros, as a lost write leaves it.
             zeroed[page..payload.min(page + 4_096)].fill(0);
             let damaged = Bytes::from(zeroed);
             assert!(matches!(FilterBlock::load(&damaged, context(7)), Err(BlockError::PayloadChecksum { .. })));
@@ -220,7 +224,7 @@ fn a_filter_that_is_restored_belongs_to_its_file() {
     }
 }
 
-/// Panics when it is called for the first time.
+/// Panics at its first call.
 #[derive(Debug, Default)]
 struct PanicsOnce(AtomicBool);
 
@@ -235,7 +239,7 @@ impl FilterPolicy for PanicsOnce {
     }
 }
 
-/// It is called with the first key, which the filter then lacks.
+/// It is called at the first key, which the filter then lacks.
 // promise: documented-use
 // misuse: panicking-hash
 #[test]
@@ -287,7 +291,7 @@ impl FilterPolicy for NoFilters {
 // misuse: panicking-hash
 #[test]
 fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
-    // It panics once, at the 501st key, which the engine has written by then.
+    // It panics once, at the 501st key, after the engine has written that key.
     let hasher = || {
         let calls = std::sync::atomic::AtomicU32::new(0);
         KeyHasher::custom(1, move |key| {
@@ -296,6 +300,7 @@ fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
         })
     };
     for policy in policies() {
+        // Hashes are buffered without a number of keys, and a Bloom filter is filled at once with it.
         for expected_keys in [None, Some(1_000)] {
             let context = BuildContext::new(&hasher());
             let context = expected_keys.map_or(context.clone(), |keys| context.with_expected_keys(keys));

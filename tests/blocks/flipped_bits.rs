@@ -7,10 +7,11 @@ use crate::common::cases::{BLOCKS, BlockCase};
 use crate::common::effort;
 use sstfilter::{FilterBlock, Filters, KeyHash, Probe, ShrinkError};
 
-/// Opening or verifying says no, and the guard never says "absent".
+/// Asserts that opening or verifying fails, and that the reader never answers "absent".
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
     let is_sound = FilterBlock::open_unverified(damaged).is_ok_and(|filter| filter.verify().is_ok());
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
+    // A shrunk block has a new checksum, which would hide the damage.
     let shrunk = FilterBlock::open_unverified(damaged)
         .map(|filter| filter.shrink_to(damaged.len() as u64 / 2).map(FilterBlock::into_inner));
     assert!(matches!(shrunk, Err(_) | Ok(Err(ShrinkError::Block(_)))), "{}: {what}, and shrinks", case.name);
@@ -20,9 +21,10 @@ fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[Key
     }
 }
 
-/// Some keys of a block and some that it does not have.
+/// Some present and some absent keys of a block.
 fn sample(case: &BlockCase) -> Vec<KeyHash> {
     let present = case.hashes();
+    // Few keys are enough, because an unusable filter treats all keys alike.
     let some = present.iter().copied().step_by(present.len() / 3 + 1);
     some.chain(case.absent_hashes(4)).collect()
 }
@@ -91,6 +93,7 @@ fn every_block_with_bytes_too_many_is_refused() {
 fn bytes_lost_inside_a_block_are_caught() {
     for case in BLOCKS {
         let (bytes, hashes) = (case.read(), sample(case));
+        // 8 and 64 bytes keep words and lines aligned.
         for lost in [1, 2, 4, 8, 64] {
             for at in (0..bytes.len().saturating_sub(lost)).step_by(lost.max(bytes.len() / 500)) {
                 let shorter = [&bytes[..at], &bytes[at + lost..]].concat();

@@ -1,5 +1,5 @@
-//! Misuses that MISUSE.md lists, and their consequences. The failure guarded against: a page that promises or warns of
-//! something untrue.
+//! Misuses that MISUSE.md lists, and their consequences. The failure guarded against: the page states a wrong
+//! consequence.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn block_of(hasher: &KeyHasher, bound_to: Option<FileId>) -> Bytes {
     builder.finish().block.unwrap()
 }
 
-/// How many of the keys that are there `filter` loses to a reader that hashes with `hasher`.
+/// The number of present keys that a reader of `filter` with `hasher` loses.
 fn lost(filter: &FilterBlock<Bytes>, hasher: &KeyHasher) -> usize {
     (0..KEYS).filter(|&number| !filter.may_contain(hasher.hash(&key(number)))).count()
 }
@@ -56,7 +56,7 @@ fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
     let filter = FilterBlock::load(block_of(&own, None), &own).unwrap();
     assert_eq!(lost(&filter, &own), 0);
     assert!(lost(&filter, &other) > 950);
-    // Loading for the other one is refused: a store has one hasher, and loads with it.
+    // Loading with the other hasher fails: a store has one hasher, and loads with it.
     assert!(FilterBlock::load(block_of(&own, None), &other).is_err());
 }
 
@@ -64,7 +64,7 @@ fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
 // misuse: spelling
 #[test]
 fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
-    // An engine that compares without case, and hashes what it was given.
+    // An engine that ignores case in comparisons, but hashes keys unchanged.
     let hasher = KeyHasher::default();
     let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     let names: Vec<String> = (0..KEYS).map(|number| format!("Name-{number}")).collect();
@@ -80,7 +80,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
 // misuse: internal-keys
 #[test]
 fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
-    // The writer hashes the key with its sequence number behind it, the reader without.
+    // The writer hashes keys with a sequence number appended, the reader without.
     let hasher = KeyHasher::default();
     let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
     (0..KEYS).for_each(|number| builder.add_key(&[&key(number)[..], &u64::from(number).to_le_bytes()].concat()));
@@ -175,7 +175,7 @@ fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
     assert!(lost(&FilterBlock::load(older, context).unwrap(), &hasher) > 450);
 }
 
-/// A policy stores a key once, however often it was added; counters do not know of whom they are.
+/// A policy stores a key once, however often it was added; counters do not record their keys.
 // promise: documented-use
 // misuse: removed-twice
 #[test]

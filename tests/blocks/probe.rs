@@ -15,7 +15,7 @@ fn bloom(bits: f64) -> FixedPolicy {
     FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap()
 }
 
-/// Filters of key sets 0, 1, 2, ...: of one probe, six, nine and sixteen, and a ribbon among them.
+/// Filters of key sets 0, 1, 2, ...: with one, six, nine and sixteen probes, and a ribbon among them.
 fn filters() -> Vec<FilterBlock<Bytes>> {
     let policies: Vec<Box<dyn FilterPolicy>> = vec![
         Box::new(bloom(10.0)),
@@ -68,6 +68,7 @@ fn a_set_answers_as_its_filters_do_one_by_one_over_filters_of_all_shapes_in_any_
 fn a_bitmap_holds_one_bit_for_each_key_of_the_last_batch_and_nothing_of_those_before() {
     let filter = &filters()[0];
     let mut matches = MatchBitmap::default();
+    // Around whole words, and shorter batches after longer ones, in which old bits would show.
     for count in [130, 0, 64, 63, 65, 1, 128, 2] {
         let present: Vec<KeyHash> = common::key_set(0, count).collect();
         filter.may_contain_batch(&present, &mut matches);
@@ -107,6 +108,7 @@ fn an_unusable_filter_sets_all_bits_of_a_batch_and_no_more() {
         filter.probe_batch(&hashes, &mut matches);
         assert_eq!((matches.len(), matches.count()), (count as usize, u64::from(count)));
     }
+    // The sum of the batches.
     assert_eq!(filter.stats().unusable, 451);
     assert_eq!(filter.stats().probes(), 451);
 }
@@ -125,6 +127,7 @@ fn every_way_of_asking_is_counted_alike() {
         assert_eq!(single.is_absent(), single == Probe::Absent);
     }
     let all = filter.stats();
+    // Each hash was probed once in the batch and twice by itself.
     assert_eq!((all.positives, all.negatives, all.unusable), (batch.positives * 3, batch.negatives * 3, 0));
     assert_eq!(all.probes(), 3_000);
 }

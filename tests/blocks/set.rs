@@ -1,6 +1,6 @@
-//! Many filters probed together must answer as each does alone. The failures guarded against: an answer lands at the
-//! place of another filter, a mask is tested on a filter with another number of probes, or an unusable filter
-//! answers "absent".
+//! Filters probed together must answer like each filter by itself. The failures guarded against: an answer is stored
+//! for another filter, a mask is tested on a filter with another number of probes, or an unusable filter answers
+//! "absent".
 
 use crate::common;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ const SIZES: [f64; 16] = [1.0, 2.5, 4.0, 6.0, 8.0, 10.0, 11.0, 13.0, 15.0, 17.0,
 
 type Member = Result<FilterBlock<Bytes>, BlockError>;
 
-/// Opened again, with the instruction set that is selected now.
+/// The filter, opened again with the currently selected instruction set.
 fn reopened(member: &Member) -> Member {
     let block = member.as_ref().map_err(Clone::clone)?;
     FilterBlock::open_unverified(block.clone().into_inner())
@@ -70,7 +70,7 @@ fn answers_alone(members: &[Member], hash: KeyHash) -> Vec<usize> {
     members.iter().enumerate().filter(|(_, member)| may_contain(member)).map(|(index, _)| index).collect()
 }
 
-/// Keys of the filters, and as many that are in none.
+/// Keys of the filters, and as many absent keys.
 fn asked(filters: u32) -> Vec<KeyHash> {
     let present = (0..filters).flat_map(|set| common::key_set(set, 3));
     present.chain(common::key_set(9_999, 200)).collect()
@@ -102,11 +102,12 @@ fn assert_answers_as_each_alone(members: &[Member]) {
 // promise: no-false-negatives
 #[test]
 fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
+    // Around multiples of the 64 filters in a group.
     for count in [0, 1, 2, 63, 64, 65, 70, 128, 129, 200] {
         assert_answers_as_each_alone(&mixed(count));
         assert_answers_as_each_alone(&uniform(count));
     }
-    // Beyond the caches, where lines are fetched before they are tested.
+    // Larger than the caches, so that lines are prefetched before they are tested.
     let far: Vec<Member> = (0..70).map(|set| bloom(set, 40_000 + set * 1_000, 10.0)).collect();
     assert_answers_as_each_alone(&far);
     assert_answers_as_each_alone(&[far[..3].to_vec(), mixed(30), far[3..].to_vec()].concat());
@@ -211,5 +212,6 @@ fn threads_that_share_a_set_count_every_probe() {
     });
     assert!(set.filters().iter().all(|filter| filter.stats().probes() == 20_000));
     let positives: u64 = set.filters().iter().map(|filter| filter.stats().positives).sum();
+    // About 1 % of 20,000 keys in 70 filters.
     assert!((8_000..20_000).contains(&positives), "{positives} of 1,400,000");
 }

@@ -1,6 +1,6 @@
-//! Blocks made smaller from their bytes alone. The failures guarded against: a smaller filter lacks a key of the one
-//! that it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are
-//! wrong. Kinds of the user's that shrink are in `user_kinds.rs`.
+//! Blocks shrunk without their keys. The failures guarded against: a smaller filter lacks a key; damaged bytes get a
+//! valid checksum; the stated rate, number of keys or file is wrong. `user_kinds.rs` tests shrinking of user-defined
+//! kinds.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -94,7 +94,7 @@ fn every_size_is_smaller_than_the_one_before_and_has_no_lower_rate() {
     }
 }
 
-/// A filter that was planned for fewer keys than it gets has as many lines as the folded one.
+/// A filter planned for fewer keys than it gets has the same number of lines as the folded one.
 #[test]
 fn a_folded_filter_is_bit_for_bit_the_one_that_is_built_with_so_few_lines() {
     let hashes = keys(10_000);
@@ -174,7 +174,7 @@ fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
     }
 }
 
-/// What shrinking does not change.
+/// The properties that shrinking does not change.
 fn without_rate(info: BlockInfo) -> BlockInfo {
     let mut info = info;
     (info.block_bytes, info.payload_bytes, info.payload_checksum, info.expected_fpr) = (0, 0, 0, 0.0);
@@ -209,7 +209,7 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
     }
 }
 
-/// 101 lines have no divisor but one line: of more than a hundred keys or so, that is full.
+/// 101 is prime, so the lines fold only to one, which more than about a hundred keys overfill.
 // promise: limited-memory
 // misuse: no-smaller-size
 #[test]

@@ -1,6 +1,6 @@
-//! User-defined kinds. The failures guarded against: a kind that loses keys is trusted; one that panics, reads beyond
-//! its payload, claims wrong lengths or shrinks wrongly crashes a reader or breaks other filters; one takes a number of
-//! the library's; bytes that go missing after they were loaded are taken for a payload.
+//! User-defined kinds. The failures guarded against: a kind that loses keys is trusted; a kind that panics, reads
+//! beyond its payload, claims wrong lengths or shrinks wrongly crashes a reader or breaks other filters; a kind takes
+//! one of the library's numbers; a reader uses bytes that disappeared after loading.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use sstfilter::{
 use crate::common::cases::BLOCKS;
 use crate::common::{self, for_each_set};
 
-/// What a kind does wrong.
+/// A kind's fault.
 const NOTHING: u8 = 0;
 const PANICS_WHEN_PROBED: u8 = 1;
 const READS_TOO_FAR: u8 = 2;
@@ -34,12 +34,12 @@ const HAS_NO_RATE: u8 = 16;
 const REFUSES_WITHOUT_A_REASON: u8 = 17;
 const REFUSES_WITH_ONE_THAT_NO_BLOCK_RECORDS: u8 = 18;
 
-/// Sorted hashes of 8 bytes each, or shrunk to their low 4, 2 or 1; of a kind with the number `ID`, which does `WRONG`.
-/// A block records how many there are, and their size.
+/// A kind with number `ID` and fault `WRONG`: sorted hashes of 8 bytes each, or shrunk to their low 4, 2 or 1. A block
+/// records their number and their size.
 #[derive(Clone, Copy, Debug)]
 struct Hashes<const ID: u8, const WRONG: u8>;
 
-/// The shape of so many hashes of so many bytes.
+/// The shape for a number of hashes and their size in bytes.
 fn shape_of(count: u32, bytes_each: u32) -> EncodedShape {
     EncodedShape::new(&[count, bytes_each], u64::from(count) * u64::from(bytes_each))
 }
@@ -114,7 +114,7 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
     fn may_contain_batch(&self, shape: &EncodedShape, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         assert_ne!(WRONG, PANICS_WHEN_PROBED, "as it does");
         assert_ne!(WRONG, READS_TOO_FAR, "as it does");
-        // The first key is lost, and a bit that is no key's makes up for it.
+        // The first key is lost, and a bit beyond the last key makes up for it.
         let is_lost = |index| WRONG == SETS_BITS_BEHIND_THE_LAST && index == 0;
         for (chunk, (word, hashes)) in matches.iter_mut().zip(hashes.chunks(64)).enumerate() {
             let found = |(bit, &hash): (usize, _)| contains(shape, payload, hash) && !is_lost(64 * chunk + bit);
@@ -147,10 +147,10 @@ impl<const ID: u8, const WRONG: u8> UserKind for Hashes<ID, WRONG> {
     }
 }
 
-/// As many as make payloads of whole words at any size.
+/// A number of keys for which payloads have whole words at any size.
 const KEYS: u32 = 320;
 
-// Kinds of users are checked by default.
+// User-defined kinds are self-checked by default.
 const CHECKED: bool = true;
 const UNCHECKED: bool = false;
 
@@ -171,7 +171,7 @@ fn build_in(context: &BuildContext, kind: impl UserKind, is_checked: bool) -> Bu
     builder.finish()
 }
 
-/// A block of a kind, built as if nothing were wrong with it.
+/// A block of a kind, built without a check.
 fn block<const ID: u8, const WRONG: u8>() -> Vec<u8> {
     build(Hashes::<ID, WRONG>, UNCHECKED).block.unwrap().to_vec()
 }
@@ -226,7 +226,7 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
     }
 }
 
-/// The key sets that a set answers for when a faulty filter stands beside a sound one.
+/// The key sets for which a set with a sound and a faulty filter answers positive.
 fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, CHECKED).block.unwrap());
     let kinds = registry(Hashes::<ID, WRONG>).with_kind(Hashes::<220, NOTHING>).unwrap();
@@ -283,7 +283,7 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
     assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
 }
 
-/// Bits behind the last key are no answers, whatever a kind writes there.
+/// Bits after the last key are ignored, whatever a kind writes there.
 #[test]
 fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
     let (block, kinds) = (block::<224, NOTHING>(), registry(Hashes::<224, SETS_BITS_BEHIND_THE_LAST>));
@@ -307,7 +307,7 @@ fn a_batch_of_stored_keys_is_found_whole_whatever_its_length() {
     }
 }
 
-/// The checksums hold: what is wrong is what the words claim.
+/// The checksums hold, but the parameter words are false.
 #[test]
 fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
     let sound = block::<219, NOTHING>();
@@ -363,7 +363,7 @@ fn a_users_kind_shrinks_and_one_that_does_it_wrongly_is_refused() {
     assert_eq!(shrunk_sizes::<236, HAS_NO_RATE>(), []);
 }
 
-/// The first bytes of a block, as many as there are now: a mapped file becomes shorter when it is cut.
+/// The bytes of a block that are left: a mapped file becomes shorter when it is truncated.
 #[derive(Clone, Copy)]
 struct Cut<'a>(&'a [u8], &'a AtomicUsize);
 
@@ -373,7 +373,7 @@ impl AsRef<[u8]> for Cut<'_> {
     }
 }
 
-/// Loads the block, cuts its payload, and probes for keys that it had.
+/// Loads the block, cuts its payload, and probes for the keys that it contained.
 fn assert_no_key_is_lost_once_it_is_cut(block: &[u8], context: LoadContext<'_>, keys: &[KeyHash], what: &str) {
     let length = AtomicUsize::new(block.len());
     let filter = FilterBlock::load(Cut(block, &length), context).unwrap();

@@ -1,4 +1,4 @@
-//! The fixtures of `fixtures/v1`: how each is made, and what its manifest says of it.
+//! The fixtures in `fixtures/v1`: how each is made, and its entry in the manifest.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use sstfilter::{
 
 pub(crate) use super::recipes::{Hash, Policy, Recipe};
 
-/// Where the blocks and tables are.
+/// The folder of the blocks and tables.
 pub(crate) fn directory() -> PathBuf {
-    // Of the repository, whichever package is tested.
+    // Searched upwards, because several packages include this file.
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("fixtures/v1"));
     folders.find(|folder| folder.is_dir()).unwrap()
 }
@@ -23,7 +23,7 @@ pub(crate) fn key(number: u32) -> Vec<u8> {
     format!("key-{number:08}").into_bytes()
 }
 
-/// Key `number` of those that no fixture holds.
+/// Absent key `number`, which no fixture holds.
 pub(crate) fn absent_key(number: u32) -> Vec<u8> {
     format!("absent-{number:08}").into_bytes()
 }
@@ -36,7 +36,7 @@ pub(crate) struct BlockCase {
     pub(crate) hash: Hash,
     pub(crate) keys: u32,
     pub(crate) parts: fn() -> KeyParts,
-    /// The number of the file that it is bound to.
+    /// The number of the file that the block is bound to.
     pub(crate) file_number: Option<u64>,
 }
 
@@ -171,13 +171,14 @@ impl BlockCase {
         FilterBlock::open_unverified(block).unwrap().bound_to(file).to_vec()
     }
 
-    /// What its reader expects of it.
+    /// The context with which its reader loads the block.
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
         let context = LoadContext::from(self.hash.hasher().identity()).with_any_key_parts();
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
-    /// All that it holds, in the order in which it was added: keys and their parts, neighbours' common ones once.
+    /// All hashes in the block, in the order of insertion: keys and their parts. Parts that adjacent keys share occur
+    /// once.
     pub(crate) fn hashes(&self) -> Vec<KeyHash> {
         let (hasher, parts) = (self.hash.hasher(), (self.parts)());
         let mut seen = HashSet::new();
@@ -190,7 +191,8 @@ impl BlockCase {
         (0..count).map(|number| hasher.hash(&absent_key(number))).collect()
     }
 
-    /// How many of a number of absent keys may be present; where it holds no whole keys, as parts by its extractor.
+    /// The number of positives among `count` absent keys. If the block holds no whole keys, it is probed for them as
+    /// parts.
     pub(crate) fn false_positives(&self, filter: &FilterBlock<impl AsRef<[u8]>>, count: u32) -> u64 {
         let parts = (self.parts)();
         if parts.has_whole_keys() {
@@ -203,7 +205,7 @@ impl BlockCase {
     }
 }
 
-/// Under the name of an extractor, takes every string for a part.
+/// An extractor with another one's name, for which every string is a part.
 #[derive(Debug)]
 struct AnyPart(String);
 
@@ -221,7 +223,7 @@ impl KeyExtractor for AnyPart {
     }
 }
 
-/// The hashes by which a filter of these parts holds a key, computed as docs/format/parts.md says.
+/// The hashes of a key in a filter of these parts, computed as docs/format/parts.md specifies.
 fn hashes_of(hasher: &KeyHasher, parts: &KeyParts, key: &[u8]) -> Vec<KeyHash> {
     let of_part = |extractor: &Arc<dyn KeyExtractor>| {
         Some(hasher.hash(&extractor.extract(key)?).in_domain(Domain::new(extractor.name())))

@@ -1,23 +1,23 @@
-//! How much the tests do. `SSTFILTER_LONG=1` takes their long forms. The usual ones are a sample of what those try
-//! exhaustively, and draw fewer cases. `SSTFILTER_SHORT=1` takes the short forms, with fewer still, for processors that
-//! are emulated and for instrumented programs.
+//! How much the tests do. `SSTFILTER_LONG=1` selects their long forms, which are exhaustive. The usual forms sample,
+//! and draw fewer cases. `SSTFILTER_SHORT=1` selects the short forms with even fewer cases, for emulated processors and
+//! instrumented programs.
 //!
-//! The library's unit tests include this file, too.
+//! The library's unit tests also include this file.
 
 #![allow(dead_code, reason = "each program uses a part of it")]
 
-/// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.
+/// Whether to run the long forms of the tests: `SSTFILTER_LONG=1`.
 pub(crate) fn is_long() -> bool {
     is_set("SSTFILTER_LONG")
 }
 
-/// Whether the short forms are wanted: `SSTFILTER_SHORT=1`.
+/// Whether to run the short forms: `SSTFILTER_SHORT=1`.
 pub(crate) fn is_short() -> bool {
     is_set("SSTFILTER_SHORT")
 }
 
-/// `step` in the short form, otherwise 1: for `step_by`, which takes the first of what there is in any case, and for
-/// the numbers that a test expects of its cases.
+/// `step` in the short form, otherwise 1: for `step_by`, which always keeps the first item, and for the number of cases
+/// that a test expects.
 pub(crate) fn stride(step: usize) -> usize {
     strides(1, step)
 }
@@ -27,7 +27,7 @@ pub(crate) fn sample(step: usize) -> usize {
     strides(step, step)
 }
 
-/// 1 in the long form, otherwise the step of the usual or of the short one.
+/// 1 in the long form, otherwise the step of the usual or the short form.
 pub(crate) fn strides(usual: usize, short: usize) -> usize {
     if is_short() {
         short

@@ -1,4 +1,4 @@
-//! Golden files: what was built, compared with the file in the repository.
+//! Golden files: compares built bytes with files in the repository.
 
 use std::fmt::Write as _;
 use std::fs;

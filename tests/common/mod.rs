@@ -1,4 +1,4 @@
-//! What several test files share: building a filter, keys by number, work on all cores.
+//! Helpers that several test files share: building a filter, keys by number, work on all cores.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -21,7 +21,7 @@ use sstfilter::{
     KeyHasher, Sizing,
 };
 
-/// The bits of `bytes`, dealt out to all cores in runs.
+/// Calls `check` with each bit of `bytes` flipped, on all cores.
 pub(crate) fn for_each_flip(bytes: &[u8], check: impl Fn(&[u8], usize) + Sync) {
     const RUN: usize = 256;
     on_all_cores(bytes.len().div_ceil(RUN), |run| {
@@ -45,12 +45,12 @@ pub(crate) fn build_in(policy: &dyn FilterPolicy, context: &BuildContext, hashes
     builder.finish()
 }
 
-/// `count` distinct hashes; sets of different numbers have none in common.
+/// Returns `count` distinct hashes. Sets with different numbers are disjoint.
 pub(crate) fn key_set(set: u32, count: u32) -> impl Iterator<Item = KeyHash> + Clone {
     (0..count).map(move |number| KeyHash::mix(u64::from(set) << 32 | u64::from(number)))
 }
 
-/// The value of a shape's field.
+/// Returns the value of a shape's field.
 pub(crate) fn shape_field<'a>(info: &'a BlockInfo, name: &str) -> Option<&'a str> {
     info.shape.iter().find_map(|(found, value)| (*found == name).then_some(value.as_str()))
 }
@@ -71,13 +71,13 @@ pub(crate) fn policy(name: &str, sizing: impl Into<Sizing>) -> FixedPolicy {
     KindEntry::named(name).unwrap().configure(sizing).unwrap()
 }
 
-/// The keys that a filter lets through.
+/// The number of positives of a filter.
 pub(crate) fn matches<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: impl Iterator<Item = KeyHash>) -> u64 {
     hashes.map(|hash| u64::from(filter.may_contain(hash))).sum()
 }
 
-/// Runs `test` with each instruction set that the CPU has. The choice is the whole process's, so that one test at a
-/// time makes it; the other tests have the same answers with any set.
+/// Runs `test` with each instruction set of the CPU. The selection holds for the whole process, so only one test at a
+/// time makes it; other tests have the same results with any set.
 pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
     static SELECTING: Mutex<()> = Mutex::new(());
     let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
     }
 }
 
-/// `work` for every number below `count`, dealt out to all cores; the results in order of the numbers.
+/// Calls `work` for every number below `count`, on all cores, and returns the results in order of the numbers.
 pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     // WASI has no threads.
@@ -108,13 +108,13 @@ pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sy
 }
 
 /// Asserts that building from all of `hashes` does not take 128 times as long as from a sixteenth of them. Quadratic
-/// work takes 256 times as long. Linear work takes 16 times as long, and up to 35 times where the many fill the caches
-/// or need another salt. The best runs count, and there are more of them until they tell: other work on the machine can
-/// only slow a run down.
+/// work takes 256 times as long. Linear work takes 16 times as long, and up to 35 times if the larger set exceeds the
+/// caches or needs another salt. Only the best runs count, and runs are repeated until they decide: other work on the
+/// machine can only slow a run down.
 ///
-/// A build of ten microseconds a key or less is not quadratic, whatever the ratio: at 96,000 keys that would be
-/// a tenth of a nanosecond a pair. Where few keys succeed at once and many fail with all salts, the ratio alone comes
-/// near 128.
+/// A build with up to ten microseconds per key is not quadratic, whatever the ratio: with 96,000 keys, that would be a
+/// tenth of a nanosecond per pair. If few keys succeed at once and many fail with all salts, the ratio alone comes near
+/// 128.
 pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash], what: &str) {
     let time = |hashes: &[KeyHash]| {
         let started = Instant::now();
@@ -134,13 +134,12 @@ pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash]
     panic!("{}, {what}: {few:?}, for 16 times as much {many:?}", policy.name());
 }
 
-/// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.
+/// Whether to run the long forms of the tests: `SSTFILTER_LONG=1`.
 pub(crate) fn is_long() -> bool {
     effort::is_long()
 }
 
-/// How many cases a property is tried with: `PROPTEST_CASES` if that is set; a tenth of the usual ones in the short
-/// form.
+/// The number of cases per property: `PROPTEST_CASES` if set, and a tenth of the usual number in the short form.
 pub(crate) fn cases(usual: u32, long: u32) -> u32 {
     if let Some(asked) = std::env::var_os("PROPTEST_CASES") {
         let number = asked.to_str().and_then(|asked| asked.parse().ok());

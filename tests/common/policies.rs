@@ -1,11 +1,11 @@
-//! Policies of every kind, and the two ways of having no filter.
+//! Policies of every kind, and the two ways to get no filter.
 
 use std::sync::Arc;
 
 use sstfilter::kind;
 use sstfilter::{AutoPolicy, BitsPerKey, BlockBuilder, BuildContext, FilterPolicy, FixedPolicy, Sizing};
 
-/// Wants no filter for any file.
+/// Declines to build a filter for any file.
 #[derive(Debug)]
 pub(crate) struct Declining;
 
@@ -19,7 +19,7 @@ impl FilterPolicy for Declining {
     }
 }
 
-/// Filters of every kind, at sizes at which some let much through; `None` is a table that is written without.
+/// Filters of every kind, some of them small enough for many false positives; `None` is a table without a filter.
 pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
     let bits = |bits| Sizing::from(BitsPerKey::new(bits).unwrap());
     let bloom = |size| FixedPolicy::bloom(bits(size)).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
         Arc::new(AutoPolicy::default()),
         Arc::new(super::ribbon(0.3)),
     ];
-    // Of each kind a small one, where there is one, and a large one.
+    // A small filter of each kind, if it has one, and a large one.
     for entry in kind::all() {
         let sizes = [bits(4.6), bits(20.0), Sizing::FingerprintBits(8), Sizing::FingerprintBits(32)];
         let all = sizes.into_iter().filter_map(|sizing| entry.configure(sizing).ok());

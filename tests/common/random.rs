@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers, the same in every run.
 
 /// `SplitMix64`, by Sebastiano Vigna.
 #[derive(Clone, Debug)]

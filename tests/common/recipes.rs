@@ -1,4 +1,4 @@
-//! How fixtures are made of their keys: the hash, and the policy or the filter in memory.
+//! How fixtures are made from their keys: the hash, and the policy or the filter in memory.
 
 use sstfilter::kind::KindEntry;
 use sstfilter::{
@@ -26,7 +26,7 @@ impl Hash {
         }
     }
 
-    /// The seed of XXH3-64, whatever of it the block shows.
+    /// The seed of XXH3-64, even if the block stores only its fingerprint.
     pub(crate) fn seed(self) -> u64 {
         match self {
             Self::Default => sstfilter::DEFAULT_HASH_SEED,
@@ -35,18 +35,18 @@ impl Hash {
     }
 }
 
-/// How a fixture is made of its keys.
+/// How a fixture is made from its keys.
 #[derive(Clone, Copy)]
 pub(crate) enum Recipe {
     /// By the builder of a policy.
     Policy(Policy),
-    /// Into a filter of this many bytes.
+    /// Inserted into a filter of this many bytes.
     RegisterBlocked { probes: u8, bytes: u64 },
     /// A counting Bloom filter of this many counters, every third key inserted again and removed once.
     CountingBloom { counters: u64, probes: u8 },
     /// A standard Bloom filter of this many bits.
     StandardBloom { bits: u64, probes: u8 },
-    /// A cuckoo filter planned for as many keys as it gets.
+    /// A cuckoo filter planned for exactly its number of keys.
     Cuckoo { tag_bits: u8 },
 }
 
@@ -67,7 +67,8 @@ impl Recipe {
         }
     }
 
-    /// The block of `keys`, added in their order. Filters of policies hold these parts of them, others whole keys.
+    /// Builds the block of `keys`, added in their order. Filters of policies hold these parts of keys, others whole
+    /// keys.
     pub(crate) fn build(self, hasher: &KeyHasher, parts: KeyParts, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         match self {
             Self::Policy(policy) => {
@@ -114,12 +115,12 @@ impl Recipe {
     }
 }
 
-/// Which policy a fixture is made with.
+/// The policy that builds a fixture.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy {
     /// The kind's name in the table of kinds.
     kind: &'static str,
-    /// What the manifest calls it.
+    /// Its name in the manifest.
     label: &'static str,
     size: Size,
     min_keys: u64,

@@ -1,7 +1,7 @@
 //! The test vectors of the format, `fixtures/vectors`, which `fixtures/check_format.py` recomputes without this library.
 //!
-//! They are JSON, of which this reads what they use: no escapes in strings. A package for it would compare its values
-//! with numbers by `==`, and the compiler would then need more types to be written out in the tests of every package.
+//! They are JSON. This reader supports only what they use: no escapes in strings. Rejected: a JSON package, because it
+//! lets its values be compared with numbers by `==`, after which tests of every package must spell out more types.
 
 use core::fmt;
 use core::ops::Index;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The vectors in `NAME.json`.
 pub(crate) fn vectors(name: &str) -> Value {
-    // Of the repository, whichever package is tested.
+    // Searched upwards, because several packages include this file.
     let file = format!("fixtures/vectors/{name}.json");
     let mut paths = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join(&file));
     let path = paths.find(|path| path.is_file()).unwrap_or_else(|| panic!("no {file}"));
@@ -21,8 +21,8 @@ pub(crate) fn vectors(name: &str) -> Value {
     value
 }
 
-/// A vector, a table of vectors, or a value of one. Values that are missing, or of another type than a test expects,
-/// are a panic that shows the vector.
+/// A vector, a table of vectors, or a value of a vector. If a value is missing or has another type than a test expects,
+/// the panic shows the vector.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -35,7 +35,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The value at the start of `rest`, which then has what follows it.
+    /// Parses the value at the start of `rest`, and advances `rest` past it.
     fn parse(rest: &mut &str) -> Self {
         *rest = rest.trim_start();
         if rest.starts_with('{') {
@@ -78,7 +78,7 @@ impl Value {
         if self[name].is_null() { None } else { Some(self.text(name)) }
     }
 
-    /// The vectors of a table, which has some.
+    /// The vectors of a table, which must not be empty.
     pub(crate) fn rows(&self, name: &str) -> &[Self] {
         match &self[name] {
             Self::List(rows) if !rows.is_empty() => rows,
@@ -143,7 +143,7 @@ impl Value {
         pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap_or_else(|_| self.wanted("hexadecimal", name))).collect()
     }
 
-    /// The bytes of `fields`, which follow each other.
+    /// The concatenated bytes of `fields`.
     pub(crate) fn whole(&self) -> Vec<u8> {
         self.rows("fields").iter().fold(Vec::new(), |mut bytes, field| {
             assert_eq!(field.number("at"), bytes.len() as u64, "{field}");
@@ -152,7 +152,7 @@ impl Value {
         })
     }
 
-    /// Keys that are listed, or the first of those that are numbered.
+    /// The listed keys, or the first numbered ones.
     pub(crate) fn keys(&self, name: &str) -> Vec<Vec<u8>> {
         match self[name].as_number() {
             Some(count) => (0..count).map(|key| format!("key-{key:06}").into_bytes()).collect(),
@@ -187,7 +187,7 @@ fn string(rest: &mut &str) -> String {
     text.to_owned()
 }
 
-/// What stands between an opening bracket and `close`, with commas between.
+/// Parses the items between an opening bracket and `close`, separated by commas.
 fn items<T>(rest: &mut &str, close: char, item: impl Fn(&mut &str) -> T) -> Vec<T> {
     *rest = &rest[1..];
     let mut items = Vec::new();

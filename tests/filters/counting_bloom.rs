@@ -1,6 +1,6 @@
-//! Counting Bloom filters against an exact record of their keys. The failure guarded against: a counter that is
+//! Counting Bloom filters compared with an exact record of their keys. The failure guarded against: a counter is
 //! decremented more often than incremented (two probes of a key on one counter, a counter that was saturated in
-//! between, an aborted removal), so that a present key reads as absent.
+//! between, an aborted removal), so that a present key becomes absent.
 
 #![expect(clippy::float_cmp, reason = "both are the same division")]
 
@@ -13,13 +13,13 @@ use sstfilter::{
     KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
 };
 
-/// A step of work on a few keys, so that they meet often.
+/// A change to one of a few keys, so that they often share counters.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u64),
-    /// Of a key that is in.
+    /// Removes a present key.
     Remove(u64),
-    /// Of a key that is not in, if the filter sees that.
+    /// Removes an absent key, which the filter may detect.
     RemoveAbsent(u64),
     StoreAndTakeUp,
 }
@@ -46,7 +46,7 @@ fn take_up(filter: &CountingBloom) -> CountingBloom {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(common::cases(1_000, 20_000)))]
 
-    /// Shapes down to one counter, where all probes of all keys meet and counters fill up at once.
+    /// Shapes down to one counter, which all probes of all keys share and which saturates soon.
     // promise: no-false-negatives
     #[test]
     fn no_key_that_is_in_is_denied_after_any_legal_work(
@@ -144,7 +144,7 @@ fn counters_stay_at_fifteen_for_good_and_are_counted() {
     assert_eq!(filter.keys(), 0);
 }
 
-/// What the documentation warns of, so that nobody believes it harmless.
+/// The documentation warns of this. The test shows that it is not harmless.
 // misuse: false-removal
 #[test]
 fn removing_a_key_that_only_looks_present_can_lose_another_key() {
@@ -153,7 +153,7 @@ fn removing_a_key_that_only_looks_present_can_lose_another_key() {
     filter.insert_all(&inside);
     let looks_present: Vec<KeyHash> = hashes(3, 200).into_iter().filter(|&hash| filter.contains(hash)).collect();
     assert!(looks_present.into_iter().any(|hash| filter.remove(hash).is_ok()));
-    assert!(inside.into_iter().any(|hash| !filter.contains(hash)), "a key that is in is denied");
+    assert!(inside.into_iter().any(|hash| !filter.contains(hash)), "no present key is lost");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Cuckoo filters in use. The failure guarded against: a filter that evicts tags to insert others loses one of them
-//! (when it is full, when a key is removed that shares its tag, when it is stored and restored), and reports a key of
-//! the store as absent from then on.
+//! Cuckoo filters in use. The failure guarded against: a filter that evicts tags to insert others loses a tag (when it
+//! is full, when a key with the same tag is removed, when it is stored and restored), and from then on answers "absent"
+//! for a present key.
 
 use std::collections::HashMap;
 
@@ -23,13 +23,13 @@ fn bytes(filter: &CuckooFilter) -> Vec<u8> {
     filter.to_block().unwrap().to_vec()
 }
 
-/// What can be done to a filter.
+/// A change to a filter.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8),
-    /// A key that is in, if it is.
+    /// Removes a key, if it is present.
     Remove(u8),
-    /// Stored, and taken up again.
+    /// Stores and restores the filter.
     Restore,
 }
 
@@ -77,6 +77,7 @@ proptest! {
                         prop_assert_eq!(filter.remove(key(number)), Err(FilterError::NotPresent));
                         prop_assert_eq!(bytes(&filter), before);
                     }
+                    // A false positive: removing it could take another key's tag, so the model leaves it.
                     None => (),
                 },
                 Step::Restore => {
@@ -128,7 +129,8 @@ proptest! {
     }
 }
 
-/// Makes the checksums of a changed block right again.
+/// Corrects the checksums of a changed block.
+// The tail has 36 bytes: one parameter word and the trailer.
 fn seal(block: &mut [u8]) {
     let trailer = block.len() - 36;
     let payload_crc = crc32c::crc32c(&block[..trailer]);
@@ -182,12 +184,12 @@ fn the_planned_number_of_keys_fits_at_every_size() {
     }
 }
 
-/// What keys a filter took until the first was refused, over its places.
+/// The share of slots in use when the first key is rejected.
 fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
     let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), places * 94 / 100, tag_bits).unwrap();
     let all = keys(set, filter.slots());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
-    assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
+    assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is lost");
     filter.health().fill_ratio
 }
 
@@ -278,7 +280,7 @@ fn the_rate_is_the_one_computed_within_four_standard_errors() {
         }
         let asked = 3.0 * f64::from(absent_per_set);
         let rate = observed as f64 / asked;
-        // Beside the probes, how many of the keys share a class varies from one set of keys to the next.
+        // Apart from the probes, the number of keys that share a class varies between key sets.
         let shared = expected * (expected / (3.0 * planned as f64)).sqrt();
         let sigma = (expected * (1.0 - expected) / asked).sqrt() + shared;
         let deviation = (rate - expected) / sigma;
@@ -343,7 +345,7 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_errors() {
 
 #[test]
 fn payloads_that_no_writer_makes_are_errors_and_still_answer_as_blocks() {
-    // One whose last word the buckets do not fill.
+    // A filter whose buckets do not fill the last word.
     let mut filters =
         (100..1_000).map(|planned| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, 5).unwrap());
     let mut filter = filters.find(|filter| !(filter.slots() / 8 * 5).is_multiple_of(8)).unwrap();

@@ -1,6 +1,6 @@
-//! Binary fuse filters from outside. The failures guarded against: a build that needs a hundred attempts at some number
-//! of keys, or never ends (equal hashes, repeated keys where distinct ones are expected); a fallback that goes
-//! unnoticed; fingerprints that repeat the bits that chose the cells, so that the rate exceeds 2^-bits.
+//! Binary fuse filters through the public interface. The failures guarded against: a build needs a hundred attempts at
+//! some number of keys, or never ends (equal hashes, repeated keys where distinct ones are expected); a fallback goes
+//! unnoticed; fingerprints repeat the bits that select the cells, so that the rate exceeds 2^-bits.
 //!
 //! The measured figures: `cargo test --release --test filters fuse:: -- --nocapture`.
 
@@ -62,7 +62,7 @@ fn whole_blocks_are_as_small_as_they_are_said_to_be() {
     }
 }
 
-/// Every width with either arity in the long form, otherwise with one of them, in turn.
+/// Every width with both arities in the long form, otherwise with one of them in turn.
 #[test]
 fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
     let with_each_arity = |widths: [u8; 7]| {
@@ -95,7 +95,7 @@ fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
     }
 }
 
-/// The reason for widths between 16 and 32: with only those two, a rate of 1e-5 would cost 36.9 bits per key.
+/// The reason for widths between 16 and 32: with only these two, a rate of 1e-5 would take 36.9 bits per key.
 #[test]
 fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two() {
     let policy = FixedPolicy::binary_fuse(FalsePositiveRate::new(1e-5).unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two()
     assert!((19.1..19.3).contains(&bits_per_key), "{bits_per_key}");
 }
 
-/// Ascending and as if by chance, once, twice, and many times.
+/// Keys in ascending and in random order; once, twice, and many times.
 // promise: same-bytes
 #[test]
 fn keys_that_come_again_in_any_order_give_the_same_block() {
@@ -132,7 +132,7 @@ fn keys_that_come_again_in_any_order_give_the_same_block() {
     }
 }
 
-/// With the first salt, all of them meet in one cell.
+/// With the first salt, all of them share one cell.
 #[test]
 fn hashes_whose_high_bits_are_alike_take_another_salt_however_often_they_come() {
     for arity in ARITIES {

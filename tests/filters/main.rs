@@ -1,5 +1,5 @@
-//! Each kind of filter by itself: what it finds, what its false positive rate and its size are, what hostile keys do to
-//! it. One program, because every test program costs a link.
+//! Each kind of filter by itself: its answers, its false positive rate, its size, and the effect of hostile keys. One
+//! program, because linking every test program takes time.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

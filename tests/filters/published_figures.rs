@@ -1,9 +1,9 @@
-//! Figures that articles about filters publish, and what is measured here for the same question. The failure guarded
-//! against: a page of this project that repeats a figure which is wrong, or corrects one which is right.
+//! Figures from articles about filters, and the measured values. The failure guarded against: a page of this project
+//! repeats a wrong figure, or corrects a right one.
 //!
-//! Each figure either holds, or is wrong and stands beside the right one, with the reason in a comment. The articles:
-//! *The Bloom filter family, from Bloom to Ribbon*; *Bloom filters in storage engines*; *Two bits are better than one:
-//! Floe's filter*; *Binary fuse filters, smaller and faster than Bloom filters*; *The Bloom filter as a pattern, with
+//! Each figure either holds, or is listed with the right one, and a comment gives the reason. The articles: *The Bloom
+//! filter family, from Bloom to Ribbon*; *Bloom filters in storage engines*; *Two bits are better than one: Floe's
+//! filter*; *Binary fuse filters, smaller and faster than Bloom filters*; *The Bloom filter as a pattern, with
 //! questions*. `SSTFILTER_LONG=1` probes for ten times as many absent keys.
 
 use sstfilter::{
@@ -13,25 +13,25 @@ use sstfilter::{
 
 use crate::common;
 
-/// The articles are about filters of a million keys, or of as many as make no difference.
+/// The articles discuss filters of a million keys, or of so many that the number makes no difference.
 const KEYS: u32 = 1_000_000;
 
-/// Measured sizes are within this share of what is stated here.
+/// Measured sizes are within this share of the stated ones.
 const AS_MEASURED: f64 = 0.02;
 
-/// Relative differences from rounding, trailers and a tilde: up to here a published size holds.
+/// The relative difference up to which a published size holds: rounding, trailers, and a tilde.
 const AS_PUBLISHED: f64 = 0.025;
 
 fn is_near(value: f64, other: f64, tolerance: f64) -> bool {
     (value / other - 1.0).abs() <= tolerance
 }
 
-/// The published figure is what is measured, within `tolerance` of it.
+/// Asserts that the published figure is within `tolerance` of the measured one.
 fn holds(what: &str, published: f64, tolerance: f64, measured: f64) {
     assert!(is_near(measured, published, tolerance), "{what}: published {published}, measured {measured}");
 }
 
-/// The published figure is wrong: `right` is what is measured.
+/// Asserts that the published figure is wrong, and that `right` is measured.
 fn differs(what: &str, published: f64, right: f64, measured: f64) {
     assert!(is_near(measured, right, AS_MEASURED), "{what}: {right} is stated here, measured {measured}");
     assert!(
@@ -48,7 +48,7 @@ fn keys(count: u32) -> Vec<KeyHash> {
     common::key_set(0, count).collect()
 }
 
-/// The share of absent keys that are positive, over `probes` of them, or ten times as many in the long form.
+/// The share of positives among `probes` absent keys, or ten times as many in the long form.
 fn rate(probes: u32, contains: impl Fn(KeyHash) -> bool) -> f64 {
     let probes = if common::is_long() { probes * 10 } else { probes };
     let positives = common::key_set(1_000, probes).filter(|&hash| contains(hash)).count();
@@ -61,7 +61,7 @@ fn standard_bloom(bits: u64, probes: u8, hashes: &[KeyHash]) -> StandardBloom {
     filter
 }
 
-/// The block of a kind's filter of a rate. Kinds whose fingerprints have 8 or 16 bits get a rate of one of those.
+/// The block of a kind's filter of a rate. Kinds with fingerprints of 8 or 16 bits get the rate of one of these.
 fn block(kind: &str, rate: f64, hashes: &[KeyHash]) -> Vec<u8> {
     let policy = common::policy(kind, fpr(rate)).with_min_keys(0);
     common::build(&policy, hashes).block.unwrap().to_vec()
@@ -80,11 +80,10 @@ fn the_best_size_and_number_of_probes_are_as_published() {
         filter.insert_all(&hashes);
         holds("bits per key", bits, 0.01, filter.bits() as f64 / f64::from(KEYS));
         assert_eq!(filter.probes(), probes, "{asked}");
-        // Of a million probes or two, few are positive at the lowest rates.
+        // At the lowest rates, few of one or two million probes are positive.
         holds("rate", asked, 0.03 + 3.0 / (2e6 * asked).sqrt(), rate(2_000_000, |hash| filter.contains(hash)));
     }
-    // The article multiplies the information bound, 6.64, with ln 2. The bits per key are meant; 7 is right all the
-    // same.
+    // The article multiplies the information bound, 6.64, by ln 2, and means the bits per key. Still, 7 is right.
     differs("6.64 ln 2", 6.9, 4.60, 6.64 * core::f64::consts::LN_2);
     holds("9.59 ln 2", 6.64, 0.01, 9.59 * core::f64::consts::LN_2);
 }
@@ -98,8 +97,7 @@ fn a_hundred_thousand_items_give_the_published_rate_and_not_the_published_estima
     assert!(items.iter().all(|&item| filter.contains(item)));
     let positives = (0..1_000_000).filter(|&number| filter.contains(hash("probe", number))).count();
     holds("rate of the program", 0.009_871, 0.03, positives as f64 / 1e6);
-    // The article's own formula gives 1.004 % for its bits, probes and keys; its figure is near that of ten bits per
-    // key.
+    // The article's formula yields 1.004 % for its bits, probes and keys; its figure is near that of ten bits per key.
     differs("estimated rate", 0.008_164_83, 0.010_04, filter.health().expected_fpr);
 }
 
@@ -140,7 +138,7 @@ const SIZES: &[(&str, f64, f64, f64, Verdict)] = &[
     ("binary-fuse-4", 1e-4, 13.4, 14.97, Differs),
 ];
 
-/// Except in the long form, kinds whose size per key does not depend on the number of keys have a tenth of them.
+/// Except in the long form, kinds whose size per key does not depend on the number of keys get a tenth of the keys.
 #[test]
 fn sizes_of_the_family_are_as_published_or_corrected() {
     let hashes = keys(KEYS);
@@ -168,8 +166,8 @@ fn sizes_of_xor_filters_are_as_published_or_corrected_on_the_line_through_8_and_
     holds("xor at 0.1 %", 12.30, AS_PUBLISHED, xor(10.0));
     // The fingerprint has 14 bits, by the article's own formula, and not 13.
     differs("xor at 0.01 %", 16.00, 17.22, xor(14.0));
-    // Which cells are empty takes bits as well. The three blocks are equal: what is saved are the empty cells of the
-    // third.
+    // Recording the empty cells takes bits as well. The three blocks are equal, and only the third saves its empty
+    // cells.
     differs("xor+ at 1 %", 7.56, 8.03, xor_plus(7.0));
     differs("xor+ at 0.1 %", 10.80, 11.28, xor_plus(10.0));
     differs("xor+ at 0.01 %", 14.04, 15.61, xor_plus(14.0));
@@ -179,9 +177,8 @@ fn sizes_of_xor_filters_are_as_published_or_corrected_on_the_line_through_8_and_
 
 #[test]
 fn deleting_after_counters_have_overflowed_loses_no_key() {
-    // Published: keys that are in the filter get a negative. But a counter that has reached 15 is never taken down
-    // again: it can raise the false positive rate, and no more. The article says so itself where it explains
-    // saturation.
+    // Published: present keys become absent. But a counter that has reached 15 is never decremented, so it can only
+    // raise the false positive rate. The article says so itself when it explains saturation.
     let mut filter = CountingBloom::for_rate(HashIdentity::default(), 10_000, FalsePositiveRate::ONE_PERCENT).unwrap();
     let (kept, repeated) = (keys(10_000), common::key_set(1, 100).collect::<Vec<_>>());
     filter.insert_all(&kept);
@@ -274,8 +271,8 @@ fn floes_rates_and_the_keys_that_it_holds_are_as_published() {
     holds("one bit", 0.1168, 0.03, rate(1_000_000, floe(1, &quarter_million)));
     // The two are at most 31 apart, not at least 32, and one key in 32 sets only one.
     holds("two bits in a word of 32", 0.0569, 0.03, rate(1_000_000, floe(2, &quarter_million)));
-    // Not published: the wider word lets fewer through and costs nothing on a machine of 64 bits, and four bits still
-    // fit one word and one atomic operation, against what the article says.
+    // Not published: the wider word has fewer false positives and costs nothing on a 64-bit machine. Contrary to the
+    // article, four bits still fit one word and one atomic operation.
     holds("two bits in a word of 64", 0.0532, 0.02, rate_of(2, 256 << 10));
     holds("four bits in a word of 64", 0.0335, 0.02, rate_of(4, 256 << 10));
 
@@ -294,7 +291,8 @@ fn floes_rates_and_the_keys_that_it_holds_are_as_published() {
 fn fuse_filters_have_the_published_sizes_and_rates() {
     let hashes = keys(KEYS);
     // Sizes are 1.125 cells for each key; fewer than a million keys take more. The published 87 % is bound over size,
-    // which the article reads as 87 % of the bound; and it denies that twice the bits square the rate, which they do.
+    // which the article reads as 87 % of the bound. It also claims that twice the bits do not square the rate, but they
+    // do.
     for (bits, bits_published, rate_published, tolerance) in [(8, 9.01, 0.0039, 0.03), (16, 18.01, 1.5e-5, 0.35)] {
         let block = block("binary-fuse", 0.5_f64.powi(bits), &hashes);
         holds("bits per key", bits_published, 0.01, block.len() as f64 * 8.0 / f64::from(KEYS));
@@ -306,7 +304,7 @@ fn fuse_filters_have_the_published_sizes_and_rates() {
 
 #[test]
 fn eight_hundred_keys_in_a_thousand_bits_fill_them_as_published() {
-    // One filter of a thousand bits differs from the next: the mean of 200 is taken.
+    // Filters of a thousand bits differ, so this takes the mean of 200.
     let mean = |bits, probes| {
         let one = |set| {
             let filter = standard_bloom(bits, probes, &common::key_set(set, 800).collect::<Vec<_>>());

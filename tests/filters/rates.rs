@@ -1,6 +1,6 @@
-//! False positive rates of finished filters. The failure guarded against: a filter that never loses a key but has a
-//! higher rate than its size should give (probes that share bits, columns that repeat, a layer whose results are all
-//! alike): nothing breaks, only reads get slower, and it goes unnoticed.
+//! False positive rates of finished filters. The failure guarded against: a filter never loses a key, but has a higher
+//! rate than its size allows (probes that share bits, repeated columns, a layer with equal results). Nothing breaks,
+//! but reads get slower, and nobody notices.
 //!
 //! The measured rates: `cargo test --release --test filters rates:: -- --nocapture`.
 
@@ -12,7 +12,7 @@ fn sets() -> u32 {
     if common::is_long() { 5 } else { 2 }
 }
 
-/// Absent keys that each of their filters is probed for.
+/// Absent keys that each of these filters is probed for.
 const ABSENT_PER_SET: u32 = 2_000_000;
 
 /// Numbers around those at which shapes change: nothing, one word, one line, one bucket, two layers, a section.
@@ -112,7 +112,7 @@ fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
     }
 }
 
-/// Ribbon's rate is within four standard errors of the one asked for.
+/// Ribbon's rate is within four standard errors of the requested one.
 fn assert_ribbon_rate(keys: u32, asked: f64) {
     let (rate, expected) = measure(&common::ribbon(asked), keys, ABSENT_PER_SET, Some(KindId::RIBBON));
     let deviation = (rate - asked) / sigma(asked, probes());
@@ -136,8 +136,8 @@ fn ribbon_has_the_rate_asked_for_with_a_million_keys() {
     }
 }
 
-/// Five filters' mean is at most half as much again as computed, and five standard errors: single small filters
-/// differ by more than chance in the probes, because their few lines are unevenly filled.
+/// The mean of five filters is at most 1.5 times the computed rate plus five standard errors. Small filters differ by
+/// more than chance in the probes, because their few lines are unevenly filled.
 #[test]
 fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
     for bits in [4.0, 10.0, 16.0, 24.0] {
@@ -151,7 +151,7 @@ fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
 }
 
 /// Ribbon's rate depends on nothing but its columns, whose share is rounded to whole blocks: five standard errors
-/// around what the report computes, which is never above the rate asked for.
+/// around the report's rate, which never exceeds the requested one.
 #[test]
 fn ribbon_filters_of_any_number_of_keys_deny_none_and_have_the_computed_rate() {
     for asked in [0.5, 0.3, 0.01, 0.001] {

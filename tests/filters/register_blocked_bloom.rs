@@ -1,7 +1,7 @@
-//! The filter that many threads insert into. The failures guarded against: two threads set bits of one word at the
-//! same moment and one key is lost; and a filter that answers differently once it is stored, merged or restored.
+//! The filter that many threads insert into. The failures guarded against: two threads set bits of one word at the same
+//! time and lose a key; a filter answers differently after it is stored, merged or restored.
 //!
-//! That no interleaving loses a bit is tried out in the library's own tests, under loom.
+//! The library's unit tests check under loom that no interleaving loses a bit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
@@ -15,7 +15,7 @@ use sstfilter::{
     KindId, MatchBitmap, RegisterBlockedBloom,
 };
 
-/// Absent keys asked of each filter, and filters per setting.
+/// Absent keys that each filter is probed for, and filters per setting.
 const ABSENT: u32 = 2_000_000;
 const SETS: u32 = 5;
 
@@ -34,14 +34,15 @@ fn from_block(block: &[u8]) -> Result<RegisterBlockedBloom, FilterError> {
     RegisterBlockedBloom::from_block(block, KeyHasher::default().identity())
 }
 
-/// The mean rate over several key sets, what their fills say, and what their number says.
+/// The mean rate over several key sets, the rate expected from their fills, and the rate expected from the number of
+/// keys.
 fn measure(probes: u8, keys: u32) -> (f64, f64, f64) {
     let measured = common::on_all_cores(SETS as usize, |set| {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
         let filter = filter(probes, 256 << 10);
         filter.insert_all(&hashes);
-        assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is denied");
+        assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is lost");
         let off = filter.keys().abs_diff(keys.into());
         assert!(off < u64::from(keys) / 100, "{off} keys off");
         let absent: Vec<KeyHash> = common::key_set(1_000 + set, ABSENT).collect();
@@ -55,8 +56,8 @@ fn measure(probes: u8, keys: u32) -> (f64, f64, f64) {
     (observed, of_fill, filter(probes, 256 << 10).expected_fpr(keys.into()))
 }
 
-/// Within four standard errors of what the words say, which is exact, and within half a percent of what the number
-/// of keys says, which the key sets vary around.
+/// Within four standard errors of the rate from the words, which is exact, and within half a percent of the rate from
+/// the number of keys, around which the key sets vary.
 fn assert_rate(probes: u8, keys: u32) -> f64 {
     let (rate, of_words, of_keys) = measure(probes, keys);
     let sigma = (of_words * (1.0 - of_words) / (f64::from(ABSENT) * f64::from(SETS))).sqrt();
@@ -96,8 +97,8 @@ const KEYS_PER_LINE: u32 = 6;
 
 /// Inserts keys of all threads into each of many lines at the same moment, and returns how many of them are lost.
 ///
-/// The threads start together at every line: a read-modify-write that is not atomic is interrupted by another one in
-/// some of a thousand lines, and not only when the scheduler is unlucky.
+/// The threads start together at every line: in some of a thousand lines, a read-modify-write that is not atomic then
+/// meets another one, without rare scheduling.
 fn keys_lost(probes: u8, threads: u32, round: u32) -> usize {
     let lines: Vec<RegisterBlockedBloom> = (0..LINES).map(|_| filter(probes, 64)).collect();
     let keys = |thread: u32| common::key_set(round * threads + thread, KEYS_PER_LINE * LINES).collect();
@@ -122,7 +123,7 @@ fn keys_lost(probes: u8, threads: u32, round: u32) -> usize {
     (0..threads as usize).flat_map(of_lines).filter(|&of_line| is_lost(of_line)).count()
 }
 
-/// Spins, so that all threads go on within nanoseconds, and yields where there are more of them than cores.
+/// Spins, so that all threads continue within nanoseconds, and yields if there are more threads than cores.
 fn wait_for(arrived: &AtomicUsize, all: usize) {
     let mut spins = 0_u32;
     while arrived.load(Ordering::Relaxed) < all {
@@ -146,7 +147,7 @@ fn no_key_is_lost_where_threads_hammer_one_line() {
     }
 }
 
-/// Four threads, and bits of all in every word, at every size and in batches.
+/// Four threads with bits in every word, at every size and in batches.
 // promise: no-false-negatives
 #[test]
 fn keys_inserted_by_many_threads_at_once_are_all_there() {
@@ -167,7 +168,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
                         filter.insert(hash);
                     });
                     filter.insert_all(batch);
-                    assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a thread's own key is denied");
+                    assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a thread's own key is lost");
                 });
             }
         });
@@ -302,7 +303,7 @@ proptest! {
         hashes in prop::collection::vec(any::<u64>(), 0..300), asked in prop::collection::vec(any::<u64>(), 0..200),
         shift in 0..64_u32, offset in 0..16_usize,
     ) {
-        // Shifted down they are badly mixed: they crowd into few words.
+        // Shifted down, the hashes are badly mixed and fall into few words.
         let hash = |value: u64| KeyHash::from_well_mixed(value >> shift);
         let hashes: Vec<KeyHash> = hashes.into_iter().map(hash).collect();
         let (shared, batch) = (filter(probes, 1 << size), filter(probes, 1 << size));

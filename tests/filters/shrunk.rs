@@ -1,5 +1,5 @@
-//! Filters that were folded, or lost columns. The failure guarded against: they state a rate that they do not have, and
-//! a store plans its memory by it.
+//! Filters after folding or dropping columns. The failure guarded against: they state a wrong rate, by which a store
+//! plans its memory.
 
 use sstfilter::kind::BlockedBloomKind;
 use sstfilter::{BitsPerKey, FilterBlock, FixedPolicy, KeyHash, KeyHasher, MatchBitmap};
@@ -16,7 +16,7 @@ fn keys() -> u32 {
     if common::is_long() { 250_000 } else { 100_000 }
 }
 
-/// Positives among `absent` keys of each block, which are of different key sets; and the mean rate that they state.
+/// Positives among `absent` keys of each block, which have different key sets, and the mean rate that the blocks state.
 fn measure(blocks: &[Block], absent: u32) -> (f64, f64) {
     let absent: Vec<KeyHash> = common::key_set(1_000, absent).collect();
     let positives = |block: &Block| {
@@ -47,9 +47,9 @@ fn shrunk(blocks: &[Block], size: impl Fn(&Block) -> u64) -> Vec<Block> {
     shrunk
 }
 
-/// One standard error of the rate of blocked Bloom filters. Absent keys fall into lines of different rates, because a
-/// line has more or fewer keys, and those of a lane set more or fewer of its 64 bits. To first order: the variance of a
-/// Poisson number of keys, and that of the number of bins that balls fall into.
+/// One standard error of the rate of blocked Bloom filters. Absent keys fall into lines of different rates, because
+/// lines have more or fewer keys, which set more or fewer of a lane's 64 bits. To first order, this is the variance of
+/// a Poisson number of keys, and that of the number of bins that balls fall into.
 fn bloom_sigma(rate: f64, probes: f64, lines: f64) -> f64 {
     let keys_per_line = f64::from(keys()) / lines;
     let clear = (-keys_per_line * probes / 512.0).exp();
@@ -78,7 +78,7 @@ fn folded_bloom_filters_have_the_rate_that_they_state() {
     }
 }
 
-/// Of the filters at one of their sizes, the observed rate is the stated one.
+/// At one of the filters' sizes, the observed rate equals the stated one.
 fn assert_ribbon_rate(whole: &[Block], what: &str, size: impl Fn(&Block) -> u64) {
     let absent = if common::is_long() { ABSENT } else { ABSENT / 4 };
     let (rate, stated) = measure(&shrunk(whole, size), absent);

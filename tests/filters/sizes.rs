@@ -1,6 +1,6 @@
-//! Whole blocks, to the byte. The failure guarded against: a table writer that cuts its file by an estimate which
-//! the filter then exceeds, and a filter that quietly grows (a layer too many, slots that nobody uses) until it
-//! costs more memory than the kind that it was chosen over.
+//! Sizes of whole blocks, to the byte. The failures guarded against: a table writer cuts its file by an estimate that
+//! the filter exceeds; a filter silently grows (one layer too many, unused slots) until it takes more memory than the
+//! kinds that it should save memory over.
 //!
 //! The measured sizes: `cargo test --release --test filters sizes:: -- --nocapture`; `SSTFILTER_LONG=1` adds those of
 //! ten million keys.
@@ -8,7 +8,7 @@
 use crate::common;
 use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KeyHasher, KindId};
 
-/// Whole block bits per key over those that no filter of its rate can go below, minus 1.
+/// Bits per key of the whole block over the lower bound for its rate, minus 1.
 fn ribbon_overhead(keys: u32, rate: f64) -> f64 {
     let hashes: Vec<KeyHash> = common::key_set(0, keys).collect();
     let built = common::build(&common::ribbon(rate), &hashes);
@@ -52,6 +52,7 @@ fn the_size_function_of_bloom_is_what_the_encoder_writes_for_every_number_of_key
             let policy = FixedPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap();
             let said = policy.block_bytes(keys as u64).unwrap();
             let context = BuildContext::new(&KeyHasher::default());
+            // Built from buffered hashes, and filled as keys arrive.
             for context in [context.clone(), context.with_expected_keys(keys as u64)] {
                 let built = common::build_in(&policy, &context, &all[..keys]);
                 assert_eq!(built.block.unwrap().len() as u64, said, "{keys} keys at {millibits} millibits");
@@ -78,6 +79,7 @@ fn the_size_function_of_standard_bloom_is_what_the_encoder_writes_for_every_numb
 #[test]
 fn a_bloom_block_of_ten_bits_has_one_line_up_to_51_keys_and_two_at_52() {
     let bytes = |keys| FixedPolicy::default().block_bytes(keys).unwrap();
+    // A line has 64 bytes, and the tail 36.
     assert_eq!([0, 1, 51, 52].map(bytes), [100, 100, 100, 164]);
 }
 
@@ -93,8 +95,8 @@ fn a_builder_that_knows_its_keys_says_the_exact_size_from_the_start() {
     }
 }
 
-/// Exact where it falls back to Bloom. Where it does not, up to 5,000 keys unless all salts of the final layer
-/// fail, and then a block of slots too small; from 50,000 on within half a percent; about 2 % between.
+/// Exact if it falls back to Bloom. Otherwise exact up to 5,000 keys, unless all salts of the final layer fail, and
+/// then one block of slots too small; within half a percent from 50,000 keys on; within about 2 % in between.
 #[test]
 fn ribbons_estimate_is_as_close_as_it_says() {
     let all: Vec<KeyHash> = common::key_set(0, 200_000).collect();

@@ -134,7 +134,8 @@ fn a_union_contains_the_keys_of_both_and_other_shapes_are_refused() {
     assert_eq!(bytes(&one), bytes(&at_once));
 }
 
-/// Two filters that are merged into each other over and over count ever more keys: more than 64 bits hold, or a block.
+/// Two filters that are merged into each other again and again count more and more keys, beyond 64 bits and a block's
+/// field.
 #[test]
 fn counts_of_many_unions_end_at_the_largest_number_and_not_at_none() {
     let [mut one, mut other] = [14, 15]
@@ -180,12 +181,12 @@ fn filters_of_two_hashes_do_not_mix_and_keep_their_own() {
     let mismatch = FilterError::HashMismatch { expected, got };
     assert_eq!(one.union(&other), Err(mismatch.clone()));
     assert_eq!(one.to_block().unwrap(), before, "nothing has changed");
-    // Restored ones know it as well.
+    // Restored filters keep their hash as well.
     let [mut one, other] = [(one, &hashers[0]), (other, &hashers[1])]
         .map(|(filter, hasher)| StandardBloom::from_block(&filter.to_block().unwrap(), hasher).unwrap());
     assert_eq!(one.union(&other), Err(mismatch));
     assert_eq!(other.hash_identity(), got);
-    // And a block has the hash of its filter, whoever asks for it.
+    // A block has the hash of its filter, whichever context loads it.
     assert!(StandardBloom::from_block(&one.to_block().unwrap(), &hashers[1]).is_err());
     assert!(hashes(&hashers[0]).iter().all(|&hash| one.contains(hash)));
 }

@@ -1,5 +1,5 @@
-//! Replicas compare their files, and a store's files are read by other machines: a filter's bytes must not tell on how
-//! many threads it was built.
+//! Replicas compare their files, and other machines read a store's files, so a filter's bytes must not depend on the
+//! number of threads that built it.
 
 use crate::common::{self, effort};
 use sstfilter::kind::{self, KindEntry};
@@ -24,7 +24,7 @@ fn context(threads: usize) -> BuildContext {
     BuildContext::new(&KeyHasher::default()).with_threads(threads)
 }
 
-/// With 0, 2, 3 and 8 threads in the long form, otherwise with 8, of which only as many work as the keys are worth.
+/// With 0, 2, 3 and 8 threads in the long form, otherwise with 8, if there are enough keys for them.
 fn check(hashes: &[KeyHash], what: &str) {
     for (name, policy) in policies() {
         let one = build(&policy, hashes, &context(1));

@@ -1,5 +1,6 @@
-//! Xor and xor+ filters from outside. The failures guarded against: a filter that finds all of its keys but has a
-//! higher rate than its fingerprints allow, is larger than documented, or takes forever to build from unmixed hashes.
+//! Xor and xor+ filters through the public interface. The failures guarded against: a filter contains all of its keys,
+//! but has a higher rate than its fingerprints allow, is larger than documented, or takes forever to build from unmixed
+//! hashes.
 //!
 //! The measured sizes and rates: `cargo test --release --test filters xor:: -- --nocapture`.
 
@@ -29,7 +30,7 @@ fn absent_keys_get_through_as_often_as_fingerprints_agree_by_chance() {
         let mut matches = MatchBitmap::default();
         filter.may_contain_batch(&absent, &mut matches);
         let (matches, expected) = (matches.count() as f64, asked as f64 * rate);
-        // A filter of few keys is mostly zeros, and an absent key's own fingerprint is 0 as often.
+        // A filter of few keys is mostly zeros, and an absent key's fingerprint is 0 with the same probability.
         let deviation = (matches - expected) / (expected * (1.0 - rate)).sqrt();
         println!("{}, {width} bits, {keys} keys: {matches} of {asked}, {deviation:+.2} sigma", policy.name());
         assert!(deviation.abs() < 5.0, "{} of {keys} keys: {matches}, expected {expected}", policy.name());
@@ -114,7 +115,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_little_time() {
     }
 }
 
-/// What a salt makes of a hash is small if the hash is a small multiple of the inverse of what it multiplies with.
+/// A salted hash is small if the hash is a small multiple of the inverse of the salt's multiplier.
 // promise: never-fails-a-write
 #[test]
 fn hashes_made_to_meet_in_few_cells_lead_to_bloom_after_16_attempts() {
@@ -123,8 +124,8 @@ fn hashes_made_to_meet_in_few_cells_lead_to_bloom_after_16_attempts() {
     let inverse = (0..6).fold(PI, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(PI.wrapping_mul(inverse))));
     assert_eq!(PI.wrapping_mul(inverse), 1);
     for policy in common::xor_policies() {
-        // For each salt some hundred hashes whose second and third cells are the first of their blocks. The first
-        // cell is near the first of its block by itself, but with salt 0, where it is the hash that must be small.
+        // For each salt some hundred hashes whose second and third cells are the first of their blocks. The first cell
+        // is near the start of its block anyway, except with salt 0, for which the hash must be small.
         let of_salt = |salt: u64| {
             let hashes = (0..).map(move |low: u64| low.wrapping_mul(inverse) ^ STEP.wrapping_mul(salt + 1));
             hashes.filter(move |hash| salt > 0 || hash >> 52 == 0).take(700)

@@ -1,7 +1,6 @@
-//! The files of `fixtures`, rebuilt byte for byte and read back, on every instruction set that the CPU has. The failure
-//! guarded against: a change that makes tomorrow's writer and reader agree with each other, and neither with the files
-//! that are on disk already. Once there has been a release, a new version of a format adds fixtures, and those of older
-//! ones stay readable.
+//! The files in `fixtures`, rebuilt byte for byte and read back, with every instruction set of the CPU. The failure
+//! guarded against: after a change, writer and reader agree with each other, but not with existing files. After the
+//! first release, a new version of a format adds fixtures, and those of older versions stay readable.
 
 use std::sync::Mutex;
 
@@ -11,7 +10,7 @@ use crate::common::cases::{self, BLOCKS};
 use crate::common::for_each_set;
 use crate::common::golden::{check_file, is_regenerating};
 
-/// Absent keys asked of each filter.
+/// Absent keys that each filter is probed for.
 const ABSENT_KEYS: u32 = 10_000;
 
 // promise: same-bytes
@@ -67,7 +66,7 @@ fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_ke
     }
 }
 
-/// What a filter says of each key, which is the same one by one, in a set of filters and in a batch.
+/// A filter's answers, which must be the same one by one, in a set of filters and in a batch.
 fn answers(filters: &Filters, filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     let mut matches = MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut matches);

@@ -1,7 +1,7 @@
-//! Sizes around 2^31, 2^32, 2^40, 2^63 and the largest number there is. The failure guarded against: a size that wraps
-//! where it should be refused, so that a filter of four billion keys becomes one of a few thousand, and lets every
-//! absent key through; or a block whose header claims 2^32 bytes more than it has, and is believed where `usize` has 32
-//! bits. Nothing large is allocated here; `crates/table/tests/huge.rs` builds filters of more than 4 GiB.
+//! Sizes around 2^31, 2^32, 2^40, 2^63 and the largest number. The failures guarded against: a size wraps instead of
+//! being rejected, so that a filter of four billion keys becomes one of a few thousand, in which every absent key is a
+//! false positive; or a block claims 2^32 bytes more than it has, and a 32-bit `usize` hides it. Nothing large is
+//! allocated here; `crates/table/tests/huge.rs` builds filters of more than 4 GiB.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use sstfilter::{
     HashIdentity, KeyHash, KeyHasher, KindId, RegisterBlockedBloom, Sizing, StandardBloom,
 };
 
-/// The most that a payload can have, in bytes and in bits.
+/// The maximum size of a payload, in bytes and in bits.
 const MAX_BYTES: u64 = ((1 << 32) - 1) * 8;
 const MAX_BITS: u64 = MAX_BYTES * 8;
-/// The most that can stand behind a payload.
+/// The maximum size of a tail.
 const MAX_TAIL: u64 = 32 + 15 * 4;
 
 /// Every power of two and its neighbours, ascending.
@@ -28,7 +28,8 @@ fn edges() -> impl Iterator<Item = u64> + Clone {
     [0].into_iter().chain((1..=63).flat_map(around)).chain([u64::MAX - 1, u64::MAX])
 }
 
-/// The largest number for which `is_taken` holds, which holds for 1 and for no number above one for which it does not.
+/// The largest number for which `is_taken` holds. It must hold for 1, and never again after the first number that
+/// fails.
 fn last(is_taken: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (1, u64::MAX);
     assert!(is_taken(low) && !is_taken(high));
@@ -43,8 +44,8 @@ fn last(is_taken: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// Asserts that a size grows with the number of keys, stays within what a block can have, and once refused stays so.
-/// `dip` thousandths and as many times 16 KiB may be lost where a kind rounds down.
+/// Asserts that a size grows with the number of keys up to the limit of a block, and that all larger numbers are
+/// rejected. A kind that rounds down may lose `dip` thousandths and `dip` times 16 KiB.
 fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
     let mut before = Some(0);
     for keys in edges() {
@@ -56,7 +57,7 @@ fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
                 "{name}: {now} for {keys} keys, {before} for fewer"
             );
             assert!(now <= MAX_BYTES + MAX_TAIL, "{name}: {now} bytes for {keys} keys");
-            // No kind has less than a bit for a key.
+            // No kind has less than one bit per key.
             assert!(u128::from(now) * 8 >= u128::from(keys), "{name}: {now} bytes for {keys} keys");
         }
         before = now;
@@ -138,7 +139,7 @@ fn bloom_filters_are_refused_from_one_key_above_the_formats_limit_on() {
     }
 }
 
-/// A refusal in the words of the builder of a filter in memory.
+/// A rejection, as the error of a filter in memory.
 fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u64) {
     match built {
         Err(FilterError::TooLarge { max_bytes: MAX_BYTES, got }) => assert_eq!(got, bytes),
@@ -192,10 +193,10 @@ fn filters_of_fingerprints_are_refused_above_2_to_the_32_cells() {
 fn ribbon_is_refused_only_where_its_layers_would_exceed_the_format() {
     for probability in [0.5, 0.25, 0.01, 1.0 / 65_536.0, 2.4e-10] {
         let policy = FixedPolicy::ribbon(rate(probability)).unwrap();
-        // A Bloom filter of the rate is larger, and refused before.
+        // A Bloom filter of the rate is larger, and rejected first.
         let most = last(|keys| policy.block_bytes(keys).is_some());
         let used = most as f64 * -probability.log2() / MAX_BITS as f64;
-        // The thresholds count most where there is one column.
+        // The thresholds take the largest share with one column.
         assert!((if probability > 0.3 { 0.96 } else { 0.98 }..1.0).contains(&used), "{probability}: {used}");
         for keys in edges() {
             assert!(planned(&policy, keys).map(|plan| plan.build_bytes).is_none_or(|bytes| bytes >= keys), "{keys}");
@@ -230,7 +231,7 @@ fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
     policies
 }
 
-/// Of the numbers that no filter has room for: nothing is allocated for them.
+/// Numbers of keys that no filter can hold must not allocate anything.
 // promise: never-fails-a-write
 #[test]
 fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
@@ -240,9 +241,10 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
         let context = BuildContext::new(&KeyHasher::default()).with_purpose(BuildPurpose::Compaction);
         let mut builder = policy.builder(&context.with_expected_keys(expected)).unwrap();
         builder.add_hashes(&hashes);
+        // The estimate follows the 3,000 hashes, not the announced number.
         assert!((1_000..1 << 20).contains(&builder.estimated_bytes()), "{}", policy.name());
         let built = builder.finish();
-        // Bloom filters are sized again, and nothing was asked for that they are not.
+        // Bloom filters are sized again for the true number of keys, so they are what was requested.
         let is_bloom =
             built.report.requested == KindId::BLOCKED_BLOOM || built.report.requested == KindId::STANDARD_BLOOM;
         let reason = if is_bloom { FallbackReason::None } else { FallbackReason::TooManyKeys };
@@ -255,8 +257,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
 /// Bytes of the fixed trailer.
 const TRAILER: usize = 32;
 
-/// A fixture's block with some bytes of its trailer changed, `at` counted from the block's end, and the checksum of
-/// parameter words and trailer made right again.
+/// A fixture's block with changed bytes in its trailer, at `at` bytes from the block's end, and a corrected checksum.
 fn claiming(case: &BlockCase, changes: &[(usize, &[u8])]) -> Vec<u8> {
     let mut block = case.read();
     let trailer = block.len() - TRAILER;
@@ -271,7 +272,7 @@ fn claiming(case: &BlockCase, changes: &[(usize, &[u8])]) -> Vec<u8> {
     block
 }
 
-/// Bytes between the parameter words and the trailer: of the parts of keys, and of the file fingerprint.
+/// Bytes between the parameter words and the trailer: the parts of keys and the file fingerprint.
 fn between_bytes(block: &[u8]) -> usize {
     let flags = block[block.len() - TRAILER + 25] >> 4;
     let file_bytes = usize::from(flags & 1) * 8;
@@ -279,7 +280,7 @@ fn between_bytes(block: &[u8]) -> usize {
     file_bytes + if flags & 4 == 0 { 0 } else { 4 + extractors * 8 }
 }
 
-/// How many parameter words a block has.
+/// The number of a block's parameter words.
 fn params(block: &[u8]) -> usize {
     usize::from(block[block.len() - TRAILER + 24] >> 4)
 }
@@ -337,7 +338,7 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
         for keys in [u32::MAX.into(), 1 << 32, (1 << 40) - 1_u64] {
             let block = claiming(case, &[(TRAILER - 16, &keys.to_le_bytes()[..5])]);
             match FilterBlock::open_unverified(&block) {
-                // A cuckoo filter has places for its keys, and no more.
+                // A cuckoo filter has slots for its keys, and no more.
                 Err(error) => {
                     assert!(matches!(error, BlockError::Field { field: "keys", got, .. } if got == keys), "{error}");
                     assert_eq!(honest_filter.info().kind, KindId::CUCKOO);
@@ -348,7 +349,7 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
                     assert!((0.0..=1.0).contains(&info.expected_fpr), "{}: {}", case.name, info.expected_fpr);
                     assert_eq!(answers(&filter, &absent), answers(&honest_filter, &absent), "{}", case.name);
                     let denied = answers(&filter, &hashes).iter().filter(|&&answer| !answer).count();
-                    assert_eq!(denied, 0, "{}, said to be of {keys} keys: keys are denied", case.name);
+                    assert_eq!(denied, 0, "{}, as a filter of {keys} keys: keys are lost", case.name);
                 }
             }
             assert_opens_as_fast(&block, &honest, case.name);
@@ -356,7 +357,7 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
     }
 }
 
-/// What a filter says of each key, one by one and in a batch.
+/// A filter's answers for each key, one by one and in a batch.
 fn answers(filter: &FilterBlock<&Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     let mut matches = sstfilter::MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut matches);
@@ -366,8 +367,8 @@ fn answers(filter: &FilterBlock<&Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     one_by_one
 }
 
-/// Opening takes less than a microsecond. The best of many runs may take ten times as long as that of the honest
-/// block, and as much more as reading a million keys would.
+/// Opening takes less than a microsecond. The best of many runs may take ten times as long as the best with the honest
+/// block, plus the time to read a million keys.
 fn assert_opens_as_fast(block: &[u8], honest: &[u8], name: &str) {
     let best_of = |block: &[u8]| {
         let open = |_| {
@@ -381,8 +382,7 @@ fn assert_opens_as_fast(block: &[u8], honest: &[u8], name: &str) {
     assert!(lying <= honest * 10 + Duration::from_millis(1), "{name}: {lying:?}, honest {honest:?}");
 }
 
-/// The keys of a filter that goes from memory to a block and back are counted to 2^40 - 1, which is as far as a
-/// block's header goes, and no further.
+/// A filter that goes from memory to a block and back counts its keys up to 2^40 - 1, the maximum of a block's trailer.
 #[test]
 fn counts_of_keys_end_at_what_a_header_can_say() {
     let identity = KeyHasher::default().identity();
@@ -411,7 +411,7 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
         checked += 1;
     }
     assert!(checked >= 4, "{checked} fixtures");
-    // And register-blocked filters, which record what their fill says.
+    // Register-blocked filters record an estimate from their fill.
     let mut full = RegisterBlockedBloom::with_shape(HashIdentity::default(), 64, 2).unwrap();
     common::key_set(4, 100_000).for_each(|hash| {
         full.insert_exclusive(hash);

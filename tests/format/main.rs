@@ -1,6 +1,6 @@
-//! What must give the same bytes on every machine: golden files, test vectors, any bytes at all, sizes around the
-//! limits of integers. This is the program for other platforms. `golden` selects instruction sets for the whole
-//! process; the tests in `blocks` that do so too are in another program for that reason.
+//! Tests for every platform, because bytes must be the same on all: golden files, test vectors, arbitrary bytes, sizes
+//! around the limits of integers. `golden` selects instruction sets for the whole process, as do some tests in
+//! `blocks`, which are therefore another program.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

@@ -1,8 +1,8 @@
-//! What holds for every set of keys and for any bytes. The failure guarded against: an input that nobody thought
-//! of (keys twice, keys out of order, hashes that are hardly hashes, a filter in the middle of another buffer, a
-//! trailer that lies under a checksum that holds) for which a filter denies a key, panics, or does not return.
+//! Properties of every set of keys and of any bytes. The failure guarded against: an unexpected input (repeated keys,
+//! keys out of order, badly mixed hashes, a filter in the middle of another buffer, a false trailer with a valid
+//! checksum) for which a filter loses a key, panics, or does not return.
 //!
-//! `SSTFILTER_LONG=1` tries many more.
+//! `SSTFILTER_LONG=1` tries many more inputs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
     ]
 }
 
-/// Keys in any order, some of them twice: short ones, so that they collide, and a run of many.
+/// Keys in any order, some of them repeated: short ones, so that they collide, and a long run.
 fn any_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let few = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..4), 0..200);
     let many = (0..8_000_u32).prop_map(|count| (0..count).map(|key| key.to_le_bytes().to_vec()).collect::<Vec<_>>());
@@ -61,7 +61,7 @@ fn any_hasher() -> impl Strategy<Value = KeyHasher> {
     ]
 }
 
-/// What is said to come: nothing, the truth, too little, or too much.
+/// The announced number of keys: none, the true one, too few, or too many.
 fn expected_keys(truth: usize, choice: u8) -> Option<u64> {
     let truth = truth as u64;
     [None, Some(truth), Some(truth / 3), Some(truth * 3 + 10), Some(0)][usize::from(choice % 5)]
@@ -86,7 +86,7 @@ proptest! {
         prop_assert_eq!(filter.hash_identity(), hasher.identity());
         prop_assert_eq!(built.report.keys_added, keys.len() as u64);
         for key in &keys {
-            prop_assert!(filter.may_contain(hasher.hash(key)), "{:?} is denied by {:?}", key, filter);
+            prop_assert!(filter.may_contain(hasher.hash(key)), "{:?} is absent from {:?}", key, filter);
         }
     }
 
@@ -100,8 +100,8 @@ proptest! {
         let mut mixed: Vec<KeyHash> = (0..repeated).flat_map(|_| common::key_set(0, count)).collect();
         mixed.sort_unstable_by_key(|hash| KeyHash::mix(hash.get() ^ shuffled_by));
         let (one, other) = (common::build(&policy, &ascending), common::build(&policy, &mixed));
-        // Where too few keys make it a Bloom filter, repetitions that follow each other are all that is dropped;
-        // sorting has put them side by side.
+        // With too few keys it is a Bloom filter, which drops only adjacent repetitions. Here sorting has made all of
+        // them adjacent.
         prop_assert_eq!(one.block.unwrap(), other.block.unwrap());
         prop_assert_eq!(one.report.distinct_keys, other.report.distinct_keys);
     }
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// All that can be asked of bytes that may be a block.
+/// Calls everything that accepts bytes that may be a block.
 fn ask(bytes: &[u8], hash: u64) {
     let hash = KeyHash::from_well_mixed(hash);
     if let Ok(filter) = FilterBlock::open_unverified(bytes) {
@@ -180,8 +180,7 @@ fn ask(bytes: &[u8], hash: u64) {
     assert!(!(is_unusable && guarded.probe_hash(hash).is_absent()));
 }
 
-/// Restores magic and version, makes the payload's length fit, and makes the trailer's checksum hold, whatever else
-/// the trailer says.
+/// Restores magic and version, and corrects the payload's length and the trailer's checksum. Other fields stay.
 fn make_it_a_block_again(block: &mut [u8]) {
     let length = block.len();
     block[length - 7..length - 4].copy_from_slice(b"\x01SF");
@@ -206,13 +205,13 @@ fn blocks_remade_without_a_lie_open_so_that_the_lies_are_not_refused_for_their_c
     }
 }
 
-/// A filter of `hashes`, of whatever kind, denying none of them.
+/// Builds a filter of `hashes`, and asserts that it contains all of them, whatever its kind.
 fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<KindId>, u32) {
     let hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
     let built = common::build(&common::ribbon(rate), &hashes);
     let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
     filter.verify().unwrap();
-    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{what}: a key is denied");
+    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{what}: a key is lost");
     (built.report.used, built.report.attempts)
 }
 
@@ -253,7 +252,7 @@ fn bloom_filters_of_hostile_hashes_deny_none() {
     }
 }
 
-/// The threshold codes of a ribbon block's first layer, read from its bytes as the format has them.
+/// The threshold codes of a ribbon block's first layer, read from the bytes as the format specifies.
 fn threshold_codes(block: &[u8]) -> Vec<u8> {
     let info = FilterBlock::open_unverified(block).unwrap().info();
     let shape = |name| common::shape_field(&info, name).unwrap();

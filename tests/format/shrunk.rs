@@ -1,12 +1,12 @@
-//! The fixtures, shrunk. The failure guarded against: a block shrinks to other bytes on another platform, by another
-//! instruction set, or in another version, and copies of one table differ.
+//! Shrunk fixtures. The failure guarded against: a block shrinks to other bytes on another platform, with another
+//! instruction set, or in another version, so that copies of one table differ.
 
 use sstfilter::FilterBlock;
 
 use crate::common::cases::BLOCKS;
 use crate::common::for_each_set;
 
-/// The fixtures that shrink; at how many of the sizes tried; and the CRC32C of all these blocks, one after the other.
+/// The fixtures that shrink, the number of sizes at which they do, and the CRC32C of these blocks, concatenated.
 const SHRUNK: &[(&str, usize, u32)] = &[
     ("bloom-1000-keys-10-bits", 18, 0xf1fe_a164),
     ("bloom-1000-keys-16-bits", 16, 0x3b1e_b3e3),

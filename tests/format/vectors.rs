@@ -1,6 +1,7 @@
-//! A format that lives in one implementation drifts: a constant changes, every round trip still holds,
-//! and the files of last year read as absent keys. These are the test vectors in `fixtures/vectors`, which
-//! `fixtures/check_format.py` recomputes without this library. Unit tests of the kinds check what has no public path.
+//! A format with a single implementation drifts: a constant changes, every round trip still passes, and last year's
+//! filters answer "absent" for their keys. So these tests compare with the vectors in `fixtures/vectors`, which
+//! `fixtures/check_format.py` recomputes without this library. Unit tests of the kinds check vectors that the public
+//! interface cannot reach.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::common::golden::hex;
 use crate::common::vectors::{Value, vectors};
 
-/// The files of kinds whose filters are built at once, and their kinds; vectors of xor+ say that they are of it.
+/// The files of kinds whose filters are built at once, and their kinds. Vectors of xor+ name their kind.
 const BUILT_AT_ONCE: [(&str, &str); 5] = [
     ("blocked-bloom", "bloom"),
     ("ribbon", "ribbon"),
@@ -165,7 +166,7 @@ fn a_block_of_parts_is_that_of_the_vectors() {
     }
     let block = of_keys.finish().block.unwrap();
     assert_eq!(hex(&block), hex(&own.whole()));
-    // The hashes in the vector are all that the payload has.
+    // The payload has no other hashes than those in the vector.
     assert_eq!(hex(&block[..64]), hex(&of_hashes.finish().block.unwrap()[..64]));
     let filter = FilterBlock::load(&block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
     let holds = |prefix| filter.may_contain_prefix(&parts.prefix(&hasher, prefix));

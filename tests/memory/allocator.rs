@@ -1,4 +1,4 @@
-//! An allocator that counts, and refuses what is too much, for the whole test program.
+//! The test program's allocator, which counts bytes and fails beyond a limit.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
@@ -11,7 +11,7 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// The most bytes that may be held.
+/// The maximum number of bytes held.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Whether this many more bytes may be held; if so, counts them.
@@ -25,7 +25,7 @@ fn count(bytes: usize) -> bool {
     true
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came, or refused.
+// SAFETY: every call is passed on to the system's allocator unchanged, or fails.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !count(layout.size()) {
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(memory, layout) }
     }
 
-    /// Counts the old and the new bytes at once, as if they were copied; the system moves large ones without a copy.
+    /// Counts the old and the new bytes together, as if they were copied, although the system moves large ones.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if !count(bytes) {
             return null_mut();
@@ -64,24 +64,24 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test at a time, because the count is the whole process's.
+/// Lets one test run at a time, because the count is that of the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes held now.
-#[allow(dead_code, reason = "not every test program asks")]
+/// The bytes held now.
+#[allow(dead_code, reason = "not every test program calls it")]
 pub(crate) fn held() -> usize {
     HELD.load(Relaxed)
 }
 
-/// What `step` gives, and the most bytes held at once in it.
+/// Returns the result of `step`, and the maximum number of bytes held during it.
 pub(crate) fn measure<T>(step: impl FnOnce() -> T) -> (T, usize) {
     measure_within(usize::MAX, step)
 }
 
-/// The same with a limit on the bytes beyond those already held.
+/// Like [`measure`], with a limit on the bytes in addition to those already held.
 pub(crate) fn measure_within<T>(max_bytes: usize, step: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);

@@ -1,5 +1,5 @@
-//! A compaction runs next to everything else that the engine does, so a filter that takes far more memory to
-//! build than to keep brings the process down at the worst of times. Here the allocator itself counts.
+//! A compaction runs in parallel to all other work of the engine. If building a filter takes far more memory than
+//! keeping it, it can bring the process down. Here the allocator itself counts.
 
 use crate::allocator::alone;
 
@@ -9,7 +9,7 @@ use sstfilter::{
     KeyHash, KeyHasher, KindId, Sizing,
 };
 
-/// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
+/// Returns the maximum number of bytes held in `finish`, in addition to the buffered hashes, and the report.
 fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
     measure_hashes(policy, &(0..keys).map(KeyHash::mix).collect::<Vec<_>>())
 }
@@ -27,7 +27,7 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
     let _alone = alone();
     for (exponent, keys) in [(7, 5_000), (7, 20_000), (7, 250_000), (7, 1_000_000), (7, 3_000_000), (16, 1_000_000)] {
         let rate = FalsePositiveRate::new(0.5_f64.powi(exponent)).unwrap();
-        // Each policy begins without memory from earlier builds.
+        // Each policy starts without memory from earlier builds.
         let policy = FixedPolicy::ribbon(rate).unwrap();
         let (peak, report) = measure(&policy, keys);
         assert_eq!(report.used, Some(KindId::RIBBON));
@@ -60,7 +60,7 @@ fn each_thread_takes_no_more_than_the_plan_says() {
     }
 }
 
-/// Hashes that are badly mixed, or were chosen by someone who knows the seed.
+/// Hashes that are badly mixed, or chosen by an attacker who knows the seed.
 // promise: bounded-memory
 #[test]
 fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
@@ -91,7 +91,7 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
     }
 }
 
-/// Every policy, and whether it fills a filter of the announced size while keys come.
+/// Every policy, and whether it fills a filter of the announced size as keys arrive.
 fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
     use BuildPurpose::{Compaction, Flush};
 
@@ -111,15 +111,15 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
     ]
 }
 
-/// A plan that does not come true: compaction drops most keys.
+/// A plan that fails: compaction drops most keys.
 // promise: bounded-memory
 #[test]
 fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
     let _alone = alone();
     let hashes: Vec<KeyHash> = (0..100).map(KeyHash::mix).collect();
     for (policy, purpose, is_filled_at_once) in every_policy() {
-        // 2^31 keys are within the limits of every kind, 2^50 beyond all of them. A filter that is filled at once is as
-        // large as announced, and has nothing beside that.
+        // 2^31 keys are within the limits of every kind, 2^50 beyond all of them. A filter that is filled as keys
+        // arrive has the announced size, and takes no further memory.
         let max_of_filter = |keys: u64| if is_filled_at_once && keys < 1 << 31 { keys * 10 / 8 + 128 } else { 0 };
         let within = if is_filled_at_once { 1 << 22 } else { 1 << 31 };
         for announced in [1 << 16, within, 1 << 50, u64::MAX] {

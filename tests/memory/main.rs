@@ -1,5 +1,5 @@
-//! How much memory is taken. A program of its own: its allocator counts what the whole process holds, so each test runs
-//! alone (`allocator::alone`), and tests of anything else would be counted with them.
+//! Tests of memory use. They are a separate program, because the allocator counts the whole process: each test runs
+//! alone (`allocator::alone`), and other tests would be counted, too.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

@@ -1,4 +1,4 @@
-//! Keys that were inserted because of where a filter puts them.
+//! Keys inserted by an attacker because of their positions in a filter.
 
 use sstfilter::{
     BitsPerKey, CountingBloom, CuckooFilter, DEFAULT_HASH_SEED, FallbackReason, FilterBlock, FilterError, FixedPolicy,
@@ -10,7 +10,7 @@ use super::xxh3::key_with_hash;
 use super::{open_hasher, secret_hasher};
 use crate::common;
 
-/// Half of the keys are the store's own, half the stranger's.
+/// Half of the keys are the store's, half the attacker's.
 const HALF: u32 = 50_000;
 const ABSENT: u32 = 200_000;
 
@@ -22,7 +22,7 @@ fn absent_keys() -> impl Iterator<Item = [u8; 8]> {
     (0..u64::from(ABSENT)).map(|key| (key << 32 | 2).to_le_bytes())
 }
 
-/// What came of an attack: the rate of ordinary absent keys, and the build.
+/// The result of an attack: the rate of ordinary absent keys, and the build.
 struct Outcome {
     rate: f64,
     built: Built,
@@ -34,7 +34,7 @@ fn outcome(kind: Kind, hasher: &KeyHasher, chosen: impl Iterator<Item = [u8; 8]>
     Outcome { rate: rate(&built.filter, hasher, absent_keys()), built }
 }
 
-/// Rates with honest keys, with chosen ones, and with the same ones under a secret seed, which must not matter.
+/// Rates with honest keys, with chosen keys, and with the chosen keys under a secret seed, where they must not matter.
 fn compare(attack: &str, kind: Kind, chosen: &[u64]) -> [Outcome; 3] {
     assert_eq!(chosen.len(), HALF as usize);
     let honest = outcome(kind, &open_hasher(), own_keys(2 * HALF).skip(HALF as usize));
@@ -72,7 +72,7 @@ fn keys_that_all_go_to_one_place_leave_the_rate_of_every_kind_within_bounds() {
     }
 }
 
-/// The most different bits of a line that keys can set, one key after the other: of some candidates the best.
+/// Keys that set the largest number of different bits of a line, chosen one by one as the best of some candidates.
 fn masks_that_fill_a_line(keys: usize) -> Vec<u64> {
     let policy = FixedPolicy::bloom(BitsPerKey::TEN).unwrap();
     let fill = |hashes: &[KeyHash]| {
@@ -169,7 +169,7 @@ fn nine_keys_fill_a_cuckoo_filter_under_a_known_seed_only_and_it_says_so_at_once
     assert!(hashes(&secret_hasher()).into_iter().all(|hash| guarded.insert(hash).is_ok()));
 }
 
-/// This one needs no seed: a key that is written again and again does it.
+/// This attack needs no seed: writing one key again and again is enough.
 #[test]
 fn counters_that_one_key_saturates_stay_and_no_key_is_denied() {
     let hasher = secret_hasher();

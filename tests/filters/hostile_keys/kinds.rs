@@ -50,11 +50,11 @@ impl Kind {
         let time = begun.elapsed();
         let filter = FilterBlock::open_unverified(block).unwrap();
         let denied = hashes.iter().filter(|&&hash| !filter.may_contain(hash)).count();
-        assert_eq!(denied, 0, "{self:?}: keys that are in are denied");
+        assert_eq!(denied, 0, "{self:?}: present keys are lost");
         Built { reason: filter.info().reason, filter, time }
     }
 
-    /// Kinds that grow are filled key by key, all others built by their policy.
+    /// Kinds that grow are filled key by key. Policies build all others.
     fn block(self, hasher: &KeyHasher, hashes: &[KeyHash]) -> Bytes {
         let (identity, keys, rate) = (hasher.identity(), hashes.len() as u64, FalsePositiveRate::ONE_PERCENT);
         match self.0.name {
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// Whoever attacks Bloom filters computes places with ten bits per key.
+    /// Attacks on Bloom filters compute positions with ten bits per key.
     fn sizing(self) -> Sizing {
         match self.0.name {
             "bloom" | "standard-bloom" => BitsPerKey::TEN.into(),
@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-/// The share of `keys` that the filter lets through.
+/// The share of positives among `keys`.
 pub(crate) fn rate<K: AsRef<[u8]>>(
     filter: &FilterBlock<Bytes>,
     hasher: &KeyHasher,
@@ -103,14 +103,13 @@ pub(crate) fn rate<K: AsRef<[u8]>>(
     passed as f64 / asked as f64
 }
 
-/// The rate that the filter expects by what is in it: of standard and counting Bloom filters the fill says more
-/// than the number of keys, and hashes of a block tell nothing more than the block.
+/// The rate that the filter expects from its contents.
 pub(crate) fn nominal(filter: &FilterBlock<Bytes>) -> f64 {
     filter.info().expected_fpr
 }
 
-/// The most that `probes` of rate `rate` give but for one time in 10^6, and some for the chance in how a filter
-/// of few keys is filled.
+/// The upper bound of the observed rate over `probes` probes, exceeded once in 10^6 times, with a margin for the random
+/// fill of a filter with few keys.
 pub(crate) fn at_most(rate: f64, probes: u32) -> f64 {
     rate * 1.1 + 5.0 * (rate * (1.0 - rate) / f64::from(probes)).sqrt()
 }

@@ -1,7 +1,7 @@
-//! Keys chosen by an attacker. The failure guarded against: someone who can write and read a store's keys, and knows
-//! their hash, prepares keys that are positives of all filters or that fill filters up, and each of them costs a read
-//! of every table. Under a known seed the attack works, and these tests measure how well; under a secret one it must
-//! fail.
+//! Keys chosen by an attacker. The failure guarded against: an attacker who can write and read a store's keys, and
+//! knows their hash, prepares keys that are positives of all filters or that fill filters up. Each such key costs a
+//! read of every table. With a known seed the attack works, and these tests measure how well; with a secret seed it
+//! must fail.
 //!
 //! The figures of SECURITY.md: `cargo test --release --test filters hostile_keys:: -- --nocapture --test-threads 1`.
 
@@ -13,12 +13,12 @@ mod xxh3;
 use crate::common;
 use sstfilter::{DEFAULT_HASH_SEED, KeyHasher, SecretSeed};
 
-/// A store that strangers know all of but its keys' values.
+/// The hasher of a store whose seed is known.
 fn open_hasher() -> KeyHasher {
     KeyHasher::default()
 }
 
-/// A store with a secret. It is the same at every run, so that what passes once passes always.
+/// The hasher of a store with a secret seed, which is fixed so that every run has the same result.
 fn secret_hasher() -> KeyHasher {
     KeyHasher::with_secret_seed(SecretSeed::from_bytes(*b"\x8b\x1f\x03\xd6\x55\xe9\x72\xac"))
 }

@@ -11,17 +11,18 @@ use crate::common;
 const STORED: u32 = 20_000;
 const PREPARED: u32 = 500;
 
-/// Kinds whose filters of so few keys have a lower rate are not attacked: their false positives take long to find.
+/// Kinds whose filters of few keys have a lower rate are not attacked, because finding their false positives takes
+/// long.
 const MIN_RATE: f64 = 0.001;
 
-/// A length in each of the ways in which XXH3 treats keys: up to 3 bytes, 8, 16, 128, 240, and more.
+/// A length for each code path of XXH3: up to 3 bytes, 8, 16, 128, 240, and more.
 const LENGTHS: [usize; 6] = [3, 8, 16, 100, 200, 1_000];
 
 fn stored_keys() -> Vec<Vec<u8>> {
     (0..STORED).map(|key| format!("user:{key:08}").into_bytes()).collect()
 }
 
-/// The keys of `length` bytes that a stranger tries, one after the other; none is stored.
+/// The keys of `length` bytes that an attacker tries one by one; none is stored.
 fn candidates(length: usize) -> impl Iterator<Item = Vec<u8>> {
     (0_u64..1 << 24).map(move |number| {
         let mut key = vec![b'x'; length];
@@ -66,7 +67,7 @@ fn prepared_false_positives_all_pass_under_a_known_seed_and_at_the_nominal_rate_
     assert!(attacked >= 9, "{attacked} kinds attacked: the others claim rates that no attack can use");
 }
 
-/// How often two keys that differ by `difference` agree in the first `bits` of their hashes, over secret seeds.
+/// The share of secret seeds with which two keys that differ by `difference` agree in the first `bits` of their hashes.
 fn share_of_near_collisions(difference: [u8; 8], bits: u32, pairs: u32) -> f64 {
     let near = (0..u64::from(pairs)).filter(|&pair| {
         let hasher = KeyHasher::with_secret_seed(SecretSeed::from(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -77,7 +78,7 @@ fn share_of_near_collisions(difference: [u8; 8], bits: u32, pairs: u32) -> f64 {
     near.count() as f64 / f64::from(pairs)
 }
 
-/// What is left of XXH3 that no seed hides: it is no cryptographic hash.
+/// The weakness of XXH3 that no seed hides: it is not a cryptographic hash.
 #[test]
 fn some_keys_of_eight_bytes_are_nearer_to_each_other_than_chance_has_it_whatever_the_seed() {
     // Found by trying all differences of up to four of the first 26 bits.
@@ -91,7 +92,7 @@ fn some_keys_of_eight_bytes_are_nearer_to_each_other_than_chance_has_it_whatever
     assert!((0.7..1.3).contains(&ordinary), "{ordinary}");
 }
 
-/// The nearness is of no use against a filter: neighbours of keys that are in pass at the nominal rate.
+/// The nearness does not help against a filter: neighbours of present keys are positive at the nominal rate.
 #[test]
 fn neighbours_of_stored_keys_pass_at_the_nominal_rate_under_a_secret_seed() {
     let secret = secret_hasher();

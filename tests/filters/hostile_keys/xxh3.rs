@@ -1,12 +1,12 @@
-//! XXH3-64 of keys of eight bytes, undone: for that length it is a bijection, so whoever knows the seed makes a key for
-//! any hash. (Collet's specification, the case of 4 to 8 bytes.)
+//! The inverse of XXH3-64 for keys of eight bytes. For that length it is a bijection, so whoever knows the seed can
+//! make a key for any hash. (Collet's specification, the case of 4 to 8 bytes.)
 
 const MULTIPLIER: u64 = 0x9fb2_1c65_1e98_df25;
 /// Bytes 8 to 15 of the specification's default secret, exclusive or bytes 16 to 23.
 const SECRET: u64 = 0xc73a_b174_c5ec_d5a2;
 const KEY_BYTES: u64 = 8;
 
-/// The key of eight bytes that has the hash `hash` under `seed`.
+/// Returns the key of eight bytes with hash `hash` under `seed`.
 #[expect(clippy::cast_possible_truncation, reason = "the low half of the seed")]
 pub(crate) fn key_with_hash(hash: u64, seed: u64) -> [u8; 8] {
     let mut word = hash ^ hash >> 28 ^ hash >> 56;
@@ -18,12 +18,12 @@ pub(crate) fn key_with_hash(hash: u64, seed: u64) -> [u8; 8] {
     halves.rotate_left(32).to_le_bytes()
 }
 
-/// A difference between two keys, whatever the seed, such that `word` is the difference that the hash begins with.
+/// Returns a difference between two keys for which hashing begins with the difference `word`, whatever the seed.
 pub(crate) fn key_difference(word: u64) -> [u8; 8] {
     unturned(word).rotate_left(32).to_le_bytes()
 }
 
-/// Undoes `word ^ word.rotate_left(49) ^ word.rotate_left(24)`, of which 64 applications in a row change nothing.
+/// Inverts `word ^ word.rotate_left(49) ^ word.rotate_left(24)`. Applied 64 times, this function is the identity.
 fn unturned(word: u64) -> u64 {
     (0..63).fold(word, |word, _| word ^ word.rotate_left(49) ^ word.rotate_left(24))
 }
