@@ -10,5 +10,6 @@ mod common;
 mod golden;
 mod limits;
 mod properties;
+mod refused;
 mod shrunk;
 mod vectors;

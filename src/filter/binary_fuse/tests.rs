@@ -99,6 +99,9 @@ fn cells_and_fingerprints_are_those_of_the_vectors() {
     for block in own.rows("blocks") {
         let log2_segment = block.number("segment_length").trailing_zeros() as u8;
         let shape = FuseShape::new(FuseArity::Three, 8, log2_segment, block.number("segments") as u32).unwrap();
+        // Its salt is the low half of the byte before the version.
+        let bytes = block.whole();
+        let shape = shape.with_salt(bytes[bytes.len() - 8] & 15);
         for row in block.rows("places") {
             let (cells, fingerprint) =
                 shape.placement::<3>().place(KeyHasher::default().hash(row.text("key").as_bytes()).get());
@@ -106,4 +109,14 @@ fn cells_and_fingerprints_are_those_of_the_vectors() {
             assert_eq!(u64::from(fingerprint >> 24), row.hex("fingerprint"), "{row}");
         }
     }
+}
+
+#[test]
+fn sizes_are_those_of_the_vectors() {
+    let own = vectors("binary-fuse");
+    let rows = own.rows("sizes").iter().map(|row| {
+        let size = ["from", "first", "last"].map(|name| row.number(name));
+        (row.number("arity"), (size[0], row.number("log2_segment") as u8, size[1], size[2]))
+    });
+    assert!(rows.eq(THREE.iter().map(|row| (3, *row)).chain(FOUR.iter().map(|row| (4, *row)))));
 }

@@ -136,6 +136,12 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_are_those_of_the_vectors() {
+        let own = crate::vectors::vectors("blocked-bloom").numbers("probe_thresholds");
+        assert!(own.into_iter().eq(PROBE_THRESHOLDS.map(u64::from)));
+    }
+
+    #[test]
     fn the_rate_agrees_with_inclusion_and_exclusion() {
         for (millibits, probes) in
             [(1_500, 1), (3_000, 2), (5_000, 3), (6_000, 4), (8_000, 5), (10_000, 6), (12_000, 7), (14_000, 8)]

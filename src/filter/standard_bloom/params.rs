@@ -202,6 +202,12 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_are_those_of_the_vectors() {
+        let own = vectors("standard-bloom").numbers("probe_thresholds");
+        assert!(own.into_iter().eq(PROBE_THRESHOLDS.map(u64::from)));
+    }
+
+    #[test]
     fn probes_grow_with_the_size_and_stay_in_range() {
         let sizes = (1_000..=100_000).map(|size| BitsPerKey::from_millibits(size).unwrap());
         let probes: Vec<u8> = sizes.map(optimal_probes).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::simd::InstructionSet;
-use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter::{FilterBlock, HashIdentity, KeyHasher, KeyParts};
 use sstfilter_store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
 
@@ -47,8 +47,9 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
   "absent_keys": "absent key number i, from 0 to 9999, is the ASCII bytes of 'absent-' and i in 8 decimal digits",
   "values": "entry i of a table has the value 'v' and i * i in decimal digits, without leading zeros; where there are tombstones, entry i is one when i mod 7 is 3",
   "hash": "XXH3-64 of the key's bytes with xxh3_seed; 'identity' is what the trailer shows of it",
-  "key_parts": "what the filter holds of each key: the whole key, and the parts by the named extractors; a filter without whole keys is probed for absent keys as parts by its extractor",
-  "file_number": "the number, as u64, of the file that the block is bound to",
+  "key_parts": "what the filter holds of each key: the whole key, and the parts by the named extractors; a filter without whole keys is probed for absent keys as parts by its first extractor: the absent key itself is the part, uncut",
+  "file_number": "the number, as u64, of the file that the block is bound to; file_id has its bytes",
+  "numbers": "hash_id, kind_number, requested_number and reason_number are fields of the trailer, and so is hash_seed, in hexadecimal digits; they and whole_keys and extractors say again what the texts identity, kind, reason and key_parts say",
   "crc32c": "of the whole file",
 "#;
 
@@ -57,7 +58,7 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
     let info = filter.info();
     let shape: Vec<String> = info.shape.iter().map(|(name, value)| format!("{name} {value}")).collect();
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, {}, "kind": "{}", "kind_number": {}, "requested_number": {}, "reason": "{}", "reason_number": {}, "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.recipe.describe(),
         case.keys,
@@ -65,13 +66,33 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
         case.hash.seed(),
         info.hash,
         case.file_number.map_or("null".to_owned(), |number| number.to_string()),
+        identity_fields(info.hash, &(case.parts)(), case.file_number),
         info.kind,
+        info.kind.code(),
+        info.requested.code(),
         info.reason,
+        info.reason.code(),
         shape.join("; "),
         info.salt,
         digest(bytes),
         case.false_positives(&filter, ABSENT_KEYS),
     )
+}
+
+/// What the texts of an entry say, for programs: the hash, the parts of keys and the file.
+fn identity_fields(hash: HashIdentity, parts: &KeyParts, file_number: Option<u64>) -> String {
+    format!(
+        r#""hash_id": {}, "hash_seed": "{:016x}", {}, "file_id": {}"#,
+        hash.id.code(),
+        hash.seed,
+        part_fields(parts),
+        file_number.map_or("null".to_owned(), |number| format!(r#""{}""#, hex(&number.to_le_bytes()))),
+    )
+}
+
+fn part_fields(parts: &KeyParts) -> String {
+    let names: Vec<String> = parts.extractors().map(|extractor| format!(r#""{}""#, extractor.name())).collect();
+    format!(r#""whole_keys": {}, "extractors": [{}]"#, parts.has_whole_keys(), names.join(", "))
 }
 
 fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
@@ -123,7 +144,7 @@ fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
     let filter = case.load(bytes);
     let absent = case.absent_keys(ABSENT_KEYS);
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.policy.describe(),
         if case.cut == PartitionCut::KeyRange { "key range" } else { "hash range" },
@@ -133,6 +154,7 @@ fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
         case.hash.seed(),
         filter.index.hash_identity(),
         case.file_number.map_or("null".to_owned(), |number| number.to_string()),
+        identity_fields(filter.index.hash_identity(), &(case.parts)(), case.file_number),
         filter.index.partitions(),
         digest(bytes),
         absent.iter().filter(|(key, hash)| filter.may_contain(key, *hash)).count(),
