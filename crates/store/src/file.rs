@@ -85,7 +85,8 @@ impl FileFilters {
         // Range tombstones come before filters: no filter knows what the file deletes.
         state.overlaps(range)
             && (state.surely_meets(range)
-                || state.may_contain_prefix(prefix) && !state.probe_range(range).probe.is_absent())
+                || state.probe_prefix(prefix).is_none_or(|answer| !answer.probe.is_absent())
+                    && !state.probe_range(range).probe.is_absent())
     }
 
     /// Returns whether the file may contain a key in `range`, by its bounds and its range filter. A probe is counted.

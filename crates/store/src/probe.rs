@@ -195,20 +195,31 @@ impl FileState {
         Answer { probe: Probe::Absent, unit: number }
     }
 
-    /// Returns whether the point filter may hold the parts that all keys with the prefix share.
-    pub(super) fn may_contain_prefix(self: &Arc<Self>, prefix: &[u8]) -> bool {
+    /// Probes the point filter for the parts that all keys with the prefix share, and counts the answers. `None` if it
+    /// cannot be probed for any: then it may hold them.
+    pub(super) fn probe_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<Answer> {
         if self.points.is_err() || self.config.trust.get().is_some() {
-            return true;
+            return None;
         }
-        let may_contain_range = |number, hash| !self.probe_points(number, &[hash]).probe.is_absent();
-        let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
-        hashes.all(|hash| match self.partitions_to_probe() {
-            Err(_) => true,
-            Ok(None) => may_contain_range(POINTS, hash),
-            Ok(Some(index)) => {
-                index.places_with_part(prefix, hash).any(|(number, hash)| may_contain_range(number + POINTS, hash))
+        let mut last = None;
+        for hash in self.reader().prefix_hashes(self.shared, prefix) {
+            let probe = |number, hash| self.probe_points(number, &[hash]);
+            let answer = match self.partitions_to_probe() {
+                Err(_) => continue,
+                Ok(None) => probe(POINTS, hash),
+                // The file may have the prefix if one partition may.
+                Ok(Some(index)) => {
+                    let mut answers =
+                        index.places_with_part(prefix, hash).map(|(number, hash)| probe(number + POINTS, hash));
+                    answers.find(|answer| !answer.probe.is_absent()).unwrap_or(Answer::of(Probe::Absent))
+                }
+            };
+            last = Some(answer);
+            if answer.probe.is_absent() {
+                break;
             }
-        })
+        }
+        last
     }
 
     /// Probes the range filter, and counts the answer.

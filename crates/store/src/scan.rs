@@ -60,22 +60,26 @@ pub struct ScanCandidate<'a, F> {
     /// there. It may itself be a key. For a file with range tombstones, it is the start of the range.
     pub lower_bound: Bytes,
     state: &'a Arc<FileState>,
-    answer: Option<Answer>,
+    of_prefix: Option<Answer>,
+    of_range: Option<Answer>,
 }
 
 impl<F> ScanCandidate<'_, F> {
-    /// Records whether the file contained a key in the range; the rates of range filters are based on it. Call it at
-    /// most once: a scan that ends early may never know.
+    /// Records whether the file contained a key in the range, or with the prefix. The rates of the filters that were
+    /// probed are based on it. Call it at most once: a scan that ends early may never know.
     pub fn record(&self, is_found: bool) {
-        if let Some(answer) = self.answer {
+        if let Some(answer) = self.of_prefix {
+            self.state.record_prefix(answer, is_found);
+        }
+        if let Some(answer) = self.of_range {
             self.state.record(answer, is_found);
         }
     }
 
-    /// Returns whether [`record`](Self::record) counts anything, because the range filter was probed.
+    /// Returns whether [`record`](Self::record) counts anything, because a filter was probed.
     #[must_use]
     pub const fn was_probed(&self) -> bool {
-        self.answer.is_some()
+        self.of_prefix.is_some() || self.of_range.is_some()
     }
 }
 
@@ -133,13 +137,16 @@ impl<'a, F> ScanCandidates<'a, F> {
 
     /// Returns a file in bounds as a candidate, unless its filters exclude it.
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
-        let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
         // Range tombstones come before filters: no filter knows what the file deletes.
+        let prefix = self.prefix.filter(|_| !state.has_range_tombstones);
+        let of_prefix = prefix.and_then(|prefix| state.probe_prefix(prefix));
+        if of_prefix.is_some_and(|answer| answer.probe.is_absent()) {
+            return None;
+        }
+        let candidate =
+            |lower_bound: Bytes, of_range| Some(ScanCandidate { file, lower_bound, state, of_prefix, of_range });
         if state.has_range_tombstones {
             return candidate(self.start.clone(), None);
-        }
-        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
-            return None;
         }
         if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.start) {
             // The smallest key is in the range, so the filter has nothing to add.

@@ -251,6 +251,16 @@ impl FileState {
         stats
     }
 
+    /// Records the outcome of an answer to a scan of a prefix that was not "absent".
+    pub(super) fn record_prefix(&self, answer: Answer, is_found: bool) {
+        if answer.probe == Probe::MaybePresent {
+            // A scan of the prefix is about the part itself, also in a filter without whole keys.
+            self.units.counters_of(answer.unit).add_outcome(is_found);
+        } else {
+            self.record(answer, is_found);
+        }
+    }
+
     /// Records the outcome of an answer that was not "absent".
     pub(super) fn record(&self, answer: Answer, is_found: bool) {
         let counters = self.units.counters_of(answer.unit);

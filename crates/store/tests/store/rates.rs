@@ -312,6 +312,38 @@ fn keys_that_no_filter_is_probed_for_do_not_raise_its_rate() {
     }
 }
 
+/// An operator who watches the rate of useless reads must see those of prefix scans, too.
+#[test]
+fn scans_of_prefixes_record_what_became_of_the_point_filters_answers() {
+    let extractor = || Arc::new(FixedPrefix::new(4));
+    for parts in [KeyParts::whole_keys().with_extractor(extractor()), KeyParts::extracted(extractor())] {
+        let filters = Filters::new(rate(0.2)).with_key_parts(parts);
+        let whole = FilterStore::new(filters.clone());
+        let cut = |cut| whole.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
+        for store in [whole.clone(), cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange)] {
+            let keys = numbered((0..8_000).map(|tenant| tenant * 10));
+            let view = view_of(&store, &[(1, &file(&store, keys))]);
+            let (mut found, mut for_nothing) = (0, 0);
+            for tenant in 0..8_000_u32 {
+                for (tenant, is_found) in [(tenant * 10, true), (tenant * 10 + 5, false)] {
+                    let prefix = tenant.to_be_bytes();
+                    for candidate in view.candidates_by_prefix(&prefix) {
+                        candidate.record(is_found);
+                        if candidate.was_probed() {
+                            *(if is_found { &mut found } else { &mut for_nothing }) += 1;
+                        }
+                    }
+                }
+            }
+            let stats = view.level_stats(1).filter;
+            assert_eq!((stats.true_positives, stats.false_positives), (found, for_nothing), "{store:?}");
+            assert!(found > 7_900, "{found}: all but those in the prefixes of the smallest and largest key");
+            let rate = stats.useless_read_rate().unwrap();
+            assert!((0.15..0.25).contains(&rate) && stats.is_consistent(), "{rate}: {stats:?}");
+        }
+    }
+}
+
 #[test]
 fn scans_count_only_what_the_range_filter_was_probed_for() {
     use sstfilter_range::RangePolicy;

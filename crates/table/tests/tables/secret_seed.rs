@@ -141,7 +141,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert_all_found(&table);
     assert!(problem.is_foreign_filter());
     let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
-    assert!(reason.contains("a secret seed was changed"), "{reason}");
+    assert!(reason.contains("a secret seed, a hash or an extractor was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
 
     let set = TableSet::new(vec![table]);
@@ -170,7 +170,13 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     let bytes = table(&function(1));
     assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
     let changed = open(&bytes, &reading(&function(2))).unwrap();
-    assert!(changed.filter_problem().unwrap().to_string().contains("or a function without its tag"));
+    assert!(
+        changed
+            .filter_problem()
+            .unwrap()
+            .to_string()
+            .contains("a hash or an extractor was changed, and its tag or name was not")
+    );
     assert_all_found(&changed);
 }
 
