@@ -28,9 +28,10 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// - Text: neither helps much with ranges between neighbouring names. For prefix scans, a point filter with
 ///   [`KeyParts`](sstfilter::KeyParts) is better.
 ///
-/// "Near a key" means in the key's cell, which at 1 % is 1/2^15 of the span of a segment's keys. docs/format/ranges.md derives the
-/// rates, and `sstfilter advise --ranges` measures both maps on your keys. The figure that counts is how often scans
-/// find nothing in files that the filter did not skip: [`RangeReader::record_scan`](super::RangeReader::record_scan).
+/// "Near a key" means in the key's cell, which at 1 % is 1/2^15 of the span of a segment's keys. docs/format/ranges.md
+/// derives the rates, and `sstfilter advise --ranges` measures both maps on your keys. The figure that counts is how
+/// often scans find nothing in files that the filter did not skip:
+/// [`RangeReader::record_scan`](super::RangeReader::record_scan).
 ///
 /// A file may have one filter of each map, as two blocks.
 ///
