@@ -120,6 +120,9 @@ pub mod internal {
     pub use crate::codec::take_varint;
 }
 
+/// The package of `Bytes`, which filter bytes are.
+pub use bytes;
+
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
 pub use build::{BuiltFilters, FileFilterBuilder};
 pub use error::FilterProblem;
