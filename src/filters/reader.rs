@@ -133,11 +133,15 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     /// Records whether the file contained the key after [`Probe::MaybePresent`]. Call it once for each such answer of
     /// this filter or its set.
     ///
-    /// An unusable filter counts no outcomes. Outcomes recorded for the wrong filter make the counts inconsistent;
-    /// [`FilterStats`] then reports no rate and no alarm.
+    /// An unusable filter counts no outcomes, and one that holds only parts of keys no key that was not found. Outcomes
+    /// recorded for the wrong filter make the counts inconsistent; [`FilterStats`] then reports no rate and no alarm.
     pub fn record_lookup(&self, outcome: LookupOutcome) {
-        if self.block().is_ok() {
-            self.counters.add_outcome(outcome == LookupOutcome::Found);
+        let is_found = outcome == LookupOutcome::Found;
+        match &self.state {
+            State::Keys(_) => self.counters.add_outcome(is_found),
+            // A missing key says nothing about its part, which other keys may have.
+            State::Parts(_) if is_found => self.counters.add_outcome(true),
+            State::Parts(_) | State::Unusable(_) => {}
         }
     }
 

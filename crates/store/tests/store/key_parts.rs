@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockBuilder, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId,
     FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHash,
-    KeyHasher, KeyParts, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+    KeyHasher, KeyParts, LoadContext, LookupOutcome, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 use sstfilter_store::{
     FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
@@ -277,6 +277,8 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     }
     assert!(reader.probe_prefix(b"none").is_absent() && reader.probe(b"none").is_absent());
     assert_eq!(reader.probe(b"t"), Probe::MaybePresent, "outside the extractor's domain");
+    reader.record_lookup(LookupOutcome::NotFound);
+    assert_eq!(reader.stats().false_positives, 0, "the part may be there although the key is not");
 }
 
 /// An engine that keeps partition numbers, to read partitions and to cache them.
