@@ -8,7 +8,7 @@ use crate::block::FallbackReason;
 use crate::hash::KeyHash;
 use crate::ids::KindId;
 use crate::panics::Interruption;
-use crate::policy::{BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy};
+use crate::policy::{BlockBuilder, BuildContext, BuildReport, BuiltFilter, FilterPolicy};
 
 /// Builds the filter of one file: `with_* (add_key | add_hash)* finish`.
 ///
@@ -46,49 +46,14 @@ impl FilterBuilder {
         Self { policy, context, started: None, interruption: Interruption::default() }
     }
 
-    fn with(mut self, change: impl FnOnce(BuildContext) -> BuildContext) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut BuildContext)) -> Self {
         if self.started.is_none() {
-            self.context = change(self.context);
+            set(&mut self.context);
         }
         self
     }
 
-    /// Sets why the file is written; [`BuildPurpose::Flush`] by default.
-    #[must_use]
-    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
-        self.with(|context| context.with_purpose(purpose))
-    }
-
-    /// Sets the level that the file goes to.
-    #[must_use]
-    pub fn with_level(self, level: u32) -> Self {
-        self.with(|context| context.with_level(level))
-    }
-
-    /// Marks the file as going to the bottommost level: no older file can contain its keys.
-    #[must_use]
-    pub fn at_bottommost_level(self) -> Self {
-        self.with(BuildContext::at_bottommost_level)
-    }
-
-    /// Sets the number of distinct keys to come, or an upper bound. A Bloom filter of whole keys is then built as keys
-    /// arrive, without buffering their hashes. More keys than expected raise the false positive rate.
-    #[must_use]
-    pub fn with_expected_keys(self, keys: u64) -> Self {
-        self.with(|context| context.with_expected_keys(keys))
-    }
-
-    /// Limits the memory that building uses in addition to the hashes and the finished block.
-    #[must_use]
-    pub fn with_memory_budget(self, bytes: u64) -> Self {
-        self.with(|context| context.with_memory_budget(bytes))
-    }
-
-    /// Builds the filter on up to `threads` threads: see [`BuildContext::with_threads`].
-    #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        self.with(|context| context.with_threads(threads))
-    }
+    crate::build_settings!();
 
     #[inline]
     fn started(&mut self) -> Option<&mut Box<dyn BlockBuilder>> {

@@ -49,15 +49,12 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         let state = match block.and_then(FilterBlock::verified).and_then(FilterBlock::whole) {
             // Compared here as well, because callers of `Filters::reader` can pass blocks that were opened without a
             // context.
-            Ok(block) if block.hash_identity() != filters.hasher().identity() => {
-                let (expected, got) = (filters.hasher().identity(), block.hash_identity());
-                State::Unusable(BlockError::HashMismatch { expected, got })
-            }
             Ok(block) if block.held_parts().has_whole_keys() => State::Keys(block),
             Ok(block) => State::Parts(block),
             Err(reason) => State::Unusable(reason),
         };
-        Self { state, filters: filters.clone(), counters: FilterCounters::default() }
+        let reader = Self { state, filters: filters.clone(), counters: FilterCounters::default() };
+        reader.for_hash(filters.hasher().identity())
     }
 
     /// Probes for a key, and counts the answer. If the filter holds only parts of keys, it is probed for the key's

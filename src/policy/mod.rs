@@ -108,6 +108,58 @@ pub trait BlockBuilder: Send + fmt::Debug {
     fn finish(self: Box<Self>) -> BuiltFilter;
 }
 
+/// What an engine can say about a file, as methods of everything that builds its filters: the context of a policy, and
+/// the builders of a file's filter or filters. Each has a `with` that changes its [`BuildContext`]. A macro and not a
+/// trait, which every caller would have to import.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! build_settings {
+    () => {
+        /// Sets why the file is written; `BuildPurpose::Flush` by default.
+        #[must_use]
+        pub fn with_purpose(self, purpose: $crate::BuildPurpose) -> Self {
+            self.with(|context| context.purpose = purpose)
+        }
+
+        /// Sets the level that the file goes to.
+        #[must_use]
+        pub fn with_level(self, level: u32) -> Self {
+            self.with(|context| context.level = Some(level))
+        }
+
+        /// Marks the file as going to the bottommost level: no older file can contain its keys.
+        #[must_use]
+        pub fn at_bottommost_level(self) -> Self {
+            self.with(|context| context.bottommost = true)
+        }
+
+        /// Sets the number of distinct keys to come, or an upper bound. A Bloom filter of whole keys is then built as
+        /// keys arrive, without buffering their hashes. More keys than expected raise the false positive rate.
+        #[must_use]
+        pub fn with_expected_keys(self, keys: u64) -> Self {
+            self.with(|context| context.expected_keys = Some(keys))
+        }
+
+        /// Limits the memory that building uses in addition to the hashes and the finished filters.
+        #[must_use]
+        pub fn with_memory_budget(self, bytes: u64) -> Self {
+            self.with(|context| context.memory_budget = Some(bytes))
+        }
+
+        /// Builds on up to `threads` threads, including the calling one. The bytes do not depend on it.
+        ///
+        /// `finish` starts the others and waits for them: one for each 65,536 keys, so that small filters start none,
+        /// and no more than the memory budget allows (`kind::Plan` states the bytes per thread). If a thread cannot be
+        /// started, the calling one does its work. Ribbon, xor, xor+ and binary fuse filters use several threads, and
+        /// partitions cut by hash range are built several at a time. A policy of yours is then called for them in any
+        /// order, on any of these threads, and the bytes do not depend on the order if the policy's choices do not.
+        #[must_use]
+        pub fn with_threads(self, threads: usize) -> Self {
+            self.with(|context| context.threads = threads)
+        }
+    };
+}
+
 /// What the engine knows about a file before it adds keys to the filter.
 ///
 /// A policy that wraps another one must pass on the context that it received: a filter built from a new context is not
@@ -164,57 +216,12 @@ impl BuildContext {
         }
     }
 
-    /// Sets why the file is written.
-    #[must_use]
-    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
-        Self { purpose, ..self }
+    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
     }
 
-    /// Sets the level that the file goes to.
-    #[must_use]
-    pub fn with_level(self, level: u32) -> Self {
-        Self { level: Some(level), ..self }
-    }
-
-    /// Marks the file as going to the bottommost level.
-    #[must_use]
-    pub fn at_bottommost_level(self) -> Self {
-        Self { bottommost: true, ..self }
-    }
-
-    /// Sets the number of distinct keys to come.
-    #[must_use]
-    pub fn with_expected_keys(self, keys: u64) -> Self {
-        Self { expected_keys: Some(keys), ..self }
-    }
-
-    /// Limits the memory that building uses in addition to the hashes and the finished block.
-    #[must_use]
-    pub fn with_memory_budget(self, bytes: u64) -> Self {
-        Self { memory_budget: Some(bytes), ..self }
-    }
-
-    /// Builds the filter on up to `threads` threads, including the calling one. The bytes do not depend on the number.
-    ///
-    /// [`finish`](BlockBuilder::finish) starts the other threads, and joins them before it returns. It starts one for
-    /// each 65,536 keys, so small filters start none, and no more than the memory budget allows
-    /// ([`Plan`](crate::kind::Plan) states the bytes per thread). If a thread cannot be started, the calling thread
-    /// does its work. Ribbon, xor, xor+ and binary fuse filters are built on several threads, the other kinds on the
-    /// calling one. Partitions cut by hash range are built several at a time, whatever their kind: a user-defined
-    /// policy is then called for them in any order, on any of these threads. The bytes stay the same as long as the
-    /// policy's choices do not depend on order or thread.
-    ///
-    /// ```
-    /// use std::thread::available_parallelism;
-    /// use sstfilter::{BuildContext, KeyHasher};
-    ///
-    /// let cores = available_parallelism().map_or(1, usize::from);
-    /// let context = BuildContext::new(&KeyHasher::default()).with_threads(cores);
-    /// ```
-    #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        Self { threads, ..self }
-    }
+    crate::build_settings!();
 
     /// Puts these parts of each key into the filter. The block records which parts it holds, and answers "may be
     /// present" for others. A filter of only whole keys records nothing. A block records up to 63 extractors, whose

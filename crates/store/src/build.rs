@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::internal::Interruption;
 use sstfilter::{
-    BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FallbackReason,
-    FileId, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId, LoadContext,
+    BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FileId,
+    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId, LoadContext,
 };
 use sstfilter_range::{RangeBuilder, RangePolicy};
 
@@ -89,58 +89,22 @@ impl FileFilterBuilder {
         Self { config, file, context, started: None, interruption: Interruption::default() }
     }
 
-    fn with(mut self, change: impl FnOnce(BuildContext) -> BuildContext) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut BuildContext)) -> Self {
         if self.started.is_none() {
-            self.context = change(self.context);
+            set(&mut self.context);
         }
         self
     }
 
-    /// Sets why the file is written: [`BuildPurpose::Flush`] by default.
-    #[must_use]
-    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
-        self.with(|context| context.with_purpose(purpose))
-    }
-
-    /// Sets the level of the file.
-    #[must_use]
-    pub fn with_level(self, level: u32) -> Self {
-        self.with(|context| context.with_level(level))
-    }
-
-    /// Marks the file as one of the bottommost level: no older file can contain its keys.
-    #[must_use]
-    pub fn at_bottommost_level(self) -> Self {
-        self.with(BuildContext::at_bottommost_level)
-    }
-
-    /// Sets the number of distinct keys to come, or an upper bound of it.
-    #[must_use]
-    pub fn with_expected_keys(self, keys: u64) -> Self {
-        self.with(|context| context.with_expected_keys(keys))
-    }
-
-    /// Limits the memory for building, in addition to the hashes and the finished filters.
-    #[must_use]
-    pub fn with_memory_budget(self, bytes: u64) -> Self {
-        self.with(|context| context.with_memory_budget(bytes))
-    }
-
-    /// Builds the filters on up to `threads` threads; see [`BuildContext::with_threads`].
-    #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        self.with(|context| context.with_threads(threads))
-    }
+    sstfilter::build_settings!();
 
     /// Sets everything that `context` says about the file, except its id, hasher and parts of keys, which the store
     /// determines.
     #[must_use]
     pub fn with_context(self, context: &BuildContext) -> Self {
         self.with(|own| {
-            let (hasher, key_parts, file_id) = (own.hasher, own.key_parts, own.file_id);
-            let mut context = context.clone();
-            (context.hasher, context.key_parts, context.file_id) = (hasher, key_parts, file_id);
-            context
+            let BuildContext { hasher, key_parts, file_id, .. } = core::mem::replace(own, context.clone());
+            (own.hasher, own.key_parts, own.file_id) = (hasher, key_parts, file_id);
         })
     }
 
