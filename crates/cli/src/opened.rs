@@ -415,7 +415,7 @@ mod tests {
             progress: None,
         };
         let path = Path::new(LONE_TABLE);
-        assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
+        assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable));
         assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);
     }
 

@@ -5,7 +5,7 @@
 //! [`Table::open`] recognizes an engine's table by its last bytes, and reads its footer, metaindex and properties.
 //! [`Table::probe`] then probes the filter for a user key. It returns [`Probe::Absent`] only if the engine itself would
 //! not search the table, every checksum on the way holds, and all options of the table are known. If the filter cannot
-//! be used, [`Probe::Unusable`] carries the reason.
+//! be used, the answer is [`Probe::Unusable`], and [`Table::try_probe`] returns the reason.
 //!
 //! ```
 //! use sstfilter_interop::{Engine, Probe, Table};
@@ -26,14 +26,14 @@
 //! [`Table::load_filter`] reads a filter into memory in advance. Threads share tables by reference.
 //!
 //! ```
-//! use sstfilter_interop::{BatchAnswer, KeyBatch, Table};
+//! use sstfilter_interop::{KeyBatch, Probe, Table};
 //!
 //! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/rocksdb/");
 //! let keys = KeyBatch::new([b"00000000".as_slice(), b"one", b"two"]);
 //! for file in ["11.8-bloom-fv5.sst", "11.8-bloom-fv7.sst"] {
 //!     let table = Table::open(std::fs::File::open(format!("{folder}{file}"))?)?;
 //!     let answers = table.probe_batch(&keys);
-//!     assert_eq!(answers.answers[0], BatchAnswer::MaybePresent);
+//!     assert_eq!(answers.answers[0], Probe::MaybePresent);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -76,8 +76,8 @@ pub use hash::HashFunction;
 pub use manifest::{Manifest, ManifestFile};
 pub use random_access::RandomAccess;
 pub use table::{
-    BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe,
-    Table, UnitBytes, UserKeys, VerifyReport,
+    BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe, Table,
+    UnitBytes, UserKeys, VerifyReport,
 };
 
 /// Compiles and runs the README's examples.

@@ -4,9 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sstfilter_interop::{
-    ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, Probe, PropertyValue,
-};
+use sstfilter_interop::{ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, PropertyValue};
 
 use super::overview::{Overview, State};
 use crate::opened::{ForeignTable, TakenComparator, outcome_of_foreign};
@@ -257,10 +255,7 @@ impl FilterFields {
             bits_per_key: info.bits_per_key(),
             expected_fpr: info.expected_fpr,
             // Any key shows whether the filter can answer.
-            unusable: match table.probe(b"") {
-                Probe::Unusable(why) => Some(in_options(&why)),
-                _ => None,
-            },
+            unusable: table.try_probe(b"").err().map(|why| in_options(&why)),
         }
     }
 }

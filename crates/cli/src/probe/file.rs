@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
-use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
+use sstfilter_interop::{BatchAnswers, Error, Probe};
 use sstfilter_range::KeyRange;
 use sstfilter_table::Table;
 
@@ -67,7 +67,7 @@ impl Answers {
     }
 
     fn from_foreign(found: &BatchAnswers) -> Self {
-        Self::from_positions((0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent))
+        Self::from_positions((0..).zip(&found.answers).filter(|(_, answer)| !answer.is_absent()))
     }
 
     /// Takes the positions of positives, which are ascending.
@@ -259,7 +259,7 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
         return (FilterState::none().of(&format, entries), Answers::All);
     }
     let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
-    let unusable = found.count(BatchAnswer::Unusable);
+    let unusable = found.count(Probe::Unusable);
     times.probes += (keys.keys.len() - unusable) as u64;
     let answers = Answers::from_foreign(&found);
     // Damage is reported before anything else: it is also why a comparator could not be taken from the keys. Of equal

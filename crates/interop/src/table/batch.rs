@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use crate::random_access::RandomAccess;
-
-use super::{Loaded, Table};
+use super::{Loaded, Probe, Table};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 use crate::hash::HashFunction;
+use crate::random_access::RandomAccess;
 use crate::table::leveldb::DataBlockFilters;
 use crate::table::partitions::Partitions;
 use crate::table::rules::{Direction, KeyRules};
@@ -79,24 +78,13 @@ impl<'a> KeyBatch<'a> {
     }
 }
 
-/// A filter's answer for one key of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchAnswer {
-    /// As [`Probe::Absent`](super::Probe::Absent).
-    Absent,
-    /// As [`Probe::MaybePresent`](super::Probe::MaybePresent).
-    MaybePresent,
-    /// As [`Probe::Unusable`](super::Probe::Unusable). [`BatchAnswers::reasons`] contains the reason.
-    Unusable,
-}
-
 /// A table's answers for all keys of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchAnswers {
     /// One answer per key, in the order of the keys.
-    pub answers: Vec<BatchAnswer>,
-    /// The first distinct reasons for [`BatchAnswer::Unusable`], at most [`BatchAnswers::MAX_REASONS`].
+    pub answers: Vec<Probe>,
+    /// The first distinct reasons for [`Probe::Unusable`], at most [`BatchAnswers::MAX_REASONS`].
     pub reasons: Vec<Error>,
 }
 
@@ -106,7 +94,7 @@ impl BatchAnswers {
 
     /// Counts the keys with this answer.
     #[must_use]
-    pub fn count(&self, answer: BatchAnswer) -> usize {
+    pub fn count(&self, answer: Probe) -> usize {
         self.answers.iter().filter(|&&candidate| candidate == answer).count()
     }
 
@@ -116,15 +104,11 @@ impl BatchAnswers {
         }
     }
 
-    fn set(&mut self, key: u32, answer: BatchAnswer) {
+    fn set(&mut self, key: u32, answer: Probe) {
         if let Some(slot) = self.answers.get_mut(key as usize) {
             *slot = answer;
         }
     }
-}
-
-const fn answer(may_contain: bool) -> BatchAnswer {
-    if may_contain { BatchAnswer::MaybePresent } else { BatchAnswer::Absent }
 }
 
 impl<R: RandomAccess> Table<R> {
@@ -140,7 +124,7 @@ impl<R: RandomAccess> Table<R> {
     /// Answers without a filter. A key that adds nothing to a filter may be present, whatever the error.
     fn without_filter(&self, batch: &KeyBatch<'_>, reason: Error) -> BatchAnswers {
         let rules = self.rules().ok();
-        let answer = |key: &&[u8]| rules.map_or(BatchAnswer::Unusable, |rules| unanswered(rules, key));
+        let answer = |key: &&[u8]| rules.map_or(Probe::Unusable, |rules| unanswered(rules, key));
         BatchAnswers { answers: batch.keys.iter().map(answer).collect(), reasons: vec![reason] }
     }
 
@@ -159,7 +143,7 @@ impl<R: RandomAccess> Table<R> {
         rules: &KeyRules,
         partitions: &Partitions,
     ) -> Result<BatchAnswers, Error> {
-        let mut answers = BatchAnswers { answers: vec![BatchAnswer::MaybePresent; batch.len()], reasons: Vec::new() };
+        let mut answers = BatchAnswers { answers: vec![Probe::MaybePresent; batch.len()], reasons: Vec::new() };
         let sorted = batch.sorted(rules.order.direction);
         let mut sorted = sorted.as_ref();
         let mut probes = GroupProbes { batch, rules, hashes: Vec::new(), probed: Vec::new(), may_contain: Vec::new() };
@@ -185,14 +169,14 @@ impl<R: RandomAccess> Table<R> {
     }
 }
 
-fn unanswered(rules: &KeyRules, key: &[u8]) -> BatchAnswer {
-    if rules.added_of(key) == Ok(None) { BatchAnswer::MaybePresent } else { BatchAnswer::Unusable }
+fn unanswered(rules: &KeyRules, key: &[u8]) -> Probe {
+    if rules.added_of(key) == Ok(None) { Probe::MaybePresent } else { Probe::Unusable }
 }
 
 /// Probes one key like [`Table::probe`], for filters whose answer depends on more than the hash.
-fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<BatchAnswer, Error> {
+fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<Probe, Error> {
     let added = rules.added_of(key)?;
-    Ok(answer(added.is_none_or(|added| super::may_contain(filter, rules, added))))
+    Ok(Probe::of(added.is_none_or(|added| super::may_contain(filter, rules, added))))
 }
 
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
@@ -203,16 +187,16 @@ fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) 
     }
     let mut may_contain = Vec::new();
     filter.may_contain_hashes(batch.hashes(filter.hash_function()), &mut may_contain);
-    Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
+    Ok(BatchAnswers { answers: may_contain.into_iter().map(Probe::of).collect(), reasons: Vec::new() })
 }
 
 fn probe_data_blocks(batch: &KeyBatch<'_>, filters: &DataBlockFilters) -> BatchAnswers {
     let mut answers = BatchAnswers::default();
     for (key, &hash) in batch.keys.iter().zip(batch.hashes(HashFunction::LevelDbBloomHash)) {
         match filters.may_contain(key, hash) {
-            Ok(may_contain) => answers.answers.push(answer(may_contain)),
+            Ok(may_contain) => answers.answers.push(Probe::of(may_contain)),
             Err(reason) => {
-                answers.answers.push(BatchAnswer::Unusable);
+                answers.answers.push(Probe::Unusable);
                 answers.add_reason(reason);
             }
         }
@@ -255,7 +239,7 @@ impl GroupProbes<'_, '_> {
         self.hash(filter.hash_function(), group)?;
         filter.may_contain_hashes(&self.hashes, &mut self.may_contain);
         for (&key, &may_contain) in self.probed.iter().zip(&self.may_contain) {
-            answers.set(key, answer(may_contain));
+            answers.set(key, Probe::of(may_contain));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ mod rocksdb;
 mod rules;
 mod verify;
 
-pub use batch::{BatchAnswer, BatchAnswers, KeyBatch};
+pub use batch::{BatchAnswers, KeyBatch};
 pub use info::{Coverage, FilterInfo, FilterUnit, UnitBytes};
 pub use key_range::KeyRange;
 pub use keys::UserKeys;
@@ -36,25 +36,29 @@ use partitions::Partitions;
 use rules::KeyRules;
 
 /// The answer of a table's filter for a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// The table has no entry of the key. If [`Table::has_range_tombstones`], its range tombstones must still be read.
     Absent,
     /// The table may have an entry of the key.
     MaybePresent,
-    /// The filter cannot answer, for this reason. The table may have an entry of the key.
-    Unusable(Error),
+    /// The filter cannot answer. The table may have an entry of the key. [`Table::try_probe`] returns the reason.
+    Unusable,
 }
 
 impl Probe {
     /// Returns true only for [`Probe::Absent`].
     #[must_use]
-    pub const fn is_absent(&self) -> bool {
+    pub const fn is_absent(self) -> bool {
         matches!(self, Self::Absent)
     }
 
     const fn of(may_contain: bool) -> Self {
         if may_contain { Self::MaybePresent } else { Self::Absent }
+    }
+
+    fn of_result(may_contain: Result<bool, Error>) -> Self {
+        may_contain.map_or(Self::Unusable, Self::of)
     }
 }
 
@@ -71,7 +75,7 @@ impl Probe {
 /// match table.probe(b"key") {
 ///     Probe::Absent => println!("nothing to read"),
 ///     Probe::MaybePresent => println!("to be searched"),
-///     Probe::Unusable(why) => println!("to be searched: {why}"),
+///     Probe::Unusable => println!("to be searched: {:?}", table.try_probe(b"key")),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -167,7 +171,7 @@ impl<R: RandomAccess> Table<R> {
     ///
     /// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/leveldb/6000-keys.ldb");
     /// let table = Table::open(std::fs::File::open(path)?)?;
-    /// assert!(matches!(table.probe(b"00000000!"), Probe::Unusable(_)));
+    /// assert_eq!(table.probe(b"00000000!"), Probe::Unusable);
     /// let table = table.with_comparator("leveldb.BytewiseComparator");
     /// assert_eq!(table.probe(b"00000000!"), Probe::Absent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -218,14 +222,10 @@ impl<R: RandomAccess> Table<R> {
     fn agrees_with_its_keys(&self) -> Result<(), Error> {
         self.rules()?;
         for key in self.user_keys() {
-            match self.probe(&key?) {
-                Probe::MaybePresent => {}
-                Probe::Absent => {
-                    let what = "a comparator that is not the default one, or splits keys,".into();
-                    return Err(Error::Unsupported { part: Part::Properties, what });
-                }
-                // An error even if it is a passing one: this key has not been checked.
-                Probe::Unusable(reason) => return Err(reason),
+            // An error even if it is a passing one: this key has not been checked.
+            if !self.try_probe(&key?)? {
+                let what = "a comparator that is not the default one, or splits keys,".into();
+                return Err(Error::Unsupported { part: Part::Properties, what });
             }
         }
         Ok(())
@@ -274,21 +274,26 @@ impl<R: RandomAccess> Table<R> {
 
     /// Probes the filter for a user key, without sequence number and without timestamp.
     pub fn probe(&self, key: &[u8]) -> Probe {
-        self.try_probe(key).unwrap_or_else(Probe::Unusable)
+        Probe::of_result(self.try_probe(key))
     }
 
-    fn try_probe(&self, key: &[u8]) -> Result<Probe, Error> {
+    /// Probes the filter for a user key: true means [`Probe::MaybePresent`], and false [`Probe::Absent`].
+    ///
+    /// # Errors
+    ///
+    /// Why the filter cannot answer. The table may then have an entry of the key.
+    pub fn try_probe(&self, key: &[u8]) -> Result<bool, Error> {
         let rules = self.rules()?;
-        let Some(added) = rules.added_of(key)? else { return Ok(Probe::MaybePresent) };
+        let Some(added) = rules.added_of(key)? else { return Ok(true) };
         match self.loaded()? {
-            Loaded::Full(filter) => Ok(Probe::of(may_contain(filter, rules, added))),
+            Loaded::Full(filter) => Ok(may_contain(filter, rules, added)),
             Loaded::Partitioned(partitions) => {
                 let filter = partitions.filter(&self.file, partitions.partition_of(key))?;
-                Ok(Probe::of(may_contain(filter, rules, added)))
+                Ok(may_contain(filter, rules, added))
             }
             Loaded::PerDataBlock(filters) => {
                 let hash = crate::HashFunction::LevelDbBloomHash.hash(added);
-                filters.may_contain(key, hash).map(Probe::of)
+                filters.may_contain(key, hash)
             }
         }
     }
@@ -305,23 +310,23 @@ impl<R: RandomAccess> Table<R> {
     ///
     /// Pass the table's extractor's prefix of a key, or a longer one. A shorter one may always be present.
     pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
-        self.try_probe_prefix(prefix).unwrap_or_else(Probe::Unusable)
+        Probe::of_result(self.try_probe_prefix(prefix))
     }
 
-    fn try_probe_prefix(&self, prefix: &[u8]) -> Result<Probe, Error> {
+    fn try_probe_prefix(&self, prefix: &[u8]) -> Result<bool, Error> {
         let rules = self.rules()?;
-        let Some(added) = rules.added_of_all(prefix)? else { return Ok(Probe::MaybePresent) };
+        let Some(added) = rules.added_of_all(prefix)? else { return Ok(true) };
         match self.loaded()? {
-            Loaded::Full(filter) => Ok(Probe::of(may_contain(filter, rules, added))),
+            Loaded::Full(filter) => Ok(may_contain(filter, rules, added)),
             Loaded::Partitioned(partitions) => {
                 for partition in partitions.partitions_of_prefix(prefix) {
                     if may_contain(partitions.filter(&self.file, partition)?, rules, added) {
-                        return Ok(Probe::MaybePresent);
+                        return Ok(true);
                     }
                 }
-                Ok(Probe::Absent)
+                Ok(false)
             }
-            Loaded::PerDataBlock(_) => Ok(Probe::MaybePresent),
+            Loaded::PerDataBlock(_) => Ok(true),
         }
     }
 

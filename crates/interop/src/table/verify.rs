@@ -7,7 +7,7 @@ use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
 use super::pebble::{self, IndexedBlock};
 use super::rules::KeyRules;
-use super::{Loaded, Probe, Table, rocksdb};
+use super::{Loaded, Table, rocksdb};
 use crate::error::{Error, Part};
 use crate::filter::FilterKind;
 use crate::format::checksum::ChecksumType;
@@ -435,11 +435,10 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
             return;
         }
         self.last_key = Some(key.to_vec());
-        match self.table.probe(key) {
-            Probe::Absent => report.lose(key),
-            Probe::MaybePresent if self.prefix_is_lost(key) => report.lose(key),
-            Probe::MaybePresent => {}
-            Probe::Unusable(reason) => return report.leave_unchecked(reason),
+        match self.table.try_probe(key) {
+            Ok(may_contain) if !may_contain || self.prefix_is_lost(key) => report.lose(key),
+            Ok(_) => {}
+            Err(reason) => return report.leave_unchecked(reason),
         }
         report.keys_checked += 1;
     }

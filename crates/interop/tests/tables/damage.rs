@@ -162,6 +162,6 @@ fn a_table_without_checksums_says_so_and_its_filter_is_not_believed() {
         };
         [Part::Metaindex, Part::Properties, Part::Filter, Part::Data].into_iter().for_each(no_checksum);
         let table = Table::open(subject.fixture.bytes()).expect("a sound table");
-        assert!(matches!(table.probe(b"00000000!"), Probe::Unusable(_)), "{}", subject.fixture.file);
+        assert!(matches!(table.probe(b"00000000!"), Probe::Unusable), "{}", subject.fixture.file);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use sstfilter_interop::RandomAccess;
 use sstfilter_interop::{
-    BatchAnswer, BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
+    BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
 };
 
 use crate::fixtures;
@@ -15,7 +15,7 @@ use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, va
 /// Checks that probes of a table with an unknown option return the reason, one key at a time and in batches.
 fn assert_unusable(forged: &Forged, why: &str) {
     let table = forged.open();
-    let Probe::Unusable(error) = table.probe(b"key") else { panic!("{why}: {:?}", table.probe(b"key")) };
+    let Err(error) = table.try_probe(b"key") else { panic!("{why}: {:?}", table.probe(b"key")) };
     assert!(error.to_string().contains(why), "\"{error}\" without \"{why}\"");
     let answers = table.probe_batch(&KeyBatch::new([b"key".as_slice()]));
     assert_eq!(answers.reasons, [error]);
@@ -69,9 +69,9 @@ fn a_key_without_prefix_may_be_present_whatever_is_wrong_with_the_filter() {
     let table = cut.property("rocksdb.prefix.extractor.name", b"rocksdb.FixedPrefix.3").open();
     let keys: [&[u8]; 2] = [b"ab", b"abc"];
     assert_eq!(table.probe(keys[0]), Probe::MaybePresent);
-    assert!(matches!(table.probe(keys[1]), Probe::Unusable(_)));
+    assert_eq!(table.probe(keys[1]), Probe::Unusable);
     let answers = table.probe_batch(&KeyBatch::new(keys)).answers;
-    assert_eq!(answers, [BatchAnswer::MaybePresent, BatchAnswer::Unusable]);
+    assert_eq!(answers, [Probe::MaybePresent, Probe::Unusable]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
     let keys: [&[u8]; 2] = [b"a", b"n"];
     assert_eq!(keys.map(|key| table.probe(key)), [Probe::MaybePresent, Probe::Absent]);
     let answers = table.probe_batch(&KeyBatch::new(keys)).answers;
-    assert_eq!(answers, [BatchAnswer::MaybePresent, BatchAnswer::Absent]);
+    assert_eq!(answers, [Probe::MaybePresent, Probe::Absent]);
     assert_eq!(table.filter_info().expect("a filter").blocks, 2);
     let report = table.verify();
     let partitions = report.blocks.iter().filter(|block| block.part == Part::Partition);
@@ -134,19 +134,14 @@ fn a_batch_answers_as_single_probes_do_where_a_partition_has_no_bytes() {
     let forged = forged.property("rocksdb.num.entries", &[0]);
     let prefixes = forged.clone().property("rocksdb.prefix.extractor.name", b"rocksdb.FixedPrefix.3").open();
     let keys: [&[u8]; 4] = [b"ab", b"abc", b"no", b"nop"];
-    let [maybe, absent] = [BatchAnswer::MaybePresent, BatchAnswer::Absent];
+    let [maybe, absent] = [Probe::MaybePresent, Probe::Absent];
     assert_batch_equals_single(&prefixes, keys, [maybe, absent, maybe, absent]);
     let unknown = forged.property("rocksdb.prefix.extractor.name", b"mine.3").open();
-    assert_batch_equals_single(&unknown, keys, [BatchAnswer::Unusable; 4]);
+    assert_batch_equals_single(&unknown, keys, [Probe::Unusable; 4]);
 }
 
-fn assert_batch_equals_single<const N: usize>(table: &Table<Bytes>, keys: [&[u8]; N], expected: [BatchAnswer; N]) {
-    let single = keys.map(|key| match table.probe(key) {
-        Probe::Absent => BatchAnswer::Absent,
-        Probe::MaybePresent => BatchAnswer::MaybePresent,
-        Probe::Unusable(_) => BatchAnswer::Unusable,
-    });
-    assert_eq!(single, expected);
+fn assert_batch_equals_single<const N: usize>(table: &Table<Bytes>, keys: [&[u8]; N], expected: [Probe; N]) {
+    assert_eq!(keys.map(|key| table.probe(key)), expected);
     assert_eq!(table.probe_batch(&KeyBatch::new(keys)).answers, expected);
 }
 
@@ -196,7 +191,7 @@ fn an_ingested_table_has_the_checksum_of_before() {
     assert_eq!(ingested.probe(b"key"), Probe::Absent);
     // No sequence number has 64 bits.
     let damaged = with(u64::MAX);
-    assert!(matches!(damaged.probe(b"key"), Probe::Unusable(Error::Checksum { part: Part::Properties, .. })));
+    assert!(matches!(damaged.try_probe(b"key"), Err(Error::Checksum { part: Part::Properties, .. })));
 }
 
 #[test]
@@ -249,7 +244,7 @@ fn only_data_blocks_may_have_separate_values() {
 /// Returns the text that a table displays.
 fn shown(table: &Table<Bytes>) -> Vec<String> {
     let mut shown: Vec<_> = table.properties().readable().map(|(name, value)| format!("{name} = {value}")).collect();
-    if let Probe::Unusable(error) = table.probe(b"key") {
+    if let Err(error) = table.try_probe(b"key") {
         shown.push(error.to_string());
     }
     shown.extend(table.verify().blocks.iter().map(|block| format!("{:?}", block.state)));
@@ -357,7 +352,7 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
             panic!("{:?}", table.filter_info());
         };
         assert!(what.contains(name), "{what}");
-        assert!(matches!(table.probe(b"0007"), Probe::Unusable(Error::Unsupported { part: Part::Properties, .. })));
+        assert!(matches!(table.try_probe(b"0007"), Err(Error::Unsupported { part: Part::Properties, .. })));
         assert_eq!(table.verify().damaged().count(), 0);
     };
     of_properties(open().with_comparator("idb_cmp1"), "idb_cmp1");
@@ -366,7 +361,7 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
     of_properties(stated, "idb_cmp1");
     for table in [open(), open().with_comparator("leveldb.BytewiseComparator")] {
         assert!(matches!(table.filter_info(), Err(Error::Unsupported { part: Part::Index, .. })));
-        assert!(matches!(table.probe(b"0007"), Probe::Unusable(Error::Unsupported { .. })));
+        assert!(matches!(table.try_probe(b"0007"), Err(Error::Unsupported { .. })));
     }
 }
 
@@ -375,7 +370,7 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     let keys: Vec<Vec<u8>> = (0..100).map(|i| format!("{i:04}-user-key").into_bytes()).collect();
     let table = Table::open(leveldb_table(&keys)).expect("a table").with_comparator("leveldb.BytewiseComparator");
     for key in &keys {
-        assert!(matches!(table.probe(key), Probe::Unusable(Error::Unsupported { part: Part::Index, .. })));
+        assert!(matches!(table.try_probe(key), Err(Error::Unsupported { part: Part::Index, .. })));
     }
     assert!(matches!(table.user_keys().next(), Some(Err(Error::Unsupported { part: Part::Data, .. }))));
     assert_eq!(table.verify().damaged().count(), 0);
@@ -411,7 +406,7 @@ fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
         let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
         let mut table = Table::open(flaky).ok()?;
         let agreed = table.take_comparator_from_keys();
-        assert!(matches!(table.probe(b"key"), Probe::Unusable(_)), "read {failing_read}: {:?}", table.probe(b"key"));
+        assert_eq!(table.probe(b"key"), Probe::Unusable, "read {failing_read}: {:?}", table.probe(b"key"));
         Some(agreed)
     };
     let is_unread = |agreed: &Result<(), Error>| matches!(agreed, Err(Error::Io { .. }));
@@ -472,8 +467,8 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
     let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));
     let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
     let absent = b"00000000!";
-    assert!(matches!(open().probe(absent), Probe::Unusable(Error::Unsupported { part: Part::Properties, .. })));
-    assert!(matches!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable(_)));
+    assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { part: Part::Properties, .. })));
+    assert_eq!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable);
     assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent);
     let mut table = open();
     assert_eq!(table.take_comparator_from_keys(), Ok(()));
@@ -488,8 +483,8 @@ fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_i
         let path = format!("{}/fixtures/pebble/{file}", env!("CARGO_MANIFEST_DIR"));
         let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
         let absent = b"00000000!";
-        assert!(matches!(open().probe(absent), Probe::Unusable(Error::Unsupported { .. })), "{file}");
-        assert!(matches!(open().with_comparator("mine").probe(absent), Probe::Unusable(_)), "{file}");
+        assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { .. })), "{file}");
+        assert_eq!(open().with_comparator("mine").probe(absent), Probe::Unusable, "{file}");
         assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent, "{file}");
     }
 }
