@@ -2,7 +2,6 @@
 //! tables.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
@@ -53,7 +52,7 @@ fn open(bytes: &[u8]) {
     assert_eq!(of_tail, Ok((metadata.clone(), table)), "the tail alone says the same");
     assert_eq!(FilterMetadata::decode(&metadata.encode()).as_ref(), Ok(&metadata), "written and read");
     assert_opens_for_its_table_alone(&metadata, table, tail, length);
-    let file = FilterStore::default().open(metadata, Arc::new(Bytes::copy_from_slice(filters)));
+    let file = FilterStore::default().open(metadata, Bytes::copy_from_slice(filters));
     for key in bytes.chunks(7).take(50) {
         let _ = (file.probe(key), file.may_contain_prefix(key), file.may_contain_range(key..=key));
     }
@@ -128,7 +127,7 @@ impl Contents {
         let sections = metadata.sections();
         let is_partitioned = sections.iter().any(|section| section.part == FilterPart::PartitionedPoints);
         let filters = &file[..sections.iter().map(|section| section.bytes).sum::<u64>() as usize];
-        let opened = self.store.open(metadata.clone(), Arc::new(Bytes::copy_from_slice(filters)));
+        let opened = self.store.open(metadata.clone(), Bytes::copy_from_slice(filters));
         self.assert_are_in(&opened);
         if !is_partitioned {
             return opened.problem().is_none();

@@ -136,13 +136,14 @@ impl<'a> Rebuild<'a> {
         let replaces = Replaces::Own(Mark::End(Look::Sidecar));
         replaces.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;
-        let reason = built.filters().points.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
+        let reason =
+            built.filters().point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
         let (sidecar, bytes) = table.install_sidecar(&built, &self.writing)?.unwrap_or_default();
-        Ok(Rebuilt::new(&sidecar, bytes, built.filters().points.as_ref()))
+        Ok(Rebuilt::new(&sidecar, bytes, built.filters().point_report.as_ref()))
     }
 
     /// Opens the table at `path`. Fails if its readers could not use a new filter.

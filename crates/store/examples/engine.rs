@@ -109,7 +109,7 @@ impl Table {
         let newer = FilterMetadata::of_sidecar(&tail, tail.len() as u64, &identity).map(|newer| (newer, sidecar));
         let described = newer.or_else(|_| FilterMetadata::decode(&encoded).map(|metadata| (metadata, own.clone())));
         let (filters, filter_bytes) = match described {
-            Ok((metadata, bytes)) => (store.open(metadata, Arc::new(bytes.clone())), bytes),
+            Ok((metadata, bytes)) => (store.open(metadata, bytes.clone()), bytes),
             Err(_) => (store.open_unfiltered(..), own), // A candidate for every key, so no key is lost.
         };
         Ok(Self { id, identity, file, entries, index, filters, filter_bytes })

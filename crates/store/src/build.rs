@@ -73,9 +73,9 @@ enum Points {
 #[non_exhaustive]
 pub struct BuiltFilters {
     /// How the point filter was built; `None` if the store has no policy, or the policy declined.
-    pub points: Option<BuildReport>,
+    pub point_report: Option<BuildReport>,
     /// How the range filter was built; `None` if the store has no range policy.
-    pub ranges: Option<BuildReport>,
+    pub range_report: Option<BuildReport>,
     metadata: FilterMetadata,
     /// In the order of the sections.
     filters: Vec<Bytes>,
@@ -335,19 +335,19 @@ impl Started {
         self.metadata.hash_check = hash_check;
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
         let Self { metadata, parts, ranges, .. } = self;
-        let mut built = BuiltFilters { points: None, ranges: None, metadata, filters: Vec::new() };
+        let mut built = BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new() };
         if let Some((part, filter)) = points {
             let filter = if holds_known_keys { filter } else { refused(filter) };
             // The description must not promise parts that the filter lacks: readers would probe for them.
             let held = parts.without(&filter.report.unstable_extractors);
-            built.points = Some(built.add(part, filter, is_sound));
+            built.point_report = Some(built.add(part, filter, is_sound));
             if built.metadata.points().is_some() {
                 extractors.retain(|(name, _)| held.extractors().any(|extractor| extractor.name() == name));
                 (built.metadata.whole_keys, built.metadata.extractors) = (held.has_whole_keys(), extractors);
             }
         }
         if let Some(builder) = ranges {
-            built.ranges = Some(built.add(FilterPart::Ranges, builder.finish(), is_sound));
+            built.range_report = Some(built.add(FilterPart::Ranges, builder.finish(), is_sound));
             built.metadata.range_extractor = range_extractor.filter(|_| built.metadata.ranges().is_some());
         }
         built

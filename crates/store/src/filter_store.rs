@@ -32,7 +32,7 @@ use super::source::FilterSource;
 /// let (bytes, metadata) = builder.finish().seal();
 ///
 /// // Once per file that is opened. Here the filter bytes are in memory; an engine reads them from its file.
-/// let file = Arc::new(store.open(metadata, Arc::new(bytes)));
+/// let file = Arc::new(store.open(metadata, bytes));
 ///
 /// // The files at one time, and the files that a lookup must read.
 /// let view = FilterView::new(&store).edited(ViewEdit::new().add(0, file))?;
@@ -181,8 +181,8 @@ impl FilterStore {
     ///
     /// If the hash or an extractor panics for the file's smallest or largest key.
     #[must_use]
-    pub fn open(&self, metadata: impl Into<Arc<FilterMetadata>>, source: Arc<dyn FilterSource>) -> FileFilters {
-        FileFilters::open(&self.config, metadata.into(), Some(source))
+    pub fn open(&self, metadata: impl Into<Arc<FilterMetadata>>, source: impl FilterSource + 'static) -> FileFilters {
+        FileFilters::open(&self.config, metadata.into(), Some(Arc::new(source)))
     }
 
     /// Opens a file's filters for an engine that does its own reads. Lookups say [what they still

@@ -26,7 +26,7 @@
 //!     let mut builder = store.builder(FileId::random());
 //!     keys.iter().for_each(|key| builder.add_key(key));
 //!     let (bytes, description) = builder.finish().seal(); // into the file, and into the manifest
-//!     Arc::new(store.open(description, Arc::new(bytes)))
+//!     Arc::new(store.open(description, bytes))
 //! };
 //! let (old, new) = (file(&[b"t041:1", b"t042:1"]), file(&[b"t042:1", b"t043:2"]));
 //!

@@ -268,7 +268,7 @@ impl<'a, F> Cursor<'a, F> {
 ///     let mut builder = store.builder(FileId::random());
 ///     keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
 ///     let (bytes, metadata) = builder.finish().seal();
-///     Arc::new(store.open(metadata, Arc::new(bytes)))
+///     Arc::new(store.open(metadata, bytes))
 /// };
 /// let (old, new) = (file(&["apple", "melon"]), file(&["banana", "plum"]));
 /// let view = FilterView::new(&store).edited(ViewEdit::new().add(0, old.clone()).add(0, new))?;

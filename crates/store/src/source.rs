@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -20,6 +21,12 @@ pub trait FilterSource: Send + Sync {
     ///
     /// After an error the filter answers "may be present", and is tried again after 64 probes, then ever more rarely.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes>;
+}
+
+impl<T: FilterSource + ?Sized> FilterSource for Arc<T> {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        (**self).read(range)
+    }
 }
 
 impl FilterSource for Bytes {

@@ -170,7 +170,7 @@ impl<W: Write> TableBuilder<W> {
         self.write_data_block()?;
         // After the last data block, when all keys are known, and before the properties, which describe the filters.
         let built = self.filters.finish();
-        let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
+        let (filter, range_filter) = (built.point_report.clone(), built.range_report.clone());
         let (bytes, metadata) = built.seal();
         let [filter_bytes, range_filter_bytes] =
             [metadata.points(), metadata.ranges()].map(|section| section.map_or(0, |section| section.bytes));

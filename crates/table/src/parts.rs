@@ -115,7 +115,7 @@ pub(super) struct FilterBytes {
 
 impl FilterBytes {
     pub(super) fn open(&self, store: &FilterStore) -> FileFilters {
-        store.open(self.metadata.clone(), Arc::new(self.clone()))
+        store.open(self.metadata.clone(), self.clone())
     }
 
     /// Returns the location of an offset into the filter bytes.

@@ -71,7 +71,7 @@ impl Table {
         // A sidecar replaces both filters, so the table's own range filter is copied unless a new one was built. It is
         // not copied alone, because such a sidecar would hide the table's point filter.
         if let Some(section) =
-            own.ranges().filter(|_| filters.ranges.is_none() && filters.metadata().points().is_some())
+            own.ranges().filter(|_| filters.range_report.is_none() && filters.metadata().points().is_some())
         {
             let block = self.parts.filter_bytes(&self.file).read_range(section.range())?;
             filters = filters.with_ranges_of(own, block);

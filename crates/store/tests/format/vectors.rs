@@ -28,7 +28,7 @@ fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
     assert_eq!(hex(&builder.finish().seal_as_sidecar(&table).unwrap()), hex(&documented));
 
     let metadata = FilterMetadata::of_sidecar(&documented, documented.len() as u64, &table).unwrap();
-    let file = store.open(metadata, Arc::new(Bytes::from(documented)));
+    let file = store.open(metadata, Bytes::from(documented));
     assert!(keys.iter().all(|key| !file.probe(key).is_absent()) && file.probe(b"bread").is_absent());
 }
 

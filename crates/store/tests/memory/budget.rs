@@ -52,7 +52,7 @@ const KEYS: u32 = 40_000;
 
 fn opened(budget: &FilterBudget, filters: &[(Bytes, FilterMetadata)]) -> Vec<FileFilters> {
     let store = store(budget);
-    filters.iter().map(|(filter, metadata)| store.open(metadata.clone(), Arc::new(Disk(filter.clone())))).collect()
+    filters.iter().map(|(filter, metadata)| store.open(metadata.clone(), Disk(filter.clone()))).collect()
 }
 
 /// Makes files hot and cold again by lookups.
@@ -130,7 +130,7 @@ fn overlapping(budget: &FilterBudget) -> Vec<FileFilters> {
     let (filter, metadata) = built(1, 200_000);
     let open = |_| {
         let disk = Disk(filter.clone());
-        store.open(metadata.clone(), Arc::new(Overlapping { disk, loading: loading.clone() }))
+        store.open(metadata.clone(), Overlapping { disk, loading: loading.clone() })
     };
     (0..THREADS).map(open).collect()
 }
@@ -201,7 +201,7 @@ fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
         let store = store(&budget);
         let open = |_| {
             let source = Slow { disk: Disk(filter.clone()), step: step.clone() };
-            store.open(metadata.clone(), Arc::new(source))
+            store.open(metadata.clone(), source)
         };
         let files: Vec<_> = (0..THREADS).map(open).collect();
         thread::scope(|scope| {

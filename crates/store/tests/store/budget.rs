@@ -354,7 +354,7 @@ fn bytes_of_another_length_than_wanted_are_unusable() {
     let budget = FilterBudget::unlimited();
     let Disk { block, metadata, .. } = disk(&ribbon(0.01), 1, 1_000);
     for bytes in [block.slice(1..), Bytes::new(), Bytes::from([&block[..], &[0; 64]].concat())] {
-        let filter = FilterStore::default().with_budget(budget.clone()).open(metadata.clone(), Arc::new(All(bytes)));
+        let filter = FilterStore::default().with_budget(budget.clone()).open(metadata.clone(), All(bytes));
         assert_eq!(filter.probe(&absent(1)), Probe::Unusable);
         assert!(matches!(filter.problem(), Some(FilterProblem::Length { .. })));
         assert_eq!(budget.stats().used_bytes, 0);

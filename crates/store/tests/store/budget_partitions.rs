@@ -190,7 +190,7 @@ fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
         let budget = FilterBudget::new(bytes).with_probes_per_plan(2_000);
         let filters = built.each_ref().map(|(store, container, metadata)| {
             let disk = Disk { container: Mutex::new(container.clone()), ..Disk::default() };
-            store.clone().with_budget(budget.clone()).open(metadata.clone(), Arc::new(disk))
+            store.clone().with_budget(budget.clone()).open(metadata.clone(), disk)
         });
         for round in 0..8 {
             filters.iter().for_each(|filter| look_up(filter, (round..KEYS).step_by(8 * effort::sample(3))));

@@ -136,7 +136,7 @@ fn a_description_with_any_byte_changed_and_a_checksum_that_holds_never_panics_no
                 assert!(allocated < 16 * bytes.len() + 4_096, "{allocated} bytes for {at} = {value}");
                 if let Ok(decoded) = decoded {
                     // No field is believed: opening, probing and encoding it again do not panic.
-                    let file = FilterStore::default().open(decoded.clone(), Arc::new(Bytes::from_static(&[7; 300])));
+                    let file = FilterStore::default().open(decoded.clone(), Bytes::from_static(&[7; 300]));
                     let _ = (file.probe(b"t:00001"), file.may_contain_prefix(b"t"), file.may_contain_range(..));
                     assert_eq!(FilterMetadata::decode(&decoded.encode()), Ok(decoded));
                 }
@@ -318,7 +318,7 @@ fn swapped_partitions_are_noticed() {
             let (bytes, metadata) = build(&store, &keys);
             let section = &metadata.sections()[0];
             assert_eq!((section.part, section.offset), (FilterPart::PartitionedPoints, 0));
-            let opened = store.open(metadata.clone(), Arc::new(bytes.clone()));
+            let opened = store.open(metadata.clone(), bytes.clone());
             let index = opened.partitions().unwrap();
             let range = |number| {
                 let range = index.block_range(number).unwrap();
@@ -401,8 +401,7 @@ fn bytes_at_any_alignment_answer_alike() {
     let (bytes, metadata) = build(&store, &keys);
     let answers = |shift: usize| -> Vec<bool> {
         let shifted = Bytes::from([&vec![0; shift][..], &bytes].concat()).slice(shift..);
-        let file =
-            Arc::new(File::new(keys.clone(), Disk::new(Bytes::new()), store.open(metadata.clone(), Arc::new(shifted))));
+        let file = Arc::new(File::new(keys.clone(), Disk::new(Bytes::new()), store.open(metadata.clone(), shifted)));
         let view = view_of(&store, &[(0, &file)]);
         numbered(0..2_000).iter().map(|key| !all_candidates(&view, key).is_empty()).collect()
     };
@@ -488,7 +487,7 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
         let found = store.verify(&lying, &source);
         assert!(matches!(found[..], [(_, FilterProblem::Length { .. })]), "{what}: {found:?}");
         assert_eq!(source.1.load(Ordering::Relaxed), container.len() as u64, "{what}");
-        assert!(matches!(store.open(lying, Arc::new(source)).problem(), Some(FilterProblem::Length { .. })), "{what}");
+        assert!(matches!(store.open(lying, source).problem(), Some(FilterProblem::Length { .. })), "{what}");
     }
 }
 
@@ -506,7 +505,7 @@ fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
     let empty = FilterMetadata::decode_covered(&covered).unwrap();
     assert!(empty.sections().len() == 2 && empty.sections().iter().all(|section| section.bytes == 0));
     for source in [bytes, Bytes::new()] {
-        let file = store.open(empty.clone(), Arc::new(source));
+        let file = store.open(empty.clone(), source);
         assert!(file.point_problem().is_some() && file.range_problem().is_some());
         for key in numbered(0..1_000) {
             assert_eq!(file.probe(&key), Probe::Unusable);

@@ -107,7 +107,7 @@ fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
         let (bytes, metadata) = builder.finish().seal();
         let store = with_key_parts(store, read.clone());
         [store.clone(), store.with_budget(FilterBudget::unlimited())]
-            .map(|store| store.open(metadata.clone(), Arc::new(bytes.clone())))
+            .map(|store| store.open(metadata.clone(), bytes.clone()))
     };
     cuts.into_iter().flat_map(of_cut).collect()
 }
@@ -323,7 +323,7 @@ fn every_builder_adds_the_parts_of_every_key() {
         let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
         let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
         assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
-        let filter = store.open(metadata, Arc::new(sidecar));
+        let filter = store.open(metadata, sidecar);
         assert_eq!(filter.problem(), None);
         for key in keys() {
             assert!(!filter.probe(&key).is_absent(), "{cut:?}");
@@ -392,7 +392,7 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
         let built = builder.finish();
         assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
         let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
-        assert_eq!(built.points.unwrap().reason, reason);
+        assert_eq!(built.point_report.unwrap().reason, reason);
     }
 }
 
@@ -539,7 +539,7 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
                 let filters = store.filters().clone().with_hasher(hasher);
                 let store = store.clone().with_filters(filters);
                 let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
-                let file = store.open(metadata.clone(), Arc::new(bytes.clone()));
+                let file = store.open(metadata.clone(), bytes.clone());
                 let lost = keys().filter(|key| file.probe(key).is_absent()).count();
                 (lost, file.problem(), store.problem().cloned())
             };

@@ -227,7 +227,7 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
     let (store, switch) = (FilterStore::default(), Arc::new(Switch::default()));
     let moody = |keys: Vec<Key>| {
         let (bytes, metadata) = build(&store, &keys.into_iter().collect());
-        Arc::new(Moody { filters: store.open(metadata, Arc::new(bytes)), switch: switch.clone() })
+        Arc::new(Moody { filters: store.open(metadata, bytes), switch: switch.clone() })
     };
     let files: Vec<_> = (0..100).map(|number| moody(numbered(number * 10..number * 10 + 10))).collect();
     let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(1, file.clone()));
@@ -260,12 +260,12 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
         let built = builder.finish();
-        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
+        assert_eq!(built.point_report.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
         let (bytes, metadata) = built.seal();
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
         let keys = [b"a:1", b"b:1", b"c:1"].map(|key| key.to_vec()).into();
-        let filters = store.open(metadata, Arc::new(Bytes::new()));
+        let filters = store.open(metadata, Bytes::new());
         let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
         assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
     }
@@ -284,10 +284,10 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
             switch.panic_after(before);
             let built = builder.finish();
             switch.end();
-            let reason = built.points.as_ref().unwrap().reason;
+            let reason = built.point_report.as_ref().unwrap().reason;
             let (bytes, metadata) = built.seal();
             assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Panicked, "{before}");
-            let filters = store.open(metadata, Arc::new(bytes.clone()));
+            let filters = store.open(metadata, bytes.clone());
             let keys = tagged("t", 0..2_000).into_iter().collect();
             let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
             assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
@@ -370,7 +370,7 @@ fn a_policy_that_panics_with_the_first_key_hides_nothing() {
         assert!(catch_unwind(first).is_err());
         tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
         let (bytes, metadata) = builder.finish().seal();
-        let file = Arc::new(store.open(metadata, Arc::new(bytes)));
+        let file = Arc::new(store.open(metadata, bytes));
         let view = FilterView::new(&store).edited(ViewEdit::new().add(0, file)).unwrap();
         assert!(view.candidates(b"a").next_file().is_some() && view.candidates(b"b").next_file().is_some());
     }
@@ -386,6 +386,6 @@ fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();
     switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
+    assert_eq!(built.point_report.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
     assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }

@@ -94,7 +94,7 @@ fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
     let opened = unfiltered(&store, numbered(0..3), ..);
     let kept = FilterMetadata::decode(&opened.filters.metadata().encode()).unwrap();
     assert_eq!(&kept, &**opened.filters.metadata());
-    let filters = store.open(kept, Arc::new(Bytes::new()));
+    let filters = store.open(kept, Bytes::new());
     let again = Arc::new(File::new(opened.keys.clone(), Disk::new(Bytes::new()), filters));
     for level in [0, 3] {
         let view = view_of(&store, &[(level, &opened), (level, &again)]);
@@ -113,7 +113,7 @@ fn a_file_whose_builder_wanted_no_key_is_a_candidate_for_every_key() {
     assert!(builder.builds_nothing(), "no key has to be added");
     let (bytes, metadata) = builder.finish().seal();
     let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
-    let filters = store.open(metadata, Arc::new(bytes));
+    let filters = store.open(metadata, bytes);
     assert_eq!(filters.probe(b"key"), Probe::Unusable);
 }
 
@@ -240,7 +240,7 @@ fn a_lowered_limit_holds_for_what_is_being_loaded() {
     let store = FilterStore::default();
     let (bytes, metadata) = build(&store, &numbered((0..1_200).map(|number| number * 2)).into_iter().collect());
     let (metadata, store) = (Arc::new(metadata), store.with_budget(budget.clone()));
-    let open = |_| store.open(metadata.clone(), Arc::new(bytes.clone()));
+    let open = |_| store.open(metadata.clone(), bytes.clone());
     let files: Vec<FileFilters> = (0..4_000).map(open).collect();
     let absent = 5_u32.to_be_bytes();
     for round in 0..100 / effort::strides(4, 5) {
@@ -711,7 +711,7 @@ fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
         assert_eq!(new.sections().len(), 1 + usize::from(is_taken), "{within}");
         let decoded = FilterMetadata::decode(&new.encode()).unwrap();
         assert_eq!(decoded, new);
-        let file = Arc::new(File::new(keys.clone(), Disk::new(bytes.clone()), ranged.open(decoded, Arc::new(bytes))));
+        let file = Arc::new(File::new(keys.clone(), Disk::new(bytes.clone()), ranged.open(decoded, bytes)));
         let view = view_of(&ranged, &[(0, &file)]);
         assert!(keys.iter().all(|key| all_candidates(&view, key).len() == 1));
         assert_eq!(file.filters.range_problem(), None, "{within}");

@@ -257,7 +257,7 @@ fn a_description_of_another_file_hides_the_keys_outside_of_its_bounds() {
     let (_, other) = build(&store, &numbered(500..1_500).into_iter().collect());
     let key = |number: u32| number.to_be_bytes();
     assert_ne!(own.file_id(), other.file_id(), "the file's own id tells");
-    let file = store.open(other, Arc::new(bytes));
+    let file = store.open(other, bytes);
     assert!(matches!(file.problem(), Some(FilterProblem::Block(BlockError::FileMismatch { .. }))));
     assert_eq!((file.probe(&key(7)), file.probe(&key(700))), (Probe::Absent, Probe::Unusable));
 }

@@ -136,7 +136,7 @@ fn sidecar_entry(bytes: &[u8]) -> String {
 fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<Bytes> {
     let table = identity_of(&SIDECAR.table.build());
     let metadata = FilterMetadata::of_sidecar(bytes, bytes.len() as u64, &table).unwrap();
-    let file = FilterStore::default().open(metadata, Arc::new(Bytes::copy_from_slice(bytes)));
+    let file = FilterStore::default().open(metadata, Bytes::copy_from_slice(bytes));
     file.block().unwrap().clone()
 }
 

@@ -583,7 +583,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let (sidecar, bytes) = table.install_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
     assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(built.filters().points.as_ref().unwrap().distinct_keys, 100);
+    assert_eq!(built.filters().point_report.as_ref().unwrap().distinct_keys, 100);
 }
 
 /// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
