@@ -45,7 +45,7 @@ fn filters_of(identity: HashIdentity) -> Filters {
         HashId::Custom => KeyHasher::custom(identity.seed, |_| KeyHash::mix(0)),
         _ => KeyHasher::default(),
     };
-    Filters::default().with_hasher(&KeyHasher::from_identity(identity).unwrap_or_else(by_tag))
+    Filters::default().with_hasher(KeyHasher::from_identity(identity).unwrap_or_else(by_tag))
 }
 
 /// Returns hashes that depend on the input, and the ends of their range: more than fit into one word of answers.
@@ -97,7 +97,7 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     let info = block.info();
     let hasher = KeyHasher::with_seed(info.hash.seed);
     let is_its_hash = hasher.identity() == info.hash;
-    let filters = Filters::default().with_hasher(&hasher).with_key_parts(parts.clone());
+    let filters = Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone());
     let reader = filters.reader(FilterBlock::load(block.as_bytes(), context_of(block)));
     for prefix in bytes.chunks(5).take(50) {
         let hash_if_held = |extractor: &Arc<dyn KeyExtractor>| {

@@ -52,7 +52,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!((Some(info.kind), info.requested), (report.used, report.requested));
     assert_eq!(report.reason, info.reason);
     assert_eq!((info.hash, info.keys), (hasher.identity(), report.distinct_keys));
-    deny_none(&Filters::default().with_hasher(&hasher), &filter, &hashes);
+    deny_none(&Filters::default().with_hasher(hasher), &filter, &hashes);
     Ok(())
 }
 

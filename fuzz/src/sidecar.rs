@@ -77,7 +77,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let Some(policy) = pick::policy(input)? else { return Ok(()) };
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
     let table = TableIdentity::new(input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
-    let mut store = FilterStore::new(Filters::default().with_hasher(&hasher).with_key_parts(parts.clone()))
+    let mut store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()))
         .with_policy(policy.shared());
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
     if let Some(cut) = cut {

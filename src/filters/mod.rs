@@ -90,8 +90,8 @@ impl Filters {
 
     /// Hashes keys with `hasher`. Filters built with another hash are not used.
     #[must_use]
-    pub fn with_hasher(self, hasher: &KeyHasher) -> Self {
-        self.with(|shared| shared.hasher = hasher.clone())
+    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
+        self.with(|shared| shared.hasher = hasher)
     }
 
     /// Puts these parts of keys into filters, and probes for them. You can add an extractor to a store at any time:

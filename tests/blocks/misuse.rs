@@ -199,7 +199,7 @@ fn keys_of_a_block_that_a_policy_built_are_removed_once() {
 
 /// The store's filters, with `hash_seed` and these parts of keys, and the block of `file` by them.
 fn written(hash_seed: u64, parts: KeyParts, file: FileId) -> (Filters, Bytes) {
-    let filters = Filters::default().with_hasher(&KeyHasher::with_seed(hash_seed)).with_key_parts(parts);
+    let filters = Filters::default().with_hasher(KeyHasher::with_seed(hash_seed)).with_key_parts(parts);
     let mut builder = filters.builder(file);
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     (filters, builder.finish().block.unwrap())

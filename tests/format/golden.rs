@@ -37,7 +37,7 @@ fn every_key_of_a_stored_block_is_found() {
             let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
             assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
             assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
-            let filters = Filters::default().with_hasher(&case.hash.hasher());
+            let filters = Filters::default().with_hasher(case.hash.hasher());
             let answers = answers(&filters, &filter, &hashes);
             assert!(answers.iter().all(|&answer| answer), "{} with {set}", case.name);
         }
@@ -51,7 +51,7 @@ fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_ke
     }
     for case in BLOCKS.iter().filter(|case| (case.parts)().extractors().len() > 0) {
         let (parts, hasher) = ((case.parts)(), case.hash.hasher());
-        let filters = Filters::default().with_hasher(&hasher).with_key_parts(parts.clone());
+        let filters = Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone());
         let filter = filters.reader(FilterBlock::load(case.read(), case.load_context()));
         for key in (0..case.keys).map(cases::key) {
             assert!(!filter.probe_prefix(&key).is_absent(), "{}", case.name);
@@ -92,7 +92,7 @@ fn absent_keys_pass_a_stored_block_or_not_whatever_the_instruction_set() {
         let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
         let first = Mutex::new(None);
         for_each_set(|set| {
-            let filters = Filters::default().with_hasher(&case.hash.hasher());
+            let filters = Filters::default().with_hasher(case.hash.hasher());
             let answers = answers(&filters, &filter, &case.absent_hashes(ABSENT_KEYS));
             let mut first = first.lock().unwrap();
             assert!(*first.get_or_insert_with(|| answers.clone()) == answers, "{} with {set}", case.name);

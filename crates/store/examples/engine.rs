@@ -359,7 +359,7 @@ fn main() -> Fallible<()> {
     let (sensor, rate) = (Arc::new(FixedPrefix::new(4)), FalsePositiveRate::new(0.01)?);
     let store = FilterStore::new(
         Filters::default()
-            .with_hasher(&KeyHasher::default())
+            .with_hasher(KeyHasher::default())
             .with_key_parts(KeyParts::whole_keys().with_extractor(sensor.clone())),
     )
     .with_range_filters(RangePolicy::hashed(RangeUnits::integer(8)?.with_prefix(sensor), 256, rate)?)

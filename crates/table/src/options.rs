@@ -188,7 +188,7 @@ impl TableOptions {
     /// [`reject_foreign_filters`](Self::reject_foreign_filters).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
-        let options = self.with_filters(|filters| filters.with_hasher(&hasher));
+        let options = self.with_filters(|filters| filters.with_hasher(hasher.clone()));
         Self { hasher: Some(hasher), ..options }
     }
 
@@ -430,7 +430,7 @@ impl TableOptions {
             // Only without an explicit hasher, and only if needed: one store for all tables lets a set probe them
             // together.
             Some(described) if self.hasher.is_none() && written != self.store.filters().hasher().identity() => {
-                self.clone().with_filters(|filters| filters.with_hasher(&described)).store
+                self.clone().with_filters(|filters| filters.with_hasher(described)).store
             }
             _ => self.store.clone(),
         }

@@ -46,7 +46,8 @@ impl Table {
     /// them.
     pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         let own = self.store.filters();
-        let filters = options.store.filters().clone().with_hasher(own.hasher()).with_key_parts(own.key_parts().clone());
+        let filters =
+            options.store.filters().clone().with_hasher(own.hasher().clone()).with_key_parts(own.key_parts().clone());
         let mut store = options.store.clone().with_filters(filters);
         if let Some(extractor) = self.store.range_extractor() {
             store = store.with_range_extractor(extractor.clone());

@@ -90,7 +90,7 @@ fn descriptions() -> Vec<FilterMetadata> {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let full = with_key_parts(partitioned(PartitionCut::KeyRange), parts).with_range_filters(ranges());
     let secret =
-        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([3; 8]))));
+        FilterStore::new(Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([3; 8]))));
     let hidden: BTreeSet<Key> =
         [vec![b"a".to_vec()], tagged("t", 0..900), vec![b"z".to_vec()]].concat().into_iter().collect();
     let tombstone = (b"b".to_vec(), b"c".to_vec());
@@ -231,7 +231,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
 fn kinds() -> Vec<FilterStore> {
     let kinds = [FilterStore::default(), partitioned(PartitionCut::KeyRange), partitioned(PartitionCut::HashRange)];
     let secret =
-        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([4; 8]))));
+        FilterStore::new(Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([4; 8]))));
     let kinds = kinds.into_iter().chain([secret]).map(|store| store.with_range_filters(ranges()));
     let kinds: Vec<_> = kinds.collect();
     let lazy = kinds.iter().map(|store| store.clone().with_budget(FilterBudget::unlimited())).collect::<Vec<_>>();

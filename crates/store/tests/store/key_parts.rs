@@ -315,7 +315,7 @@ fn every_builder_adds_the_parts_of_every_key() {
     let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
     let (identity, file) = (TableIdentity::new([7; 16], 1, 2), FileId::from([7; 16]));
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(Filters::default().with_hasher(&hasher).with_key_parts(parts.clone()));
+        let store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
         let mut builder = store.builder(file);
@@ -528,7 +528,7 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
     let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
     let (before, after) = (custom(1), custom(2));
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(Filters::default().with_hasher(&before));
+        let store = FilterStore::new(Filters::default().with_hasher(before.clone()));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
         let mut builder = store.builder(FileId::random());
@@ -536,7 +536,7 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
         let (bytes, metadata) = builder.finish().seal();
         for budget in [None, Some(FilterBudget::unlimited())] {
             let lost = |hasher: &KeyHasher| {
-                let filters = store.filters().clone().with_hasher(hasher);
+                let filters = store.filters().clone().with_hasher(hasher.clone());
                 let store = store.clone().with_filters(filters);
                 let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
                 let file = store.open(metadata.clone(), bytes.clone());

@@ -242,7 +242,7 @@ impl World {
     fn new(seed: u64, universe: &Arc<Vec<Key>>) -> Self {
         let mut random = Random::new(seed);
         let random = &mut random;
-        let base = FilterStore::new(Filters::default().with_hasher(&hasher(random)));
+        let base = FilterStore::new(Filters::default().with_hasher(hasher(random)));
         let mut writer = || {
             let store = with_key_parts(base.clone(), parts(random)).with_policy(policy(random));
             let store = match random.below(3) {
@@ -261,7 +261,7 @@ impl World {
             reader = reader.with_budget(FilterBudget::new(bytes).with_probes_per_plan(probes));
         }
         let foreign = FilterStore::new(
-            Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([9; 8]))),
+            Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([9; 8]))),
         );
         let now = Arc::new(Snapshot { view: FilterView::new(&reader), levels: BTreeMap::new() });
         Self {

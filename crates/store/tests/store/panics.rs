@@ -95,7 +95,7 @@ fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>) {
 #[test]
 fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
     let switch = Arc::new(Switch::default());
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&switch)))) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&switch)))) {
         let file = file(&store, numbered(0..3_000));
         for level in [0, 1] {
             let view = view_of(&store, &[(level, &file)]);
@@ -135,7 +135,7 @@ fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothi
 fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behind() {
     let (hashing, extracting) = (Arc::new(Switch::default()), Arc::new(Switch::default()));
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(extracting.clone())));
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&hashing)).with_key_parts(parts))) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&hashing)).with_key_parts(parts))) {
         let keys: BTreeSet<Key> = tagged("t", 0..2_000).into_iter().collect();
         let (bytes, metadata) = build(&store, &keys);
         let disk = Disk::new(bytes);
@@ -276,7 +276,7 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
     // Panics in the first call of the engine's code, then in the second, and so on.
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(&hasher(&switch)).with_key_parts(parts))) {
+    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&switch)).with_key_parts(parts))) {
         let mut reasons = Vec::new();
         for before in 0..32 {
             let mut builder = store.builder(FileId::random());

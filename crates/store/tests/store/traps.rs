@@ -41,7 +41,7 @@ fn complete(read: FilterRead, bytes: &Bytes) {
 fn a_file_of_another_hasher_keeps_its_keys_in_every_level() {
     let store = FilterStore::default();
     let other =
-        FilterStore::new(Filters::default().with_hasher(&KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]))));
+        FilterStore::new(Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]))));
     let foreign = file(&other, numbered(0..500));
     let lazy = file(&other.clone().with_budget(FilterBudget::unlimited()), numbered(0..500));
     for (level, file) in [(0, &foreign), (1, &foreign), (0, &lazy), (1, &lazy)] {

@@ -67,11 +67,11 @@ fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: &str) {
 
 #[test]
 fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
-    let kinds = stores(&FilterStore::new(Filters::default().with_hasher(&custom(2)))).len();
+    let kinds = stores(&FilterStore::new(Filters::default().with_hasher(custom(2)))).len();
     for (number, level) in (0..kinds).flat_map(|number| [(number, 0), (number, 1)]) {
         let what = format!("store {number}, level {level}");
         let of =
-            |release| stores(&FilterStore::new(Filters::default().with_hasher(&custom(release)))).swap_remove(number);
+            |release| stores(&FilterStore::new(Filters::default().with_hasher(custom(release)))).swap_remove(number);
         let (writer, reader) = (of(1), of(2));
         let sound = file(&reader, numbered(0..3_000));
         let view = view_of(&reader, &[(level, &sound)]);
@@ -186,7 +186,7 @@ fn names_and_hashes_that_differ_openly_cost_one_file_its_filter() {
     let reader =
         FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(FixedPrefix::new(2)))));
     let other_hash =
-        opened(&FilterStore::new(Filters::default().with_hasher(&custom(1))), &FilterStore::default(), numbered(0..20));
+        opened(&FilterStore::new(Filters::default().with_hasher(custom(1))), &FilterStore::default(), numbered(0..20));
     let other_parts = opened(&FilterStore::default(), &reader, numbered(0..20));
     for (file, store) in [(&other_hash, FilterStore::default()), (&other_parts, reader)] {
         let view = view_of(&store, &[(0, file)]);
@@ -200,7 +200,7 @@ fn names_and_hashes_that_differ_openly_cost_one_file_its_filter() {
 fn a_change_is_found_before_any_partition_is_read_asynchronously() {
     for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
         let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let of = |release| FilterStore::new(Filters::default().with_hasher(&custom(release))).with_partitions(options);
+        let of = |release| FilterStore::new(Filters::default().with_hasher(custom(release))).with_partitions(options);
         for (writer, is_sound) in [(of(2), true), (of(1), false)] {
             let reader = of(2);
             let keys: BTreeSet<Key> = numbered(0..5_000).into_iter().collect();
@@ -242,7 +242,7 @@ fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
             custom(if calls.fetch_add(1, Ordering::Relaxed) < calls_before { 1 } else { 2 }).hash(key)
         });
         let with_hasher = |hasher| writer.clone().with_filters(writer.filters().clone().with_hasher(hasher));
-        let (writer, reader) = (with_hasher(&changing), with_hasher(&custom(2)));
+        let (writer, reader) = (with_hasher(changing), with_hasher(custom(2)));
         let file = opened(&writer, &reader, numbered(0..3_000));
         assert_keeps_all(&view_of(&reader, &[(0, &file)]), &file, "half of its keys have other hashes");
     }

@@ -57,7 +57,7 @@ impl Settings {
 
     fn files(&self, files: &[Vec<Key>]) -> (FilterView<File>, Option<FilterBudget>) {
         let mut store =
-            FilterStore::new(Filters::default().with_hasher(&KeyHasher::default())).with_policy(self.policy.clone());
+            FilterStore::new(Filters::default().with_hasher(KeyHasher::default())).with_policy(self.policy.clone());
         if let Some(partitions) = self.partitions {
             store = store.with_partitions(partitions);
         }

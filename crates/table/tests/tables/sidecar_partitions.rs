@@ -47,7 +47,7 @@ fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
     for (parts, cut) in
         all_parts.iter().flat_map(|parts| [(parts, PartitionCut::KeyRange), (parts, PartitionCut::HashRange)])
     {
-        let filters = Filters::new(FixedPolicy::default()).with_hasher(&hasher).with_key_parts(parts.clone());
+        let filters = Filters::new(FixedPolicy::default()).with_hasher(hasher.clone()).with_key_parts(parts.clone());
         let store = FilterStore::new(filters).with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
         let mut builder = store.builder(FileId::random());
         (0..40_000).for_each(|key| builder.add_key(&name(key)));
