@@ -44,15 +44,15 @@ impl PreparedKey {
     }
 }
 
-/// Up to 64 filters, one per place. A place without a usable filter answers "may be present".
+/// Up to 64 filters, one per slot. A slot without a usable filter answers "may be present".
 #[derive(Clone)]
 pub struct FilterGroup<D> {
     classes: Vec<Class<D>>,
-    /// The filters of other kinds than blocked Bloom, with their places.
+    /// The filters of other kinds than blocked Bloom, with their slots.
     others: Vec<(usize, FilterBlock<D>)>,
-    /// The places of `others`, as bits.
-    other_places: u64,
-    places: usize,
+    /// The slots of `others`, as bits.
+    other_slots: u64,
+    slots: usize,
     bytes: usize,
 }
 
@@ -60,8 +60,8 @@ pub struct FilterGroup<D> {
 #[derive(Clone)]
 struct Class<D> {
     probes: u8,
-    places: u64,
-    /// In the order of their places.
+    slots: u64,
+    /// In the order of their slots.
     blooms: Vec<Bloom<D>>,
 }
 
@@ -121,18 +121,18 @@ impl CacheResidency {
 
 impl<D> Default for FilterGroup<D> {
     fn default() -> Self {
-        Self { classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
+        Self { classes: Vec::new(), others: Vec::new(), other_slots: 0, slots: 0, bytes: 0 }
     }
 }
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
-    /// Places of a group: one for each bit of a word.
+    /// Slots of a group: one for each bit of a word.
     pub const PLACES: usize = GROUP;
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
         match groups.last_mut() {
-            Some(group) if group.places < GROUP => group.push(block),
+            Some(group) if group.slots < GROUP => group.push(block),
             _ => {
                 let mut group = Self::default();
                 group.push(block);
@@ -147,42 +147,42 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         self.bytes
     }
 
-    /// The places in use, as bits.
+    /// The slots in use, as bits.
     pub(crate) fn all(&self) -> u64 {
-        first_bits(self.places)
+        first_bits(self.slots)
     }
 
-    /// Fills the next place; the group must not be full.
+    /// Fills the next slot; the group must not be full.
     fn push(&mut self, block: Option<FilterBlock<D>>) {
-        let place = self.places;
-        self.places += 1;
+        let slot = self.slots;
+        self.slots += 1;
         match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
             Some((Some(shape), block)) => {
                 self.bytes += block.as_bytes().len();
-                self.join_class(shape.probes(), place, Bloom { data: block.into_inner(), lines: shape.lines() });
+                self.join_class(shape.probes(), slot, Bloom { data: block.into_inner(), lines: shape.lines() });
             }
             Some((None, block)) => {
-                self.other_places |= 1 << place;
-                self.others.push((place, block));
+                self.other_slots |= 1 << slot;
+                self.others.push((slot, block));
             }
-            // A place in no class and not in `others` always matches.
+            // A slot in no class and not in `others` always matches.
             None => {}
         }
     }
 
-    fn join_class(&mut self, probes: u8, place: usize, bloom: Bloom<D>) {
-        let places = 1 << place;
+    fn join_class(&mut self, probes: u8, slot: usize, bloom: Bloom<D>) {
+        let slots = 1 << slot;
         // A linear search, because filters have only 1 to 16 probes.
         match self.classes.iter_mut().find(|class| class.probes == probes) {
             Some(class) => {
-                class.places |= places;
+                class.slots |= slots;
                 class.blooms.push(bloom);
             }
-            None => self.classes.push(Class { probes, places, blooms: vec![bloom] }),
+            None => self.classes.push(Class { probes, slots, blooms: vec![bloom] }),
         }
     }
 
-    /// Returns the places in `which` whose filters may contain the key.
+    /// Returns the slots in `which` whose filters may contain the key.
     #[inline]
     pub fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
         self.probe_with(key, which, |_| None)
@@ -201,7 +201,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     /// Prefetches the lines of `hash` in the Bloom filters at `which`.
     pub fn prefetch(&self, hash: KeyHash, which: u64) {
         for class in &self.classes {
-            class.at(which & class.places).for_each(|bloom| prefetch_line(bloom.line(hash)));
+            class.at(which & class.slots).for_each(|bloom| prefetch_line(bloom.line(hash)));
         }
     }
 
@@ -214,17 +214,17 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     ) -> u64 {
         let hash = key.hash();
         let candidate = move |bloom: &'a Bloom<D>| Candidate { line: bloom.line(hash), ahead: ahead(bloom) };
-        // Places without a usable filter stay set.
+        // Slots without a usable filter stay set.
         let mut matches = which;
         for class in &self.classes {
-            let probed = which & class.places;
+            let probed = which & class.slots;
             // Skipping a filter costs about as much as testing it. So if at least 7 of 8 are wanted, all are tested in
             // one pass without gathering, and the unwanted answers are masked out below. The usual case, all of them,
             // is tested first, because not every CPU counts bits in one instruction.
-            let tests_all = probed == class.places || probed.count_ones() as usize * 8 >= class.blooms.len() * 7;
+            let tests_all = probed == class.slots || probed.count_ones() as usize * 8 >= class.blooms.len() * 7;
             let covered = if tests_all {
                 let answers = covered(key.line_mask(class.probes), class.blooms.iter().rev().map(candidate));
-                spread(answers, class.places)
+                spread(answers, class.slots)
             } else if probed != 0 {
                 let answers = covered(key.line_mask(class.probes), class.at(probed).map(candidate));
                 spread(answers, probed)
@@ -233,45 +233,45 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
             };
             matches &= !probed | covered;
         }
-        if which & self.other_places != 0 {
+        if which & self.other_slots != 0 {
             matches &= self.probe_others(hash, which);
         }
         matches
     }
 
-    /// Returns all ones, except for places in `which` whose filter has another kind and answers "absent". Cold and out
+    /// Returns all ones, except for slots in `which` whose filter has another kind and answers "absent". Cold and out
     /// of line, because sets of only blocked Bloom filters are the common case.
     #[cold]
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
-        let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
-        probed.fold(u64::MAX, |matches, (place, block)| matches & !(u64::from(!block.may_contain_added(hash)) << place))
+        let probed = self.others.iter().filter(|(slot, _)| which >> slot & 1 == 1);
+        probed.fold(u64::MAX, |matches, (slot, block)| matches & !(u64::from(!block.may_contain_added(hash)) << slot))
     }
 }
 
 impl<D> Class<D> {
-    /// Returns the filters at `wanted`, which must be places of the class, from the last to the first.
+    /// Returns the filters at `wanted`, which must be slots of the class, from the last to the first.
     #[inline]
     fn at(&self, mut wanted: u64) -> impl Iterator<Item = &Bloom<D>> {
         core::iter::from_fn(move || {
-            let place = wanted.checked_ilog2()?;
-            wanted ^= 1 << place;
-            // `blooms` has no gaps, so the index is the number of lower places of the class.
-            let before = self.places & ((1 << place) - 1);
+            let slot = wanted.checked_ilog2()?;
+            wanted ^= 1 << slot;
+            // `blooms` has no gaps, so the index is the number of lower slots of the class.
+            let before = self.slots & ((1 << slot) - 1);
             self.blooms.get(before.count_ones() as usize)
         })
     }
 }
 
-/// Moves the bits of `answers`, in their order, to the positions of the bits set in `places`.
+/// Moves the bits of `answers`, in their order, to the positions of the bits set in `slots`.
 #[inline]
-fn spread(mut answers: u64, places: u64) -> u64 {
+fn spread(mut answers: u64, slots: u64) -> u64 {
     // Nothing moves in the usual case: all files have filters of one kind and size.
-    if places & places.wrapping_add(1) == 0 {
+    if slots & slots.wrapping_add(1) == 0 {
         return answers;
     }
     let mut spread = 0;
-    for place in bits_of(places) {
-        spread |= (answers & 1) << place;
+    for slot in bits_of(slots) {
+        spread |= (answers & 1) << slot;
         answers >>= 1;
     }
     spread

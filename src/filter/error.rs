@@ -27,7 +27,7 @@ pub enum FilterError {
         /// The number of keys in the filter.
         keys: u64,
         /// The number of slots of the filter.
-        places: u64,
+        slots: u64,
     },
     /// The key to remove is certainly not in the filter.
     NotPresent,
@@ -67,8 +67,8 @@ messages! { FilterError {
     Self::NoMemory { bytes } => "allocation of {bytes} bytes for a filter failed";
     Self::TooLarge { max_bytes, got } =>
         "filter too large: expected at most {max_bytes} bytes, got {got}; split the keys";
-    Self::Full { keys, places } =>
-        "filter full: {keys} keys in {places} slots, and no slot can be freed; build a larger one";
+    Self::Full { keys, slots } =>
+        "filter full: {keys} keys in {slots} slots, and no slot can be freed; build a larger one";
     Self::NotPresent => "key to remove: expected one in the filter, got an absent one";
     Self::ShapeMismatch { expected: (bits, per_key), got: (got_bits, got_per_key) } =>
         "filters to merge: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \

@@ -63,8 +63,8 @@ proptest! {
                 Step::Insert(number) => match filter.insert(key(number)) {
                     Ok(()) => *reference.entry(number).or_default() += 1,
                     Err(error) => {
-                        let (keys, places) = (filter.keys(), filter.slots());
-                        prop_assert_eq!(error, FilterError::Full { keys, places });
+                        let (keys, slots) = (filter.keys(), filter.slots());
+                        prop_assert_eq!(error, FilterError::Full { keys, slots });
                         prop_assert_eq!(bytes(&filter), before);
                     }
                 },
@@ -145,8 +145,8 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         (0..8).for_each(|_| filter.insert(key(7)).unwrap());
         let before = bytes(&filter);
-        let places = filter.slots();
-        assert_eq!(filter.insert(key(7)), Err(FilterError::Full { keys: 8, places }));
+        let slots = filter.slots();
+        assert_eq!(filter.insert(key(7)), Err(FilterError::Full { keys: 8, slots }));
         assert_eq!(bytes(&filter), before);
         (0..8).for_each(|_| {
             assert!(filter.contains(key(7)));
@@ -166,7 +166,7 @@ fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
     assert_eq!((filter.keys(), filter.slots()), (0, 8));
     (0..8).for_each(|number| filter.insert(key(number)).unwrap());
     assert!((0..8).all(|number| filter.contains(key(number))));
-    assert!(matches!(filter.insert(key(8)), Err(FilterError::Full { keys: 8, places: 8 })));
+    assert!(matches!(filter.insert(key(8)), Err(FilterError::Full { keys: 8, slots: 8 })));
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn the_planned_number_of_keys_fits_at_every_size() {
 }
 
 /// The share of slots in use when the first key is rejected.
-fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
-    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), places * 94 / 100, tag_bits).unwrap();
+fn load_reached(slots: u64, tag_bits: u8, set: u32) -> f64 {
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), slots * 94 / 100, tag_bits).unwrap();
     let all = keys(set, filter.slots());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
     assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is lost");
@@ -198,15 +198,15 @@ fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
 fn every_filter_of_some_thousand_places_reaches_95_percent() {
     for tag_bits in [6, 8, 12, 16, 20, 32] {
         let loads = common::on_all_cores(300 / effort::sample(5), |turn| {
-            let places = [2_000, 2_500, 3_001, 5_000, 10_007, 30_000][turn % 6];
-            load_reached(places, tag_bits, u32::try_from(turn).unwrap())
+            let slots = [2_000, 2_500, 3_001, 5_000, 10_007, 30_000][turn % 6];
+            load_reached(slots, tag_bits, u32::try_from(turn).unwrap())
         });
         let least = loads.iter().copied().fold(1.0, f64::min);
-        println!("{tag_bits} bits, 2,000 to 30,000 places: least load {least:.4}");
+        println!("{tag_bits} bits, 2,000 to 30,000 slots: least load {least:.4}");
         assert!(least >= 0.95, "{tag_bits} bits: {least}");
     }
     let large = load_reached(1_000_000, 8, 0);
-    println!("8 bits, 1,000,000 places: load {large:.4}");
+    println!("8 bits, 1,000,000 slots: load {large:.4}");
     assert!(large >= 0.97, "{large}");
 }
 

@@ -150,7 +150,7 @@ impl CuckooFilter {
     }
 
     fn full(&self) -> FilterError {
-        FilterError::Full { keys: self.contents.keys, places: self.slots() }
+        FilterError::Full { keys: self.contents.keys, slots: self.slots() }
     }
 }
 
