@@ -231,7 +231,7 @@ impl BlockReport {
     fn new(path: &Path, info: &BlockInfo) -> Self {
         Self {
             path: path_name(path).into_owned(),
-            filter: Choice { kind: info.kind.name(), requested: info.requested.name(), reason: info.reason.as_str() },
+            filter: Choice::of_block(info),
             keys: info.keys,
             block_bytes: info.block_bytes,
             bits_per_key: info.bits_per_key(),

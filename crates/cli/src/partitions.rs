@@ -259,11 +259,12 @@ impl PartitionFields {
         self.problems.first().map(String::as_str)
     }
 
-    /// Returns why the first partition with another kind than requested has that kind.
-    pub(crate) fn fallback(&self) -> Option<String> {
-        let requested = |kind: &&KindPartitions| kind.filter.kind != kind.filter.requested;
-        let Choice { requested, reason, .. } = self.kinds.iter().find(requested)?.filter;
-        Some(format!("not all of its partitions are {requested}: {reason}"))
+    /// Returns the kinds of partitions that are not the requested one, fallbacks first.
+    pub(crate) fn others(&self) -> Vec<Choice> {
+        let filters = self.kinds.iter().map(|kind| kind.filter);
+        let mut others: Vec<_> = filters.filter(|filter| !filter.is_as_requested()).collect();
+        others.sort_by_key(Choice::is_by_number_of_keys);
+        others
     }
 
     /// Returns the names of the partitions' kinds.
@@ -315,10 +316,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionE
     let mut kinds: Vec<KindPartitions> = Vec::new();
     for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
-            Ok(info) => {
-                let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
-                (Choice { kind, requested, reason }, info.keys)
-            }
+            Ok(info) => (Choice::of_block(&info), info.keys),
             Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
