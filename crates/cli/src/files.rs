@@ -1,6 +1,7 @@
 //! Finds the tables of a directory, orders them, and opens them.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -122,6 +123,48 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// A path that leads to no file.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) path: PathBuf,
+    pub(crate) problem: anyhow::Error,
+}
+
+/// The files that were met so far. Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
+#[derive(Default)]
+pub(crate) struct Met(HashSet<PathBuf>);
+
+impl Met {
+    /// Whether the file at `path` is met for the first time.
+    pub(crate) fn is_first(&mut self, path: &Path) -> bool {
+        // Standard input and missing files have no canonical path.
+        let canonical = fs::canonicalize(path).ok().filter(|_| !input::is_standard(path));
+        self.0.insert(canonical.unwrap_or_else(|| path.to_owned()))
+    }
+}
+
+/// Returns the files of all `paths` in their order, each once, or an error for each path that leads to none. Other
+/// files of directories are added to `skipped`.
+pub(crate) fn expand_each(paths: &[PathBuf], skipped: &mut Vec<String>) -> Vec<Result<PathBuf, Unread>> {
+    let (mut met, mut found) = (Met::default(), Vec::new());
+    for path in paths {
+        // A directory that comes again would add its other files to `skipped` again.
+        if path.is_dir() && !met.is_first(path) {
+            continue;
+        }
+        match expand(path, skipped) {
+            Ok(files) => found.extend(files.into_iter().filter(|file| met.is_first(file)).map(Ok)),
+            Err(problem) => found.push(Err(Unread { path: path.clone(), problem })),
+        }
+    }
+    found
+}
+
+/// Like [`expand_each`]. Fails at the first path that leads to no file.
+pub(crate) fn expand_all(paths: &[PathBuf], skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    expand_each(paths, skipped).into_iter().map(|file| file.map_err(|unread| unread.problem)).collect()
 }
 
 /// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name

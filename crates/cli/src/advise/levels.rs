@@ -139,12 +139,10 @@ fn store(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
 
 fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
     let (mut filters, mut left_out) = (BTreeMap::<u32, Vec<TableFilter>>::new(), Vec::new());
-    for path in &args.tables {
-        for file in files::expand(path, &mut Vec::new())? {
-            match surveyed(&file, reading) {
-                Ok((level, filter)) => filters.entry(level).or_default().push(filter),
-                Err(why) => left_out.push(why.leave_out(&file)),
-            }
+    for file in files::expand_all(&args.tables, &mut Vec::new())? {
+        match surveyed(&file, reading) {
+            Ok((level, filter)) => filters.entry(level).or_default().push(filter),
+            Err(why) => left_out.push(why.leave_out(&file)),
         }
     }
     let first = LeftOut::first(&left_out);

@@ -184,13 +184,10 @@ impl Cost {
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
     ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with only --tables");
     let (mut named, mut left_out) = (Vec::new(), Vec::new());
-    for path in &args.tables {
-        let files = files::expand(path, &mut Vec::new())?;
-        for file in files {
-            match filter_of(&file, reading) {
-                Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
-                Err(why) => left_out.push(why.leave_out(&file)),
-            }
+    for file in files::expand_all(&args.tables, &mut Vec::new())? {
+        match filter_of(&file, reading) {
+            Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
+            Err(why) => left_out.push(why.leave_out(&file)),
         }
     }
     let first = LeftOut::first(&left_out);

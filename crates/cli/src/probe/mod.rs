@@ -78,15 +78,9 @@ impl ProbeArgs {
 
     /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for path in &self.paths {
-            let files = files::expand(path, &mut Vec::new())?;
-            // A named file that does not exist is the user's mistake, not a table that may contain each key.
-            if files == [path.clone()] {
-                files::look_at(path)?;
-            }
-            found.extend(files);
-        }
+        let found = files::expand_all(&self.paths, &mut Vec::new())?;
+        // A named file that cannot be read is the user's mistake, not a table that may contain each key.
+        self.paths.iter().filter(|path| !path.is_dir()).try_for_each(|path| files::look_at(path).map(drop))?;
         Ok(found)
     }
 

@@ -272,6 +272,27 @@ fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_cle
     assert_eq!(array(&json, "remarks").len(), 1, "the table's own filter is still damaged: {json}");
 }
 
+/// Shells expand `DIR/*` next to `DIR`: a file that counts twice doubles every figure of a store.
+#[test]
+fn a_file_that_several_paths_lead_to_counts_once_in_every_command() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--files", "2", "--policy", "bloom"]);
+    let (keys, first) = (place.text("keys.tsv"), format!("{store}/000001.sst"));
+    place.write("tables/notes.txt", "no table");
+    let again = format!("{store}/../tables/000001.sst");
+    let paths = [&first[..], &store, &again, &format!("{store}/."), &first];
+    let count = |command: &[&str], field: &str| {
+        let json = run(&[command, &paths[..], &["--json"]].concat()).expect_code(0).json();
+        json[field].as_u64().unwrap_or_else(|| json[field].as_array().unwrap().len() as u64)
+    };
+    assert_eq!(count(&["report"], "tables"), 2);
+    assert_eq!((count(&["verify"], "checked"), count(&["verify"], "skipped")), (2, 1));
+    assert_eq!(count(&["inspect"], "files"), 2);
+    assert_eq!(count(&["probe", "--keys", &keys], "tables"), 2);
+    assert_eq!(count(&["probe", "--range", "a", "b"], "tables"), 2);
+    assert_eq!(count(&["advise", "--tables"], "tables"), 2);
+}
+
 /// A browser does not open a page with a line for each of ten thousand tables.
 #[test]
 fn the_page_on_a_thousand_tables_is_as_short_as_that_on_fifty() {
