@@ -31,7 +31,9 @@ pub(crate) struct FileProbes {
     /// Whether the table deletes ranges of keys, which may be in older tables. Such a table must be read whatever its
     /// filter answers.
     pub(crate) has_range_tombstones: bool,
-    /// Keys between the smallest and the largest key of the table; all keys if these are unknown or ignored.
+    /// Whether its smallest and largest key exclude keys: they are known and not ignored.
+    pub(crate) uses_bounds: bool,
+    /// Keys between the smallest and the largest key of the table; all keys unless `uses_bounds`.
     pub(crate) keys_in_range: u64,
     /// Keys in range that the filter cannot be probed for, because its extractor extracts nothing from them. The table
     /// may contain each of them, and no figure below counts them.
@@ -155,6 +157,7 @@ pub(crate) fn probe_file(
     };
     let answers = answers.within(in_range);
     file.path = input::name(path).into_owned();
+    file.uses_bounds = in_range.is_some();
     file.keys_in_range = in_range.map_or(keys.keys.len(), <[u32]>::len) as u64;
     file.positives = answers.count(keys.keys.len()) - file.keys_not_probed;
     let probed = file.keys_probed();
@@ -373,6 +376,7 @@ impl FilterState {
             filter: self.kind,
             keys_in_table,
             has_range_tombstones: false,
+            uses_bounds: false,
             keys_in_range: 0,
             keys_not_probed: 0,
             positives: 0,

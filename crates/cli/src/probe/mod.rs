@@ -295,13 +295,29 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "by their smallest and largest keys only: {:.3} on average", self.mean_tables_in_range_per_key)?;
+        writeln!(f, "{}", self.without_filters())?;
         let none = units::grouped(self.keys_touching_none as u64);
         writeln!(f, "keys certainly in none of the {tables} read: {none}")
     }
 }
 
 impl ProbeReport {
+    /// Describes how many tables a lookup would touch without filters, and why.
+    fn without_filters(&self) -> String {
+        let mean = format!("tables touched without filters: {:.3} on average", self.mean_tables_in_range_per_key);
+        let unbounded = self.per_table.iter().filter(|file| !file.uses_bounds).count();
+        match unbounded {
+            0 => format!("{mean}, by their smallest and largest keys"),
+            _ if unbounded == self.tables => {
+                format!("{mean}: all, because their smallest and largest keys are unknown or ignored (--filters-only)")
+            }
+            _ => {
+                let unbounded = units::counted(unbounded as u64, "table");
+                format!("{mean}, by their smallest and largest keys, which are unknown for {unbounded}")
+            }
+        }
+    }
+
     /// Describes where the time went. It goes to standard error, so that the report is the same in each run.
     fn speed(&self) -> Option<String> {
         let speed = self.probes_per_second? / 1e6;
