@@ -174,6 +174,7 @@ impl fmt::Display for Comparison {
         ];
         writeln!(f, "{}", figures(&columns, &self.rows))?;
         writeln!(f, "build: ns per key; probe: ns for an absent key in one filter; blocks: read for an absent key")?;
+        writeln!(f, "measured: with a margin of 95 %, which assumes independent probes")?;
         if self.has_all_keys() {
             writeln!(f, "every filter is positive for all of its keys ({} in total)", counted(self.keys, "key"))?;
         }

@@ -209,7 +209,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "{}", figures(&levels::COLUMNS, &self.levels))?;
         if !self.rates.is_empty() {
-            writeln!(f, "{}", figures(&rates::COLUMNS, &self.rates))?;
+            writeln!(f, "{}\n{}", figures(&rates::COLUMNS, &self.rates), rates::ABOUT)?;
         }
         writeln!(f, "{}\n", sentence(&self.absent_from))?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;

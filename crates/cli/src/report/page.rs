@@ -190,8 +190,9 @@ fn rates(report: &Report) -> String {
     let text = format!(
         "{} Each table is probed for the absent keys between its smallest and its largest key, or for all absent keys if \
          these are unknown. Filters that hold only prefixes are not measured on keys made from stored ones, which share \
-         their prefix with a stored key.",
-        sentence(&report.absent_from)
+         their prefix with a stored key. {}",
+        sentence(&report.absent_from),
+        rates::ABOUT
     );
     let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));

@@ -131,6 +131,10 @@ pub(super) struct Rate {
     pub(super) expected_fpr: Option<f64>,
 }
 
+/// Note on the measured rates.
+pub(super) const ABOUT: &str =
+    "Margins are those of 95 % and assume independent probes; keys made from stored keys may be correlated.";
+
 /// Columns of rates in text and on the page.
 pub(super) const COLUMNS: [Column<Rate>; 7] = [
     ("level", |rate| rate.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),

@@ -203,6 +203,9 @@ fn keys_that_are_drawn_measure_the_rate_of_each_kind_and_none_is_a_stored_one() 
         assert!((number("observed_fpr") - number("expected_fpr")).abs() < 0.005, "a stored key is a positive: {rate}");
     }
     assert!(json["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{json}");
+    let text = run(&["report", &store]).expect_code(0).stdout;
+    assert!(text.contains("assume independent probes"), "{text}");
+    assert_eq!(text.matches(" +- ").count(), 2, "a margin for each rate: {text}");
 
     // A filter of prefixes contains the prefix of each drawn key, so it is not measured, and not called bad.
     take(&place, 3, "rocksdb/7.8-prefix-fixed-only.sst");
