@@ -8,7 +8,7 @@ use sstfilter::{KeyHash, KeyHasher};
 use sstfilter_interop::Engine;
 
 use super::args::{CompareArgs, Holdout};
-use crate::files::{self, Look};
+use crate::files::{self, Look, Met};
 use crate::input;
 use crate::left_out::{BY_SST_DUMP, LeftOut};
 use crate::lines::{KeyLines, KeysFormat};
@@ -36,7 +36,7 @@ impl Workload {
     fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
         let keys = counted(stored.len() as u64, "key");
-        ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
+        ensure!(count <= stored.len() as u64, "--files: expected at most the {keys}, got {}", grouped(count));
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
         // Only hashes are kept for the measurement: every kind takes the same ones.
@@ -83,7 +83,13 @@ pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'
     if intake.has_other_codecs {
         intake.notes.push(format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}"));
     }
-    Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), intake)
+    // Keys held out of tiny tables may leave fewer keys than tables.
+    let files = args.files.unwrap_or_else(|| input.tables.clamp(1, split.stored.len() as u64));
+    if args.files.is_none() && input.tables > 1 {
+        let files = counted(files, "file");
+        intake.notes.push(format!("the keys are dealt to {files}, as many as tables: --files N takes another number"));
+    }
+    Workload::new(split, files, &tables.secret.cloned().unwrap_or_default(), intake)
 }
 
 /// Returns which of the ascending `absent` keys are between the smallest and the largest of a file's ascending `keys`.
@@ -140,15 +146,21 @@ impl<'a> Split<'a> {
 /// Distinct keys, ascending.
 struct Keys {
     lines: KeyLines,
+    /// Tables that some of them come from.
+    tables: u64,
 }
 
 impl Keys {
     /// Reads the keys of all `paths`, the values of `option`.
     fn read(paths: &[PathBuf], option: &str, intake: &mut Intake<'_>) -> anyhow::Result<Self> {
-        let mut lines = KeyLines::default();
+        let (mut lines, mut tables, mut met) = (KeyLines::default(), 0, Met::default());
         for path in paths {
             for source in Source::of_path(path, intake)? {
-                source.read_into(&mut lines, option, intake)?;
+                let before = lines.len();
+                if met.is_first(source.path()) {
+                    source.read_into(&mut lines, option, intake)?;
+                    tables += u64::from(matches!(source, Source::Table(_)) && lines.len() > before);
+                }
             }
         }
         let hint =
@@ -160,7 +172,7 @@ impl Keys {
             let repeated = counted(lines.duplicate_keys, "repetition");
             intake.notes.push(format!("{option}: {repeated} of keys dropped, because each key counts once"));
         }
-        Ok(Self { lines })
+        Ok(Self { lines, tables })
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -237,6 +249,12 @@ impl Source {
                 bail!("{} is a filter block, which has no keys: pass its table, or a file of keys", input::name(path))
             }
             Look::Neither => Ok(Self::Lines(path.to_owned())),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Lines(path) | Self::Table(path) => path,
         }
     }
 
