@@ -105,7 +105,7 @@ pub(crate) fn run(
     };
     let rates = measure(&mut survey, &absent, reading);
     let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
-    let settings = TablesReport::new(&filters, core::mem::take(&mut survey.left_out));
+    let settings = TablesReport::new(&filters, None, core::mem::take(&mut survey.left_out));
     let (outcome, chart) = (survey.outcome, page::chart(&survey.filters));
     let mut report = Report::new(args, options, survey, &absent, rates, settings);
     if let Some(files) = files {
