@@ -17,6 +17,7 @@ use crate::input::{self, RegularFile};
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
+use crate::units::counted;
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -187,7 +188,14 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
     let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
     skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    ensure!(!chosen.is_empty(), "{} contains no table and no filter block", input::name(path));
+    if chosen.is_empty() {
+        let others = if others.is_empty() { "no files".to_owned() } else { counted(others.len() as u64, "other file") };
+        bail!(
+            "{} contains no table and no filter block, but {others}: pass the directory with the tables (subdirectories \
+             are not searched)",
+            input::name(path)
+        );
+    }
     Ok(chosen)
 }
 
@@ -225,7 +233,8 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
     if input::is_standard(path) {
         return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
     }
-    let paths = tables_newest_first(path)?;
+    // Tables of other engines are the likely reason if the names do not tell an order.
+    let paths = tables_newest_first(path).map_err(|problem| foreign_in(path).unwrap_or(problem))?;
     match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
         // Looked for only after a failure, so that sound tables are not opened twice.
@@ -237,12 +246,18 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
 fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
-            "{} is a table of {}: expected one of sstfilter (inspect, verify and probe take both)",
+            "{}: expected a table of sstfilter, got one of {}, whose values this program cannot read: `probe` shows \
+             which tables may contain a key, and `dump --keys-only` prints the keys of a table",
             input::name(path),
             engine.name()
         )),
         _ => None,
     })
+}
+
+/// Returns an error about the first table of another engine in a directory.
+fn foreign_in(directory: &Path) -> Option<anyhow::Error> {
+    foreign_among(&list(directory).ok()?)
 }
 
 /// Opens one table; a table from standard input is read into memory.

@@ -146,7 +146,11 @@ fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<St
         }
     }
     let first = LeftOut::first(&left_out);
-    ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
+    ensure!(
+        !filters.is_empty(),
+        "--levels: expected tables whose level is known, got none{first}: pass the keys of each level instead, such as \
+         --levels 40K/4,1e5,1e6"
+    );
     let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
     let now = Total::of_tables(&levels, &filters);
     Ok(Store { levels, now: Some(now), left_out })

@@ -156,7 +156,8 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let known: Vec<_> = advice["levels"].as_array().unwrap().iter().map(|level| level["level"].as_u64()).collect();
     assert_eq!(known, [None, Some(0), Some(1), Some(2)], "{advice}");
     fs::remove_file(format!("{directory}/000005.sst")).unwrap();
-    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")]).expect_error("whose level is known");
+    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")])
+        .expect_error("expected tables whose level is known, got none");
 }
 
 #[test]

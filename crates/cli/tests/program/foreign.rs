@@ -208,7 +208,7 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
     assert_eq!(run_on("inspect", &[&out], 0).len(), 3);
     run(&["get", &out, "key0001"]).expect_code(0);
     fs::copy(format!("{out}/a.dat"), format!("{out}/000009.sst")).unwrap();
-    run(&["get", &out, "key0001"]).expect_error("000009.sst is a table of RocksDB");
+    run(&["get", &out, "key0001"]).expect_error("000009.sst: expected a table of sstfilter, got one of RocksDB");
 }
 
 #[test]
@@ -297,9 +297,10 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(absent(), 0, "another comparator");
     for command in ["inspect", "verify"] {
         let said = run(&[command, &table]).expect_code(0).stdout;
-        assert!(said.contains("comparator \"idb_cmp1\" is not supported"), "{command}: {said}");
+        assert!(said.contains("idb_cmp1\" of a LevelDB database (expected leveldb.BytewiseC"), "{command}: {said}");
+        assert!(said.contains("pass --comparator leveldb.BytewiseComparator if it orders keys"), "{command}: {said}");
     }
-    run(&["advise", "--tables", &table]).expect_error("comparator \"idb_cmp1\" is not supported");
+    run(&["advise", "--tables", &table]).expect_error("comparator \"idb_cmp1\" of a LevelDB database");
     assert!(run(&["inspect", &table]).stdout.contains("idb_cmp1 (from its database's manifest)"));
     assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1, "the user knows better");
     let page = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;

@@ -321,7 +321,7 @@ fn ranges_are_read_in_every_format_of_keys_and_from_standard_input() {
     }
     for (format, input, words) in [
         ("lines", &b"a\tb\nb\ta\n"[..], "range 2, from 'b' to 'a'"),
-        ("lines", b"a\n", "range 1, from 'a' to '' (a tab separates the ends): expected LOWER below UPPER"),
+        ("lines", b"a b\n", "range 1: expected LOWER and UPPER, separated by a tab, got 'a b' without UPPER"),
         ("nul", b"a\0b\0c\0", "two ends for each range, got 3 ends"),
         ("hex", b"61\t6\n", "line 1"),
         ("lines", b"\n", "contains no key"),

@@ -197,7 +197,14 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     }
     let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
     assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
-    run(&["inspect", &void]).expect_error("contains no table and no filter block");
+    run(&["inspect", &void]).expect_error("contains no table and no filter block, but no files: pass the directory");
+    place.write("void/notes", "no table");
+    run(&["inspect", &void]).expect_error("no filter block, but 1 other file: pass the directory with the tables");
+    let rocksdb = "../interop/fixtures/rocksdb";
+    for read in [&["get", rocksdb, "k"][..], &["scan", rocksdb, "a", "b"], &["get", "../interop/fixtures/leveldb", "k"]]
+    {
+        run(read).expect_error("whose values this program cannot read: `probe` shows");
+    }
     run(&["verify", &missing]).expect_code(2);
     assert!(run(&["verify", &void]).expect_code(2).stdout.contains("contains no table"));
     run(&["get", &void]).expect_error("<KEY>");
