@@ -16,6 +16,7 @@ use crate::files::{self, Look, TableReading};
 use crate::input::{self, RegularFile};
 use crate::output::Outcome;
 use crate::partitions::Container;
+use crate::parts::NO_WHOLE_KEYS;
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangeBlock, RangePrefix};
 
@@ -155,7 +156,7 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
     let has_whole_keys = sidecar.metadata.has_whole_keys();
-    ensure!(has_whole_keys, "{}: holds parts of keys, and this program does not have their extractor", context());
+    ensure!(has_whole_keys, "{}: {NO_WHOLE_KEYS}", context());
     if let Some(container) = container {
         return Ok(Opened::Partitions(Box::new(container)));
     }

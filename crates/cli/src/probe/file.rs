@@ -15,6 +15,7 @@ use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::partitions::{PartitionFields, Partitions};
+use crate::parts::NO_WHOLE_KEYS;
 use crate::ranges::{self, RangeBlock};
 use crate::{files, input};
 
@@ -199,7 +200,7 @@ fn probe_partitions(
     times: &mut Times,
 ) -> (FilterState, Answers) {
     if !partitions.has_whole_keys() {
-        return unusable(&BlockError::PartNotHeld);
+        return without_whole_keys();
     }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
         Ok(hasher) => hasher,
@@ -222,7 +223,7 @@ fn probe_block(
 ) -> (FileProbes, Answers) {
     let info = block.info();
     let (filter, answers) = match timed(&mut times.reading, || block.verify()) {
-        Ok(()) if !info.whole_keys => unusable(&BlockError::PartNotHeld),
+        Ok(()) if !info.whole_keys => without_whole_keys(),
         Ok(()) => probe_filter(block, keys, secret, times),
         Err(problem) => unusable(&problem),
     };
@@ -298,10 +299,13 @@ fn probe_filter<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter with another hash or of other parts of keys is sound: a reader that has those can use it.
-    let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
-    let outcome = Outcome::from_sound(is_foreign);
+    // A filter with another hash is sound: a reader that has that hash can use it.
+    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
+}
+
+fn without_whole_keys() -> (FilterState, Answers) {
+    (FilterState::unusable(NO_WHOLE_KEYS.to_owned(), Outcome::Yes), Answers::All)
 }
 
 /// Returns the hasher that a filter was built with.
