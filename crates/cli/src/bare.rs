@@ -163,7 +163,7 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
     let policy = args.filter.policy()?;
     let keys = KeyLines::read(&args.keys, format, "--keys")?;
     let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
-    let mut builder = policy.builder(&context).context("the policy makes no filter")?;
+    let mut builder = policy.builder(&context).context("the policy builds no filter")?;
     for (key, _) in keys.iter() {
         builder.add_key(key);
     }
@@ -178,7 +178,7 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
-            bail!("{name} already is a filter block")
+            bail!("{name} is already a filter block")
         }
         Opened::Foreign(table) => {
             bail!(

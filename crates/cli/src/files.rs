@@ -37,8 +37,8 @@ const PARTITIONS_MAGIC: &[u8] = b"SP";
 const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
 /// Message for a file that [`look_at`] does not recognize.
-pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
-                                  LevelDB or Pebble";
+pub(crate) const NEITHER: &str =
+    "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
 /// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {

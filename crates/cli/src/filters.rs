@@ -40,7 +40,7 @@ pub(crate) fn build(
     context: &BuildContext,
     hashes: &[KeyHash],
 ) -> anyhow::Result<FilterBlock<Bytes>> {
-    let mut builder = policy.builder(context).context("its policy makes no filter")?;
+    let mut builder = policy.builder(context).context("its policy builds no filter")?;
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
@@ -51,7 +51,7 @@ pub(crate) fn build(
 /// Fails if the filter is of another kind than requested.
 pub(crate) fn ensure_as_requested(filter: &FilterBlock<Bytes>) -> anyhow::Result<()> {
     let info = filter.info();
-    ensure!(info.kind == info.requested, "its policy makes a {} filter instead: {}", info.kind, info.reason);
+    ensure!(info.kind == info.requested, "its policy builds a {} filter instead ({})", info.kind, info.reason);
     Ok(())
 }
 

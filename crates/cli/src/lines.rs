@@ -163,8 +163,8 @@ impl KeyLines {
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
             ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
             note(&format!(
-                "note: {name} contains NUL bytes, which text does not: they are read as bytes of keys, and lines end \
-                 the keys; if NUL ends them, pass --keys-format nul"
+                "note: {name} contains NUL bytes, which are read as bytes of keys: if a NUL byte ends each key, pass \
+                 --keys-format nul"
             ));
         }
         if byte_order_mark_bytes(&text, format) > 0 {
@@ -185,10 +185,10 @@ impl KeyLines {
             format!("{blank} skipped: the empty key is a line with only a tab")
         });
         let returns = (format == KeysFormat::Lines && self.carriage_returns > 0).then(|| {
-            let (returns, all) = (units::counted(self.carriage_returns, "line"), units::grouped(self.len() as u64));
+            let (returns, all) = (units::grouped(self.carriage_returns), units::counted(self.len() as u64, "line"));
             format!(
                 "{returns} of {all} with a carriage return at the end, which is read as a byte of the key or value: \
-                 if it is not one, pass --keys-format crlf"
+                 if it belongs to the end of the line, pass --keys-format crlf"
             )
         });
         blank.into_iter().chain(returns)
@@ -448,7 +448,7 @@ mod tests {
         };
         assert!(remarks(KeysFormat::Crlf).starts_with("2 empty lines skipped: the empty key is"));
         let of_lines = remarks(KeysFormat::Lines);
-        assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 lines of 6 with"), "{of_lines}");
+        assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 of 6 lines with"), "{of_lines}");
     }
 
     /// In the long form, tries every listed byte in each format; otherwise one byte per format.

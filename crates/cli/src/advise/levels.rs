@@ -243,7 +243,7 @@ impl fmt::Display for LevelsReport {
         let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
         writeln!(
             f,
-            "{} filters for {levels} of {keys} in all, in {}\n",
+            "{} filters for {levels} with {keys} in all, in {}\n",
             self.kind,
             counted(self.memory_bytes, "byte")
         )?;
@@ -283,7 +283,7 @@ impl fmt::Display for LevelsReport {
             Some(ratio) if ratio > 1.005 => {
                 writeln!(f, "equal bits per key everywhere cause {ratio:.2} times the useless reads of this plan")
             }
-            _ => writeln!(f, "equal bits per key everywhere are as good"),
+            _ => writeln!(f, "equal bits per key everywhere would be as good"),
         }
     }
 }

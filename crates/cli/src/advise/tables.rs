@@ -192,7 +192,7 @@ impl Cost {
 
 /// Compares the filters. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
-    ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with only --tables");
+    ensure!(args.memory.is_none(), "--memory: expected --levels or --keys with it, got only --tables");
     let size = args.bits_per_key.map(BitsPerKey::new).transpose().context("--bits-per-key")?;
     let chosen = args.fpr.map(Sizing::Rate).or(size.map(Sizing::BitsPerKey));
     let (mut named, mut left_out) = (Vec::new(), Vec::new());
@@ -203,7 +203,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         }
     }
     let first = LeftOut::first(&left_out);
-    ensure!(!named.is_empty(), "--tables: no filter with a known cost{first}");
+    ensure!(!named.is_empty(), "--tables: expected filters whose cost is known, got none{first}");
     if let Some(path) = &args.chart {
         chart::write(path, &named)?;
     }
@@ -311,9 +311,9 @@ pub(crate) const LEVEL_COLUMNS: [Column<LevelCost>; 5] = [
 ];
 
 /// Note on the figures of all rows.
-pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's \
-    within 1 % above 5,000 keys; small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a \
-    few percent more";
+pub(crate) const ABOUT_COSTS: &str = "rates are means weighted by keys; sizes are of whole blocks, and above 5,000 keys \
+    those of Ribbon are estimates within 1 %; small filters are rounded up to 64 bytes, so \"same bytes\" can be a few \
+    percent larger";
 
 impl TablesReport {
     /// Compares the filters with those of the same rate, of the same size, and of the `chosen` rate or size.
@@ -345,7 +345,7 @@ impl TablesReport {
     pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
         self.alternatives.iter().filter(|other| other.kept > 0).map(|other| {
             let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
-            format!("{policy}, {goal}: {kept} kept, because {policy} supports no such rate or size")
+            format!("{policy}, {goal}: {kept} unchanged, because {policy} supports no such rate or size")
         })
     }
 

@@ -42,7 +42,7 @@ fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             (1.0 - best.bytes as f64 / bloom.bytes as f64) * 100.0,
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
-        None => format!("At {footing}, {name} is smallest: {size}; blocked Bloom is not possible there."),
+        None => format!("At {footing}, {name} is smallest: {size}; blocked Bloom cannot reach that."),
     }
 }
 
@@ -67,8 +67,8 @@ fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
         None => format!(
-            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; blocked Bloom is not \
-             possible there."
+            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; blocked Bloom cannot \
+             be that small."
         ),
     }
 }
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn a_comparison_without_bloom_names_what_is_there() {
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::Fpr(1e-9), 7);
-        assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom is not possible there."), "{text}");
+        assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom cannot reach that."), "{text}");
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::BitsPerKey(1.0), 7);
-        assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom is not"), "{text}");
+        assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom cannot be that small"), "{text}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ impl Workload {
     /// Deals the stored keys to `count` files round-robin, so that all key ranges overlap.
     fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
-        let keys = counted(stored.len() as u64, "key");
-        ensure!(count <= stored.len() as u64, "--files: expected at most the {keys}, got {}", grouped(count));
+        let (keys, got) = (grouped(stored.len() as u64), grouped(count));
+        ensure!(count <= stored.len() as u64, "--files: expected at most {keys}, the number of stored keys, got {got}");
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
         // Only hashes are kept for the measurement: every kind takes the same ones.
@@ -169,8 +169,8 @@ impl Keys {
         ensure!(lines.len() > 0, "{option}: no keys in these tables{first}{hint}");
         lines.sort_and_dedup();
         if lines.duplicate_keys > 0 {
-            let repeated = counted(lines.duplicate_keys, "repetition");
-            intake.notes.push(format!("{option}: {repeated} of keys dropped, because each key counts once"));
+            let repeated = counted(lines.duplicate_keys, "repeated key");
+            intake.notes.push(format!("{option}: {repeated} dropped, because each key counts once"));
         }
         Ok(Self { lines, tables })
     }

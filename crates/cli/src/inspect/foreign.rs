@@ -355,8 +355,8 @@ impl ForeignFields {
     fn why_silent(&self) -> String {
         match &self.properties_problem {
             Some(problem) => problem.clone(),
-            None if self.engine == Engine::LevelDb.name() => "LevelDB's tables do not say".to_owned(),
-            None => "the table does not say".to_owned(),
+            None if self.engine == Engine::LevelDb.name() => "LevelDB's tables do not record it".to_owned(),
+            None => "the table does not record it".to_owned(),
         }
     }
 }
@@ -364,12 +364,12 @@ impl ForeignFields {
 impl fmt::Display for FilterFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Lines(f);
-        lines.known("policy written", self.policy.as_ref(), "the table does not say")?;
+        lines.known("policy written", self.policy.as_ref(), "the table does not record it")?;
         lines.line("kind found", self.kind())?;
         lines.line("holds", self.coverage())?;
         lines.line("layout", self.layout())?;
         lines.line("bytes", format_args!("{} ({})", grouped(self.bytes), bytes(self.bytes)))?;
-        let uncounted = "the table does not say how many keys it has";
+        let uncounted = "the table does not record its number of keys";
         lines.known("keys", self.keys.map(grouped), uncounted)?;
         lines.known("bits per key", self.bits_per_key.map(|bits| format!("{bits:.3}")), uncounted)?;
         lines.known("expected rate", self.expected_fpr.map(percent), uncounted)?;

@@ -249,7 +249,7 @@ impl FileProbes {
         let not_probed = || {
             let keys = units::counted(self.keys_not_probed, "key");
             format!(
-                "{}: may contain {keys} more: its filter holds no part of such keys and was not probed for them",
+                "{}: may also contain {keys} that its filter was not probed for, because it holds no part of such keys",
                 self.path
             )
         };
@@ -297,7 +297,7 @@ impl fmt::Display for ProbeReport {
         }
         writeln!(f, "{}", self.without_filters())?;
         let none = units::grouped(self.keys_touching_none as u64);
-        writeln!(f, "keys certainly in none of the {tables} read: {none}")
+        writeln!(f, "keys certainly in no table: {none}")
     }
 }
 

@@ -378,6 +378,6 @@ impl fmt::Display for RangesReport {
         let Self { mean_tables_per_range: mean, min_tables_per_range: min, max_tables_per_range: max, .. } = self;
         writeln!(f, "tables touched per range: {mean:.3} on average ({min} to {max})")?;
         let none = grouped(self.ranges_touching_none as u64);
-        writeln!(f, "ranges certainly in none of the {tables} read: {none}")
+        writeln!(f, "ranges certainly without a key in any table: {none}")
     }
 }

@@ -174,6 +174,7 @@ impl Report {
         let states = State::counts(bad.iter().map(|remark| remark.state));
         let mut findings = vec![match bad.len() {
             0 => format!("No table needs a look (of {tables})."),
+            1 => format!("Of {tables}, 1 needs a look: {states}."),
             _ => format!("Of {tables}, {count} need a look: {states}."),
         }];
         if let Some(first) = fallbacks.first() {

@@ -105,9 +105,9 @@ fn drawn_from(keys: usize, most: usize, unread: &[LeftOut]) -> String {
         count => format!("; the keys of {} could not be read{}", counted(count, "table"), LeftOut::first(unread)),
     };
     match keys {
-        0 => format!("no absent keys: none could be made from keys of the tables{unread}; pass some with --absent"),
+        0 => format!("no absent keys: none could be made from stored keys{unread}; pass some with --absent"),
         _ => format!(
-            "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) \
+            "{} made from stored keys: up to {} of each table, from its smallest key on, with two bytes ({}) \
              added{unread}",
             counted(keys as u64, "absent key"),
             grouped(most as u64),

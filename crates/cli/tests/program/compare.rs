@@ -141,8 +141,8 @@ fn repeated_keys_and_absent_keys_that_are_stored_are_dropped_and_said_to_be() {
     assert_eq!(
         notes,
         [
-            "--input: 2 repetitions of keys dropped, because each key counts once",
-            "--absent: 1 repetition of keys dropped, because each key counts once",
+            "--input: 2 repeated keys dropped, because each key counts once",
+            "--absent: 1 repeated key dropped, because each key counts once",
             "--absent: 10 keys dropped, because they are also in --input",
         ]
     );
@@ -270,7 +270,7 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
         (&["--input", &keys, "--holdout", "100%"], "expected a share between 0% and 100%"),
         (&["--input", &keys, "--holdout", "abc"], "such as 10%, got 'abc'"),
         (&["--input", &keys, "--holdout", "10"], "such as 10%, got '10'"),
-        (&["--input", &keys, "--files", "101"], "--files: expected at most the 9"),
+        (&["--input", &keys, "--files", "101"], "--files: expected at most 9"),
         (&["--input", &keys, "--files", "0"], "--files"),
         (&["--input", &keys, "--fpr", "2"], "expected a number between 0 and 1"),
         (&["--input", &keys, "--fpr", "1e-30"], "no kind can build filters"),

@@ -141,7 +141,10 @@ fn every_kind_of_damage_to_a_table_is_found() {
     for length in [0, 1, 31, 63, 64, 1_000, sound.len() - 1] {
         fs::write(&table, &sound[..length]).unwrap();
         let said = run(&["verify", &table]).expect_code(1).stdout;
-        assert!(said.contains("nor that of RocksDB") && said.contains("it may have been cut short"), "{said}");
+        assert!(
+            said.contains("magic number of sstfilter, RocksDB") && said.contains("it may have been cut short"),
+            "{said}"
+        );
         run(&["inspect", &table]).expect_code(1);
         run(&["get", &table, "key0001"]).expect_code(2);
     }

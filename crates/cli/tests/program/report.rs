@@ -245,7 +245,7 @@ fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("1 need a look: 1 missing") && !text.contains("no fewer than"), "{text}");
+    assert!(text.contains("1 needs a look: 1 missing") && !text.contains("no fewer than"), "{text}");
     with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
