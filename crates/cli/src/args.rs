@@ -275,6 +275,7 @@ impl FilterArgs {
         };
         Ok(Some(match KindEntry::named(&self.policy) {
             Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
+            // `auto`: clap refuses any other name.
             None => Arc::new(AutoPolicy::new(sizing).with_context(|| self.auto_context(option))?),
         }))
     }
@@ -351,6 +352,7 @@ pub(crate) struct AdviseArgs {
     /// With --tables: also show what filters of this size would cost; auto builds filters with the rate of a Bloom
     /// filter of this size. With --levels: the budget as mean bits per key over all keys, instead of --memory [default:
     /// the size of the filters of --tables, or 10]
+    // Not `BitsPerKey`: a mean over levels without filters may be below 1.
     #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true,
         conflicts_with_all = ["memory", "keys", "ranges"])]
     pub(crate) bits_per_key: Option<f64>,
@@ -407,10 +409,12 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
         let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
         Ok(LevelSize::new(level, parse_count(keys)?).with_runs(count_in(1..=u64::MAX)(runs)?))
     };
+    // From level 0 on, so that the list needs no numbers of levels.
     (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
+    // `parse` accepts infinity and NaN, which no budget or ratio can be.
     let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
     ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
@@ -434,6 +438,7 @@ pub(crate) struct MeasureArgs {
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {
     let length = parse_bytes(text)?;
+    // A smaller table would not even have one full data block.
     if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn run(
         }
     };
     if target.is_standard_output() {
+        // A report after the block would become part of it.
         ensure!(!output.is_json, "--json: standard output receives the block: write it to a file with --out");
         output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
         return Ok(Outcome::Yes);
@@ -162,6 +163,7 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
     let hasher = args.filter.hasher(secret)?;
     let policy = args.filter.policy()?;
     let keys = KeyLines::read(&args.keys, format, "--keys")?;
+    // As for the tables of `build`: for a flush, `auto` would build Bloom whatever the number of keys.
     let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
     let mut builder = policy.builder(&context).context("the policy builds no filter")?;
     for (key, _) in keys.iter() {

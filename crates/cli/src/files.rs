@@ -122,6 +122,7 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
+    // Systems list a directory in any order, and output must be the same in each run.
     files.sort();
     Ok(files)
 }
@@ -269,6 +270,7 @@ fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table>
     if input::is_standard(file) {
         return Ok(Table::open_source(input::whole(file)?, options)?);
     }
+    // Looked at only after a failure, because nearly all tables are sstfilter's.
     let opened = Table::open(file, options);
     opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| about(file, problem)))
 }

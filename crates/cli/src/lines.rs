@@ -171,6 +171,7 @@ impl KeyLines {
             note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
         }
         let lines = Self::parse(text, format).with_context(|| name.clone().into_owned())?;
+        // More often a wrong path than an empty set of keys.
         ensure!(lines.len() > 0, "{} contains no key: expected {}", input::name(path), format.expected());
         for remark in lines.remarks(format) {
             note(&format!("note: {name}: {remark}"));
@@ -204,6 +205,7 @@ impl KeyLines {
     /// Adds the line from `start` to `end`, the position of its line feed or of the end of the text.
     fn add_line(&mut self, start: usize, end: usize) {
         let content = &self.text[start..end];
+        // Counted for a note and not dropped, because a key may end with one.
         self.carriage_returns += u64::from(content.ends_with(b"\r"));
         if content.is_empty() {
             self.blank_lines += 1;
@@ -349,6 +351,7 @@ fn last_key_end(text: &[u8], start: usize, format: KeysFormat) -> Option<usize> 
 /// a tab, which would end one.
 fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat) -> anyhow::Result<()> {
     let digits = if format == KeysFormat::Hex { 2 } else { 1 };
+    // One piece more than a key, because the end of a key is looked for only after each piece.
     let most = digits * MAX_KEY_BYTES + PIECE_BYTES;
     let rest = &text[keys_end..];
     let is_value = |rest: &[u8]| rest.len() as u64 <= most + digits * MAX_VALUE_BYTES && rest.contains(&b'\t');

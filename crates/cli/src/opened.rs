@@ -268,6 +268,7 @@ pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Fore
 }
 
 fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Option<TakenComparator> {
+    // First, because the user may know better than a manifest.
     if let Some(name) = reading.comparator {
         return Some(TakenComparator { name: name.to_owned(), from: Origin::Option });
     }
@@ -296,6 +297,7 @@ pub(crate) fn foreign_to_probe(
 /// Infers a table's comparator from its keys. Fails only if the table cannot be read.
 fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparator>, Error> {
     match table.take_comparator_from_keys() {
+        // Bytes that could not be read must not pass for a table that only needs a comparator.
         Err(unread @ Error::Io { .. }) => Err(unread),
         Ok(()) if table.engine() == Engine::LevelDb && table.load_filter().is_ok() => {
             Ok(Some(TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys }))
@@ -340,6 +342,7 @@ fn look_at(path: &Path) -> anyhow::Result<Look> {
 
 /// Distinguishes a failure to read from bytes that are not a table.
 pub(crate) fn outcome_of(reason: &anyhow::Error) -> Outcome {
+    // First, because these errors themselves distinguish damage from what is only not supported.
     let of_foreign = reason.downcast_ref().map(outcome_of_foreign);
     let is_unread = reason.chain().any(<dyn core::error::Error>::is::<std::io::Error>);
     of_foreign.unwrap_or(if is_unread { Outcome::Failed } else { Outcome::No })

@@ -72,6 +72,7 @@ impl<'a> Output<'a> {
     pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: &[u8]) -> anyhow::Result<()> {
         let mut record = parts.concat();
         if self.escapes {
+            // A tab separates key and value, and cannot move the cursor back.
             record = escaped(&record, |character| drives_terminal(character) && character != '\t').into_bytes();
         }
         record.extend(terminator);
@@ -125,6 +126,7 @@ pub(crate) fn shell_word(path: &Path) -> String {
     let has_escapes = matches!(name, Cow::Owned(_));
     // A word with a leading `-` would be an option.
     let name = if name.starts_with('-') && name != "-" { Cow::Owned(format!("./{name}")) } else { name };
+    // Without `~`, which shells expand at the beginning of a word.
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+,:@%=".contains(character);
     if has_escapes {
         // Bash and zsh read escapes in this form.
@@ -232,6 +234,7 @@ pub(crate) struct Text(pub(crate) Vec<u8>);
 
 /// Returns two hexadecimal digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
+    // Never the default: four bits are always a digit.
     let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

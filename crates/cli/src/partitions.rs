@@ -165,6 +165,7 @@ pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> 
     // The reader names the hash or file that it found instead of the expected one: try again with that.
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
+            // Only if the two differ: otherwise, the same error would come back forever.
             Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
             Err(PartitionError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
             index => return index,
@@ -304,6 +305,7 @@ fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]
         positives += info.expected_fpr * info.keys as f64;
     }
     // Keys of partitions without a usable filter are always positive.
+    // `max`, because a malformed index may record fewer keys than its partitions do.
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 

@@ -19,6 +19,7 @@ pub(crate) fn whole(figure: f64) -> u64 {
 /// Formats a length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
     match NumberPrefix::binary(length as f64) {
+        // A number of single bytes has no decimals.
         NumberPrefix::Standalone(_) => format!("{length} B"),
         NumberPrefix::Prefixed(prefix, scaled) => format!("{scaled:.1} {prefix}B"),
     }
@@ -27,6 +28,7 @@ pub(crate) fn bytes(length: u64) -> String {
 /// Formats a rate from 0 to 1 as a percentage with three decimals, or in scientific notation below 0.001 %.
 pub(crate) fn percent(rate: f64) -> String {
     let percentage = rate * 100.0;
+    // Three decimals would show it as zero.
     if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn margin(positives: u64, probes: u64) -> f64 {
 
 /// Formats an observed rate with its margin.
 pub(crate) fn with_margin(rate: f64, margin: f64) -> String {
+    // No positive among the probes does not mean that there is none: the bound says how few there are.
     if rate == 0.0 {
         return format!("< {}", percent(margin));
     }

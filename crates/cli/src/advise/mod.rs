@@ -60,6 +60,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
 }
 
 fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
+    // Never missing: clap requires it for this form of the command.
     let keys = args.keys.unwrap_or_default();
     let lookups = args.lookups_per_key * keys as f64;
     // Far below 2^64, because the number is converted to an integer.

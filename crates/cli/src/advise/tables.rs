@@ -227,6 +227,7 @@ pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
 }
 
 fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
+    // First, because the figures of a damaged filter would come from damaged bytes.
     if let Some(problem) = table.filter_problem() {
         return Err(Unknown::Because(in_options(&problem), files::outcome_of_filter(&problem)));
     }
@@ -276,6 +277,7 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     for key in table.user_keys() {
         let mut key = key.map_err(|problem| problem.to_string())?;
         keys += 1;
+        // Further keys are only counted: bits per key need their number, and the rate is certain enough.
         if keys <= MEASURED_KEYS as u64 {
             key.extend(ABSENT_SUFFIX);
             probed += 1;
@@ -367,6 +369,7 @@ impl LevelCost {
         let mut levels: Vec<_> = filters.iter().map(|filter| filter.level).collect();
         levels.sort_unstable();
         levels.dedup();
+        // The only row would repeat the totals.
         if levels == [None] {
             return Vec::new();
         }
@@ -385,6 +388,7 @@ impl Alternative {
     fn new(filters: &[TableFilter], now: Cost, policy: Policy, goal: Goal) -> Self {
         let replaced: Vec<_> = filters.iter().map(|filter| filter.replaced(policy, goal)).collect();
         let kept = replaced.iter().filter(|filter| filter.is_none()).count();
+        // A table that keeps its filter still counts: without it, the alternative would seem to save its bytes.
         let used: Vec<_> = replaced.iter().zip(filters).map(|(ours, now)| ours.unwrap_or(*now)).collect();
         let cost = Cost::of(&used);
         let saved_bytes = now.bytes.cast_signed().saturating_sub(cost.bytes.cast_signed());
@@ -396,6 +400,7 @@ impl Alternative {
 fn difference(saved: i64, now: u64) -> String {
     let percent = format!("{:.1} %", saved.unsigned_abs() as f64 * 100.0 / now.max(1) as f64);
     match saved {
+        // By the text, so that what rounds to nothing is neither less nor more.
         _ if percent == "0.0 %" => "the same".to_owned(),
         1.. => percent + " less",
         _ => percent + " more",

@@ -53,6 +53,7 @@ pub(crate) fn run(
 
 fn table_options(args: &BuildArgs, reading: TableReading<'_>) -> anyhow::Result<TableOptions> {
     let hasher = args.filter.hasher(reading.secret)?;
+    // For a flush, `auto` would build Bloom whatever the number of keys.
     let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
     let context = match args.level {
         Some(level) => context.with_level(level),

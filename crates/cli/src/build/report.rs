@@ -124,6 +124,7 @@ impl TableLine {
             filter: Choice::of(filter),
             filter_bytes: filter.map_or(0, |report| report.block_bytes),
             bits_per_key: filter.map_or(0.0, BuildReport::bits_per_key),
+            // Without a filter, every lookup in range reads the table.
             expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
         }
     }
@@ -222,6 +223,7 @@ impl Choice {
 impl fmt::Display for Choice {
     /// Writes `bloom`, `bloom (too few keys for ribbon)`, or `bloom (not ribbon: memory budget)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The reason only where it explains something: nearly all kinds are as requested.
         let kind = self.kind;
         if self.is_as_requested() { write!(f, "{kind}") } else { write!(f, "{kind} ({})", self.why()) }
     }

@@ -56,6 +56,7 @@ impl Holdout {
 
     /// Whether a key with this hash is held out: the lowest hashes are.
     pub(super) fn takes(self, hash: u64) -> bool {
+        // In floating point: no share needs more than its 53 bits, and 2^64 itself is no `u64`.
         (hash as f64) < self.percent / 100.0 * 2.0_f64.powi(64)
     }
 }

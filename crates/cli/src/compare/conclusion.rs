@@ -28,6 +28,7 @@ pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
 
 /// Names the smallest filter.
 fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
+    // The first of equally small ones: `auto` comes last, so that the sentence names the kind that it chose.
     let smallest = rows.iter().min_by_key(|row| row.bytes);
     let Some(best) = smallest else { return NONE.to_owned() };
     let (name, size) = (best.name(), bytes(best.bytes));

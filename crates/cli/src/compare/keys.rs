@@ -36,6 +36,7 @@ impl Workload {
     fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
         let (keys, got) = (grouped(stored.len() as u64), grouped(count));
+        // A file without keys would have no filter to compare.
         ensure!(count <= stored.len() as u64, "--files: expected at most {keys}, the number of stored keys, got {got}");
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
@@ -81,6 +82,7 @@ pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'
         None => Split::held_out(&input, args.holdout)?,
     };
     if intake.has_other_codecs {
+        // Once for all tables, because the command is long.
         intake.notes.push(format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}"));
     }
     // Keys held out of tiny tables may leave fewer keys than tables.
@@ -116,6 +118,7 @@ impl<'a> Split<'a> {
     /// Splits keys by source: the `given` keys that are not `stored` are absent.
     fn given(stored: &'a Keys, given: &'a Keys, notes: &mut Vec<String>) -> anyhow::Result<Self> {
         let stored: Vec<_> = stored.iter().collect();
+        // Sorted lists instead of a set: a set of all keys would take as much memory again.
         let absent: Vec<_> = given.iter().filter(|key| stored.binary_search(key).is_err()).collect();
         let present = given.len() - absent.len() as u64;
         let present_keys = counted(present, "key");
@@ -248,6 +251,7 @@ impl Source {
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
                 bail!("{} is a filter block, which has no keys: pass its table, or a file of keys", input::name(path))
             }
+            // Files of keys have no magic number, so any other file may be one.
             Look::Neither => Ok(Self::Lines(path.to_owned())),
         }
     }

@@ -120,9 +120,11 @@ impl ForeignFields {
         let properties = table.properties();
         let text = |text: Option<&str>| text.map(|text| Text(text.as_bytes().to_vec()));
         let taken = taken.map(|taken| (taken.name.as_str(), taken.from.name()));
+        // The name in the table takes precedence over a stated one, as in the reader.
         let named = properties.comparator().map(|name| (name, OF_TABLE)).or(taken);
         let (comparator, comparator_from) = (named.map(|(name, _)| name), named.map(|(_, from)| from));
         let info = table.filter_info();
+        // Both count: a sound filter does not make up for damaged properties.
         let problems = [info.as_ref().err(), table.checked_properties().err()];
         let outcome = problems.into_iter().flatten().map(outcome_of_foreign).max();
         Self {
@@ -214,6 +216,7 @@ impl ForeignFields {
     pub(super) fn overview(&self) -> Overview {
         let found = self.filter.as_ref().map(FilterFields::overview);
         let found = found.unwrap_or_else(|| {
+            // By its text, because the fields keep texts for JSON and no errors.
             let no_filter = Error::NoFilter.to_string();
             Overview::without_filter("", self.filter_problem.clone().filter(|problem| *problem != no_filter))
         });

@@ -301,6 +301,7 @@ impl fmt::Display for InspectReport {
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
         match self.files.len() {
+            // The fields of a single file contain all of its overview.
             0 | 1 => Ok(()),
             _ => overview::write(f, &self.files),
         }

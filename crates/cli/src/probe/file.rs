@@ -147,6 +147,7 @@ pub(crate) fn probe_file(
         }
         Ok(Opened::Foreign(table)) => {
             let (mut file, answers) = probe_foreign(&table, keys, times);
+            // Before uncovered keys are counted, because only those in range touch the table.
             let answers = answers.within(in_range);
             // A filter that is unusable for every key was not probed: all keys are positive.
             if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {

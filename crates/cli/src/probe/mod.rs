@@ -158,6 +158,7 @@ pub(crate) fn run(
     match (&args.keys, &args.ranges) {
         (Some(keys), _) => probe_keys(&paths, keys, args, format, reading, output),
         (None, Some(ranges)) => range::run_all(&paths, &Ends::read(ranges, format)?, args, format, reading, output),
+        // clap requires exactly one of the three options.
         (None, None) => {
             let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
             let ends = Ends::parse("--range", [lower, upper], format)?;
@@ -221,6 +222,7 @@ impl ProbeReport {
             tables: per_table.len(),
             keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
             min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
+            // A key that the filter could not be probed for touches its table like a positive.
             mean_tables_per_key: (positives + not_probed) as f64 / keys,
             max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
             mean_tables_in_range_per_key: in_range as f64 / keys,

@@ -142,6 +142,7 @@ impl Probed {
     fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, all: &[Ends]) -> Self {
         let range = file.and_then(|file| table.key_range(file));
         Self::without_filter(table.engine().name()).answering(all, |ends| {
+            // Unknown bounds exclude nothing.
             let meets = range.as_ref().is_none_or(|range| range.meets(&ends.lower, &ends.upper));
             (!meets).then_some(SkippedBy::Keys)
         })

@@ -168,6 +168,7 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
             rate.add(probes);
         }
     }
+    // Without probes, the rate would be NaN.
     rates.into_values().filter(|rate| rate.probes > 0).map(Rate::finished).collect()
 }
 
