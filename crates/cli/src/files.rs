@@ -1,6 +1,7 @@
 //! Finds the tables of a directory, orders them, and opens them.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::input::{self, RegularFile};
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
+use crate::units::counted;
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -35,8 +37,8 @@ const PARTITIONS_MAGIC: &[u8] = b"SP";
 const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
 /// Message for a file that [`look_at`] does not recognize.
-pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
-                                  LevelDB or Pebble";
+pub(crate) const NEITHER: &str =
+    "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
 /// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {
@@ -120,8 +122,51 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
+    // Systems list a directory in any order, and output must be the same in each run.
     files.sort();
     Ok(files)
+}
+
+/// A path that leads to no file.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) path: PathBuf,
+    pub(crate) problem: anyhow::Error,
+}
+
+/// The files that were met so far. Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
+#[derive(Default)]
+pub(crate) struct Met(HashSet<PathBuf>);
+
+impl Met {
+    /// Whether the file at `path` is met for the first time.
+    pub(crate) fn is_first(&mut self, path: &Path) -> bool {
+        // Standard input and missing files have no canonical path.
+        let canonical = fs::canonicalize(path).ok().filter(|_| !input::is_standard(path));
+        self.0.insert(canonical.unwrap_or_else(|| path.to_owned()))
+    }
+}
+
+/// Returns the files of all `paths` in their order, each once, or an error for each path that leads to none. Other
+/// files of directories are added to `skipped`.
+pub(crate) fn expand_each(paths: &[PathBuf], skipped: &mut Vec<String>) -> Vec<Result<PathBuf, Unread>> {
+    let (mut met, mut found) = (Met::default(), Vec::new());
+    for path in paths {
+        // A directory that comes again would add its other files to `skipped` again.
+        if path.is_dir() && !met.is_first(path) {
+            continue;
+        }
+        match expand(path, skipped) {
+            Ok(files) => found.extend(files.into_iter().filter(|file| met.is_first(file)).map(Ok)),
+            Err(problem) => found.push(Err(Unread { path: path.clone(), problem })),
+        }
+    }
+    found
+}
+
+/// Like [`expand_each`]. Fails at the first path that leads to no file.
+pub(crate) fn expand_all(paths: &[PathBuf], skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    expand_each(paths, skipped).into_iter().map(|file| file.map_err(|unread| unread.problem)).collect()
 }
 
 /// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name
@@ -144,7 +189,14 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
     let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
     skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    ensure!(!chosen.is_empty(), "{} contains no table and no filter block", input::name(path));
+    if chosen.is_empty() {
+        let others = if others.is_empty() { "no files".to_owned() } else { counted(others.len() as u64, "other file") };
+        bail!(
+            "{} contains no table and no filter block, but {others}: pass the directory with the tables (subdirectories \
+             are not searched)",
+            input::name(path)
+        );
+    }
     Ok(chosen)
 }
 
@@ -182,7 +234,8 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
     if input::is_standard(path) {
         return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
     }
-    let paths = tables_newest_first(path)?;
+    // Tables of other engines are the likely reason if the names do not tell an order.
+    let paths = tables_newest_first(path).map_err(|problem| foreign_in(path).unwrap_or(problem))?;
     match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
         // Looked for only after a failure, so that sound tables are not opened twice.
@@ -194,12 +247,18 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
 fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
-            "{} is a table of {}: expected one of sstfilter (inspect, verify and probe take both)",
+            "{}: expected a table of sstfilter, got one of {}, whose values this program cannot read: `probe` shows \
+             which tables may contain a key, and `dump --keys-only` prints the keys of a table",
             input::name(path),
             engine.name()
         )),
         _ => None,
     })
+}
+
+/// Returns an error about the first table of another engine in a directory.
+fn foreign_in(directory: &Path) -> Option<anyhow::Error> {
+    foreign_among(&list(directory).ok()?)
 }
 
 /// Opens one table; a table from standard input is read into memory.
@@ -211,6 +270,7 @@ fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table>
     if input::is_standard(file) {
         return Ok(Table::open_source(input::whole(file)?, options)?);
     }
+    // Looked at only after a failure, because nearly all tables are sstfilter's.
     let opened = Table::open(file, options);
     opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| about(file, problem)))
 }

@@ -165,6 +165,7 @@ pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> 
     // The reader names the hash or file that it found instead of the expected one: try again with that.
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
+            // Only if the two differ: otherwise, the same error would come back forever.
             Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
             Err(PartitionError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
             index => return index,
@@ -259,11 +260,12 @@ impl PartitionFields {
         self.problems.first().map(String::as_str)
     }
 
-    /// Returns why the first partition with another kind than requested has that kind.
-    pub(crate) fn fallback(&self) -> Option<String> {
-        let requested = |kind: &&KindPartitions| kind.filter.kind != kind.filter.requested;
-        let Choice { requested, reason, .. } = self.kinds.iter().find(requested)?.filter;
-        Some(format!("not all of its partitions are {requested}: {reason}"))
+    /// Returns the kinds of partitions that are not the requested one, fallbacks first.
+    pub(crate) fn others(&self) -> Vec<Choice> {
+        let filters = self.kinds.iter().map(|kind| kind.filter);
+        let mut others: Vec<_> = filters.filter(|filter| !filter.is_as_requested()).collect();
+        others.sort_by_key(Choice::is_by_number_of_keys);
+        others
     }
 
     /// Returns the names of the partitions' kinds.
@@ -303,6 +305,7 @@ fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]
         positives += info.expected_fpr * info.keys as f64;
     }
     // Keys of partitions without a usable filter are always positive.
+    // `max`, because a malformed index may record fewer keys than its partitions do.
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 
@@ -315,10 +318,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionE
     let mut kinds: Vec<KindPartitions> = Vec::new();
     for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
-            Ok(info) => {
-                let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
-                (Choice { kind, requested, reason }, info.keys)
-            }
+            Ok(info) => (Choice::of_block(&info), info.keys),
             Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };

@@ -85,10 +85,10 @@ struct BlockCounts {
 /// Verifies all files. The answer is no if anything is damaged.
 pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
-    for path in &args.paths {
-        match files::expand(path, &mut skipped) {
-            Ok(files) => chosen.extend(files),
-            Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
+    for file in files::expand_each(&args.paths, &mut skipped) {
+        match file {
+            Ok(file) => chosen.push(file),
+            Err(unread) => verdicts.push(FileVerdict::unreadable(&unread.path, &unread.problem)),
         }
     }
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());

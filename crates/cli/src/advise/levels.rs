@@ -120,6 +120,7 @@ fn keys_of(levels: &[LevelSize]) -> u64 {
 
 fn memory_bytes(args: &AdviseArgs, keys: u64, now: Option<Total>) -> u64 {
     let of_bits = |bits_per_key: f64| whole(keys as f64 * bits_per_key / 8.0);
+    // Tables without filters do not set a budget.
     match (args.memory, args.bits_per_key, now.filter(|now| now.bytes > 0)) {
         (Some(bytes), _, _) => bytes,
         (None, Some(bits_per_key), _) => of_bits(bits_per_key),
@@ -139,16 +140,18 @@ fn store(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
 
 fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
     let (mut filters, mut left_out) = (BTreeMap::<u32, Vec<TableFilter>>::new(), Vec::new());
-    for path in &args.tables {
-        for file in files::expand(path, &mut Vec::new())? {
-            match surveyed(&file, reading) {
-                Ok((level, filter)) => filters.entry(level).or_default().push(filter),
-                Err(why) => left_out.push(why.leave_out(&file)),
-            }
+    for file in files::expand_all(&args.tables, &mut Vec::new())? {
+        match surveyed(&file, reading) {
+            Ok((level, filter)) => filters.entry(level).or_default().push(filter),
+            Err(why) => left_out.push(why.leave_out(&file)),
         }
     }
     let first = LeftOut::first(&left_out);
-    ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
+    ensure!(
+        !filters.is_empty(),
+        "--levels: expected tables whose level is known, got none{first}: pass the keys of each level instead, such as \
+         --levels 40K/4,1e5,1e6"
+    );
     let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
     let now = Total::of_tables(&levels, &filters);
     Ok(Store { levels, now: Some(now), left_out })
@@ -156,6 +159,7 @@ fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<St
 
 /// Returns a table's level and filter. A missing filter counts as one of no bytes that is positive for every key.
 fn surveyed(path: &Path, reading: Reading<'_>) -> Result<(u32, TableFilter), Unknown> {
+    // A table without a filter stays in its level: every lookup that reaches it reads it.
     let filter = match filter_of(path, reading) {
         Err(Unknown::NoFilter(table)) => without_filter(path, &table, reading)?,
         filter => filter?,
@@ -205,6 +209,7 @@ impl Total {
     /// range includes its key; larger tables are hit with a higher probability.
     fn of_tables(levels: &[LevelSize], filters: &BTreeMap<u32, Vec<TableFilter>>) -> Self {
         let useless_reads = levels.iter().zip(filters.values()).map(|(level, filters)| {
+            // Each table is a run, and a lookup probes every run.
             if level.runs == filters.len() as u64 {
                 return filters.iter().filter(|filter| filter.keys > 0).map(|filter| filter.expected_fpr).sum();
             }
@@ -241,7 +246,7 @@ impl fmt::Display for LevelsReport {
         let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
         writeln!(
             f,
-            "{} filters for {levels} of {keys} in all, in {}\n",
+            "{} filters for {levels} with {keys} in all, in {}\n",
             self.kind,
             counted(self.memory_bytes, "byte")
         )?;
@@ -274,6 +279,7 @@ impl fmt::Display for LevelsReport {
             writeln!(f, "{bytes} would be enough: {reads} useless reads instead of {planned}")?;
         }
         match self.ratio {
+            // First, because the ratio would compare the plan with no filters at all.
             _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
                 writeln!(f, "even the smallest filters do not fit with equal bits per key everywhere")
             }
@@ -281,7 +287,7 @@ impl fmt::Display for LevelsReport {
             Some(ratio) if ratio > 1.005 => {
                 writeln!(f, "equal bits per key everywhere cause {ratio:.2} times the useless reads of this plan")
             }
-            _ => writeln!(f, "equal bits per key everywhere are as good"),
+            _ => writeln!(f, "equal bits per key everywhere would be as good"),
         }
     }
 }

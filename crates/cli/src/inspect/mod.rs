@@ -17,7 +17,7 @@ use sstfilter::{BlockInfo, FilterBlock};
 use sstfilter_store::{FilterPart, sidecar_path};
 use sstfilter_table::{Table, TableError, TablePart};
 
-use crate::files::{self, Look};
+use crate::files::{self, Look, Unread};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading, Sidecar};
@@ -50,26 +50,10 @@ pub(crate) struct InspectArgs {
 }
 
 impl InspectArgs {
-    /// Returns each file, or an error for each path that leads to none.
-    fn files(&self) -> Vec<Result<PathBuf, Unread>> {
-        let found = |path: &PathBuf| match files::expand(path, &mut Vec::new()) {
-            Ok(files) => files.into_iter().map(Ok).collect(),
-            Err(problem) => vec![Err(Unread { path: path.clone(), problem })],
-        };
-        self.files.iter().flat_map(found).collect()
-    }
-
     /// Returns the keys of `--absent`, if it was passed.
     fn absent(&self, format: KeysFormat) -> anyhow::Result<Option<KeyLines>> {
         self.absent.as_deref().map(|path| KeyLines::read(path, format, "--absent")).transpose()
     }
-}
-
-/// A file that could not be read.
-#[derive(Debug)]
-struct Unread {
-    path: PathBuf,
-    problem: anyhow::Error,
 }
 
 #[derive(Debug, Serialize)]
@@ -159,7 +143,8 @@ pub(crate) fn run(
         report.observed = keys.as_ref().map(|keys| Observed::new(&path, keys, reading));
         Ok(report)
     };
-    let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
+    let found = files::expand_each(&args.files, &mut Vec::new());
+    let files = all_unless_none(found.into_iter().map(|file| file.and_then(report)).collect())?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     // A single file has room for every field.
     let is_full = args.full || files.len() == 1;
@@ -316,6 +301,7 @@ impl fmt::Display for InspectReport {
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
         match self.files.len() {
+            // The fields of a single file contain all of its overview.
             0 | 1 => Ok(()),
             _ => overview::write(f, &self.files),
         }

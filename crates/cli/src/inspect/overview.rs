@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::{Fields, FileReport, FilterFields, TableFields};
+use crate::build::report::Choice;
 use crate::output::{Column, Outcome, figures};
 use crate::partitions::PartitionFields;
 use crate::probe::distinct_names;
@@ -153,7 +154,13 @@ impl Overview {
 
     fn of_block(filter: &FilterFields) -> Self {
         let info = &filter.info;
-        let fallback = (info.requested != info.kind).then(|| format!("not {}: {}", info.requested, info.reason));
+        let choice = Choice::of_block(info);
+        let why = if choice.is_by_number_of_keys() {
+            format!("{}, because the file has {}", choice.kind, choice.why())
+        } else {
+            choice.why()
+        };
+        let why = (!choice.is_as_requested()).then_some(why);
         let damage = (filter.checksum_state != "ok").then(|| filter.checksum_state.clone());
         let found = Self {
             filter: info.kind.to_string(),
@@ -164,10 +171,12 @@ impl Overview {
             ..Self::default()
         };
         // Damage first, because only the first remark is kept.
-        found.with_remark(State::Damaged, damage).with_remark(State::Fallback, fallback)
+        found.with_remark(State::Damaged, damage).with_remark(state_of(&choice), why)
     }
 
     fn of_partitions(partitions: &PartitionFields) -> Self {
+        let others = partitions.others();
+        let other = others.first();
         let found = Self {
             filter: format!("partitioned, {}", partitions.kind_names()),
             filter_bytes: partitions.bytes,
@@ -178,8 +187,13 @@ impl Overview {
         };
         found
             .with_remark(State::Unusable, partitions.problem().map(str::to_owned))
-            .with_remark(State::Fallback, partitions.fallback())
+            .with_remark(other.map_or(State::Ok, state_of), other.map(|kind| format!("some partitions are {kind}")))
     }
+}
+
+/// Returns the state of a filter of this kind, which is not the requested one.
+fn state_of(choice: &Choice) -> State {
+    if choice.is_by_number_of_keys() { State::Ok } else { State::Fallback }
 }
 
 /// A file and a name that distinguishes it from the others.

@@ -15,6 +15,7 @@ use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::partitions::{PartitionFields, Partitions};
+use crate::parts::NO_WHOLE_KEYS;
 use crate::ranges::{self, RangeBlock};
 use crate::{files, input};
 
@@ -31,7 +32,9 @@ pub(crate) struct FileProbes {
     /// Whether the table deletes ranges of keys, which may be in older tables. Such a table must be read whatever its
     /// filter answers.
     pub(crate) has_range_tombstones: bool,
-    /// Keys between the smallest and the largest key of the table; all keys if these are unknown or ignored.
+    /// Whether its smallest and largest key exclude keys: they are known and not ignored.
+    pub(crate) uses_bounds: bool,
+    /// Keys between the smallest and the largest key of the table; all keys unless `uses_bounds`.
     pub(crate) keys_in_range: u64,
     /// Keys in range that the filter cannot be probed for, because its extractor extracts nothing from them. The table
     /// may contain each of them, and no figure below counts them.
@@ -144,6 +147,7 @@ pub(crate) fn probe_file(
         }
         Ok(Opened::Foreign(table)) => {
             let (mut file, answers) = probe_foreign(&table, keys, times);
+            // Before uncovered keys are counted, because only those in range touch the table.
             let answers = answers.within(in_range);
             // A filter that is unusable for every key was not probed: all keys are positive.
             if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {
@@ -155,6 +159,7 @@ pub(crate) fn probe_file(
     };
     let answers = answers.within(in_range);
     file.path = input::name(path).into_owned();
+    file.uses_bounds = in_range.is_some();
     file.keys_in_range = in_range.map_or(keys.keys.len(), <[u32]>::len) as u64;
     file.positives = answers.count(keys.keys.len()) - file.keys_not_probed;
     let probed = file.keys_probed();
@@ -196,7 +201,7 @@ fn probe_partitions(
     times: &mut Times,
 ) -> (FilterState, Answers) {
     if !partitions.has_whole_keys() {
-        return unusable(&BlockError::PartNotHeld);
+        return without_whole_keys();
     }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
         Ok(hasher) => hasher,
@@ -219,7 +224,7 @@ fn probe_block(
 ) -> (FileProbes, Answers) {
     let info = block.info();
     let (filter, answers) = match timed(&mut times.reading, || block.verify()) {
-        Ok(()) if !info.whole_keys => unusable(&BlockError::PartNotHeld),
+        Ok(()) if !info.whole_keys => without_whole_keys(),
         Ok(()) => probe_filter(block, keys, secret, times),
         Err(problem) => unusable(&problem),
     };
@@ -295,10 +300,13 @@ fn probe_filter<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter with another hash or of other parts of keys is sound: a reader that has those can use it.
-    let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
-    let outcome = Outcome::from_sound(is_foreign);
+    // A filter with another hash is sound: a reader that has that hash can use it.
+    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
+}
+
+fn without_whole_keys() -> (FilterState, Answers) {
+    (FilterState::unusable(NO_WHOLE_KEYS.to_owned(), Outcome::Yes), Answers::All)
 }
 
 /// Returns the hasher that a filter was built with.
@@ -373,6 +381,7 @@ impl FilterState {
             filter: self.kind,
             keys_in_table,
             has_range_tombstones: false,
+            uses_bounds: false,
             keys_in_range: 0,
             keys_not_probed: 0,
             positives: 0,

@@ -78,15 +78,9 @@ impl ProbeArgs {
 
     /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for path in &self.paths {
-            let files = files::expand(path, &mut Vec::new())?;
-            // A named file that does not exist is the user's mistake, not a table that may contain each key.
-            if files == [path.clone()] {
-                files::look_at(path)?;
-            }
-            found.extend(files);
-        }
+        let found = files::expand_all(&self.paths, &mut Vec::new())?;
+        // A named file that cannot be read is the user's mistake, not a table that may contain each key.
+        self.paths.iter().filter(|path| !path.is_dir()).try_for_each(|path| files::look_at(path).map(drop))?;
         Ok(found)
     }
 
@@ -164,6 +158,7 @@ pub(crate) fn run(
     match (&args.keys, &args.ranges) {
         (Some(keys), _) => probe_keys(&paths, keys, args, format, reading, output),
         (None, Some(ranges)) => range::run_all(&paths, &Ends::read(ranges, format)?, args, format, reading, output),
+        // clap requires exactly one of the three options.
         (None, None) => {
             let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
             let ends = Ends::parse("--range", [lower, upper], format)?;
@@ -227,6 +222,7 @@ impl ProbeReport {
             tables: per_table.len(),
             keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
             min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
+            // A key that the filter could not be probed for touches its table like a positive.
             mean_tables_per_key: (positives + not_probed) as f64 / keys,
             max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
             mean_tables_in_range_per_key: in_range as f64 / keys,
@@ -255,7 +251,7 @@ impl FileProbes {
         let not_probed = || {
             let keys = units::counted(self.keys_not_probed, "key");
             format!(
-                "{}: may contain {keys} more: its filter holds no part of such keys and was not probed for them",
+                "{}: may also contain {keys} that its filter was not probed for, because it holds no part of such keys",
                 self.path
             )
         };
@@ -301,13 +297,29 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "by their smallest and largest keys only: {:.3} on average", self.mean_tables_in_range_per_key)?;
+        writeln!(f, "{}", self.without_filters())?;
         let none = units::grouped(self.keys_touching_none as u64);
-        writeln!(f, "keys certainly in none of the {tables} read: {none}")
+        writeln!(f, "keys certainly in no table: {none}")
     }
 }
 
 impl ProbeReport {
+    /// Describes how many tables a lookup would touch without filters, and why.
+    fn without_filters(&self) -> String {
+        let mean = format!("tables touched without filters: {:.3} on average", self.mean_tables_in_range_per_key);
+        let unbounded = self.per_table.iter().filter(|file| !file.uses_bounds).count();
+        match unbounded {
+            0 => format!("{mean}, by their smallest and largest keys"),
+            _ if unbounded == self.tables => {
+                format!("{mean}: all, because their smallest and largest keys are unknown or ignored (--filters-only)")
+            }
+            _ => {
+                let unbounded = units::counted(unbounded as u64, "table");
+                format!("{mean}, by their smallest and largest keys, which are unknown for {unbounded}")
+            }
+        }
+    }
+
     /// Describes where the time went. It goes to standard error, so that the report is the same in each run.
     fn speed(&self) -> Option<String> {
         let speed = self.probes_per_second? / 1e6;

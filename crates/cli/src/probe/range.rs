@@ -31,7 +31,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     fn new(lower: Vec<u8>, upper: Vec<u8>) -> anyhow::Result<Self> {
-        ensure!(lower < upper, "expected LOWER below UPPER, which is not part of the range");
+        ensure!(lower < upper, "expected LOWER below UPPER in the order of bytes (UPPER itself is not in the range)");
         Ok(Self { lower, upper })
     }
 
@@ -51,17 +51,20 @@ impl Ends {
         let count = if is_paired { ends / 2 } else { ends };
         // Positions of ranges are kept as `u32`, like those of keys.
         ensure!(u32::try_from(count).is_ok(), "--ranges: expected less than 2^32 ranges: split the file");
+        let separator = if is_paired { "NUL" } else { "tab" };
         let range = |number: usize| {
             let (lower, upper) = match lines.entry(if is_paired { 2 * number } else { number }) {
                 (lower, _) if is_paired => (lower, lines.entry(2 * number + 1).0),
                 line => line,
             };
-            let range = Self::new(lower.to_vec(), upper.to_vec());
-            range.with_context(|| {
-                let (number, [lower, upper]) =
-                    (grouped(number as u64 + 1), [lower, upper].map(|end| Text(end.to_vec())));
-                format!("--ranges: range {number}, from '{lower}' to '{upper}' (a tab separates the ends)")
-            })
+            let (range, [from, to]) = (grouped(number as u64 + 1), [lower, upper].map(|end| Text(end.to_vec())));
+            // No key is below the empty key, so no range ends there.
+            ensure!(
+                !upper.is_empty(),
+                "--ranges: range {range}: expected LOWER and UPPER, separated by a {separator}, got '{from}' without UPPER"
+            );
+            let ends = Self::new(lower.to_vec(), upper.to_vec());
+            ends.with_context(|| format!("--ranges: range {range}, from '{from}' to '{to}'"))
         };
         (0..count).map(range).collect()
     }
@@ -139,6 +142,7 @@ impl Probed {
     fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, all: &[Ends]) -> Self {
         let range = file.and_then(|file| table.key_range(file));
         Self::without_filter(table.engine().name()).answering(all, |ends| {
+            // Unknown bounds exclude nothing.
             let meets = range.as_ref().is_none_or(|range| range.meets(&ends.lower, &ends.upper));
             (!meets).then_some(SkippedBy::Keys)
         })
@@ -375,6 +379,6 @@ impl fmt::Display for RangesReport {
         let Self { mean_tables_per_range: mean, min_tables_per_range: min, max_tables_per_range: max, .. } = self;
         writeln!(f, "tables touched per range: {mean:.3} on average ({min} to {max})")?;
         let none = grouped(self.ranges_touching_none as u64);
-        writeln!(f, "ranges certainly in none of the {tables} read: {none}")
+        writeln!(f, "ranges certainly without a key in any table: {none}")
     }
 }

@@ -71,6 +71,7 @@ impl LevelRow {
         let sum = |of: fn(&TableRow) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
         let keys = sum(|table| table.overview.keys.unwrap_or(0));
         let mean = |of: fn(&TableRow) -> Option<f64>| {
+            // A table whose number of keys is unknown has no weight in any mean.
             let weighted = |table: &&TableRow| Some(of(table)? * table.overview.keys? as f64);
             (keys > 0).then(|| tables.iter().filter_map(weighted).sum::<f64>() / keys as f64)
         };

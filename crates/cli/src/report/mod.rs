@@ -105,7 +105,7 @@ pub(crate) fn run(
     };
     let rates = measure(&mut survey, &absent, reading);
     let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
-    let settings = TablesReport::new(&filters, core::mem::take(&mut survey.left_out));
+    let settings = TablesReport::new(&filters, None, core::mem::take(&mut survey.left_out));
     let (outcome, chart) = (survey.outcome, page::chart(&survey.filters));
     let mut report = Report::new(args, options, survey, &absent, rates, settings);
     if let Some(files) = files {
@@ -174,6 +174,7 @@ impl Report {
         let states = State::counts(bad.iter().map(|remark| remark.state));
         let mut findings = vec![match bad.len() {
             0 => format!("No table needs a look (of {tables})."),
+            1 => format!("Of {tables}, 1 needs a look: {states}."),
             _ => format!("Of {tables}, {count} need a look: {states}."),
         }];
         if let Some(first) = fallbacks.first() {
@@ -209,7 +210,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "{}", figures(&levels::COLUMNS, &self.levels))?;
         if !self.rates.is_empty() {
-            writeln!(f, "{}", figures(&rates::COLUMNS, &self.rates))?;
+            writeln!(f, "{}\n{}", figures(&rates::COLUMNS, &self.rates), rates::ABOUT)?;
         }
         writeln!(f, "{}\n", sentence(&self.absent_from))?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;

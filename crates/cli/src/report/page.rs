@@ -190,8 +190,9 @@ fn rates(report: &Report) -> String {
     let text = format!(
         "{} Each table is probed for the absent keys between its smallest and its largest key, or for all absent keys if \
          these are unknown. Filters that hold only prefixes are not measured on keys made from stored ones, which share \
-         their prefix with a stored key.",
-        sentence(&report.absent_from)
+         their prefix with a stored key. {}",
+        sentence(&report.absent_from),
+        rates::ABOUT
     );
     let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));
@@ -214,8 +215,8 @@ fn rate_bars(rate: &Rate, most: f64) -> String {
 
 fn settings(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
     let settings = &report.settings;
-    let text = "Filters of sstfilter for the same tables, at the same rate or in the same bytes, as in the output of \
-                sstfilter advise --tables.";
+    let text = "What filters of sstfilter would cost for the same tables, at the same rate or in the same bytes. \
+                sstfilter advise --tables prints the same figures.";
     let marks = format!(
         "Each mark is the filter of one table; the largest {DRAWN} are drawn. The lines are sstfilter's filters with the \
          number of keys of the median table."

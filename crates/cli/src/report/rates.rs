@@ -105,9 +105,9 @@ fn drawn_from(keys: usize, most: usize, unread: &[LeftOut]) -> String {
         count => format!("; the keys of {} could not be read{}", counted(count, "table"), LeftOut::first(unread)),
     };
     match keys {
-        0 => format!("no absent keys: none could be made from keys of the tables{unread}; pass some with --absent"),
+        0 => format!("no absent keys: none could be made from stored keys{unread}; pass some with --absent"),
         _ => format!(
-            "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) \
+            "{} made from stored keys: up to {} of each table, from its smallest key on, with two bytes ({}) \
              added{unread}",
             counted(keys as u64, "absent key"),
             grouped(most as u64),
@@ -130,6 +130,10 @@ pub(super) struct Rate {
     /// Mean over the probes; null if the rate of some filter cannot be computed.
     pub(super) expected_fpr: Option<f64>,
 }
+
+/// Note on the measured rates.
+pub(super) const ABOUT: &str =
+    "Margins are those of 95 % and assume independent probes; keys made from stored keys may be correlated.";
 
 /// Columns of rates in text and on the page.
 pub(super) const COLUMNS: [Column<Rate>; 7] = [
@@ -164,6 +168,7 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
             rate.add(probes);
         }
     }
+    // Without probes, the rate would be NaN.
     rates.into_values().filter(|rate| rate.probes > 0).map(Rate::finished).collect()
 }
 

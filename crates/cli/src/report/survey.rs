@@ -43,10 +43,8 @@ pub(super) struct Survey {
 
 impl Survey {
     pub(super) fn new(paths: &[PathBuf], reading: Reading<'_>) -> anyhow::Result<Self> {
-        let (mut found, mut skipped) = (Vec::new(), Vec::new());
-        for path in paths {
-            found.extend(files::expand(path, &mut skipped)?);
-        }
+        let mut skipped = Vec::new();
+        let found = files::expand_all(paths, &mut skipped)?;
         let mut survey = Self { skipped, ..Self::default() };
         let mut progress = Progress::new("looking at filters", found.len() as u64);
         for path in found {

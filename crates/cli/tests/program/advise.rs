@@ -47,6 +47,8 @@ fn bad_numbers_are_refused() {
         &["advise", "--keys", "10", "--bits-per-key", "10"],
         &["advise", "--tables", ".", "--memory", "10"],
         &["advise", "--tables", ".", "--optimize-for-hits"],
+        &["advise", "--tables", ".", "--bits-per-key", "0.5"],
+        &["advise", "--tables", ".", "--bits-per-key", "9", "--fpr", "0.1"],
     ] {
         let refused = run(bad).expect_code(2);
         assert!(refused.stderr.starts_with("error: "), "{bad:?}: {}", refused.stderr);
@@ -154,7 +156,34 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let known: Vec<_> = advice["levels"].as_array().unwrap().iter().map(|level| level["level"].as_u64()).collect();
     assert_eq!(known, [None, Some(0), Some(1), Some(2)], "{advice}");
     fs::remove_file(format!("{directory}/000005.sst")).unwrap();
-    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")]).expect_error("whose level is known");
+    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")])
+        .expect_error("expected tables whose level is known, got none");
+}
+
+#[test]
+fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it() {
+    let place = Place::new();
+    let tables = place.build(9_000, &["--files", "2"]);
+    for (setting, goal) in [(["--bits-per-key", "14"], "14 bits per key"), (["--fpr", "0.002"], "rate of 0.2 %")] {
+        let advice = run(&[&["advise", "--json", "--tables", &tables], &setting[..]].concat()).expect_code(0).json();
+        for policy in ["auto", "bloom", "ribbon"] {
+            let mut alternatives = advice["alternatives"].as_array().unwrap().iter();
+            let found = alternatives.find(|other| other["policy"] == policy && other["goal"] == goal);
+            let cost = found.unwrap_or_else(|| panic!("{policy} {goal} in {advice}"));
+            let (keys, out) = (place.text("keys.tsv"), place.text("again"));
+            let build =
+                ["build", "--json", "--overwrite", "--files", "2", "--policy", policy, "--input", &keys, "--out", &out];
+            let built = &run(&[&build, &setting[..]].concat()).expect_code(0).json()["filters"][0];
+            // The size of a Ribbon filter depends a little on its keys.
+            assert!((number(&cost["bytes"]) / number(&built["bytes"]) - 1.0).abs() < 0.01, "{cost} {built}");
+            assert!(
+                (number(&cost["expected_fpr"]) / number(&built["expected_fpr"]) - 1.0).abs() < 0.01,
+                "{cost} {built}"
+            );
+        }
+    }
+    let page = run(&["advise", "--tables", &tables, "--bits-per-key", "30"]).expect_code(0).stdout;
+    assert!(page.contains(" % more") && page.contains("bloom, 30 bits per key"), "{page}");
 }
 
 /// Returns advice on range filters for the keys of `lines`.

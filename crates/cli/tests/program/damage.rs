@@ -5,6 +5,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use serde_json::Value;
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher};
+
 use crate::common::{Place, flip, lines, run};
 
 /// Builds a table of 20,000 keys without a filter, so that data begins at 0 and takes nearly all of it.
@@ -175,7 +178,7 @@ fn inspect_says_once_what_is_true_of_many_files() {
     fs::write(&second, "no table").unwrap();
     let absent = place.write("absent", lines(0..500, |key| format!("key{key:04}!")));
     let page = run(&["inspect", &folder, "--absent", &absent]).expect_code(1).stdout;
-    assert!(page.contains("000001.sst and 28 more: fallback: not ribbon: too few keys"), "{page}");
+    assert!(page.contains("000001.sst and 28 more: bloom, because the file has too few keys for ribbon"), "{page}");
     assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
     assert_eq!(page.matches("too few keys").count(), 1, "{page}");
 
@@ -184,6 +187,38 @@ fn inspect_says_once_what_is_true_of_many_files() {
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;
     assert!(page.contains("tables/000001.sst") && page.contains("other/000001.sst"), "{page}");
+}
+
+/// The default policy chooses Bloom for few keys: if that counted as a fallback, each small table would need a look.
+#[test]
+fn a_kind_that_the_number_of_keys_decides_is_no_fallback_and_any_other_reason_is_one() {
+    let place = Place::new();
+    let folder = place.build(300, &[]);
+    let partitioned = place.text("partitioned");
+    run(&["build", "--input", &place.text("keys.tsv"), "--partition-bytes", "1K", "--out", &partitioned])
+        .expect_code(0);
+    let mut builder = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)
+        .unwrap()
+        .builder(&BuildContext::new(&KeyHasher::default()).with_memory_budget(1));
+    (0..2_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
+    let block = place.write("block", builder.finish().block.unwrap());
+    let shown = run(&["inspect", &folder, &partitioned, &block, "--json"]).expect_code(0).json();
+    let overviews: Vec<_> = shown["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| ["state", "remark"].map(|field| file["overview"][field].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        overviews,
+        [
+            ["ok", "bloom, because the file has too few keys for ribbon"],
+            ["ok", "some partitions are bloom (too few keys for ribbon)"],
+            ["fallback", "not ribbon: memory budget"],
+        ]
+    );
+    let report = run(&["report", &folder, &partitioned, "--json"]).expect_code(0).json();
+    assert_eq!((&report["levels"][0]["fallbacks"], &report["remarks"]), (&0.into(), &Value::Array(vec![])), "{report}");
 }
 
 #[test]

@@ -173,7 +173,13 @@ fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let counts = ["a", "key0000", "key0999", "key0999!", "key1000", "key7999", "z"].map(tables);
     assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
     let page = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("by their smallest and largest keys only: 1.000 on average"), "{page}");
+    let without = "tables touched without filters: ";
+    assert!(page.contains(&format!("{without}1.000 on average, by their smallest and largest keys\n")), "{page}");
+    let unbounded = run(&["probe", &out, "--keys", &keys, "--filters-only"]).expect_code(0).stdout;
+    assert!(unbounded.contains(&format!("{without}8.000 on average: all, because their")), "{unbounded}");
+    let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
+    let mixed = run(&["probe", &out, foreign, "--keys", &keys]).expect_code(0).stdout;
+    assert!(mixed.contains("largest keys, which are unknown for 1 table\n"), "{mixed}");
     let absent = place.write("absent", "a\nz\n");
     let unprobed = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(0).json();
     assert!(unprobed["observed_rate"].is_null() && unprobed["per_table"][0]["observed_rate"].is_null(), "{unprobed}");

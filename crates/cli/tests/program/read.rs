@@ -141,7 +141,10 @@ fn every_kind_of_damage_to_a_table_is_found() {
     for length in [0, 1, 31, 63, 64, 1_000, sound.len() - 1] {
         fs::write(&table, &sound[..length]).unwrap();
         let said = run(&["verify", &table]).expect_code(1).stdout;
-        assert!(said.contains("nor that of RocksDB") && said.contains("it may have been cut short"), "{said}");
+        assert!(
+            said.contains("magic number of sstfilter, RocksDB") && said.contains("it may have been cut short"),
+            "{said}"
+        );
         run(&["inspect", &table]).expect_code(1);
         run(&["get", &table, "key0001"]).expect_code(2);
     }
@@ -197,7 +200,14 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     }
     let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
     assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
-    run(&["inspect", &void]).expect_error("contains no table and no filter block");
+    run(&["inspect", &void]).expect_error("contains no table and no filter block, but no files: pass the directory");
+    place.write("void/notes", "no table");
+    run(&["inspect", &void]).expect_error("no filter block, but 1 other file: pass the directory with the tables");
+    let rocksdb = "../interop/fixtures/rocksdb";
+    for read in [&["get", rocksdb, "k"][..], &["scan", rocksdb, "a", "b"], &["get", "../interop/fixtures/leveldb", "k"]]
+    {
+        run(read).expect_error("whose values this program cannot read: `probe` shows");
+    }
     run(&["verify", &missing]).expect_code(2);
     assert!(run(&["verify", &void]).expect_code(2).stdout.contains("contains no table"));
     run(&["get", &void]).expect_error("<KEY>");
