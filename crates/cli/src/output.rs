@@ -148,6 +148,7 @@ pub(crate) fn in_options(message: &impl fmt::Display) -> String {
     let message = escaped(message.to_string().as_bytes(), drives_terminal);
     let message = message.replace("open with the hasher of that seed", "pass the seed with --secret-seed-file");
     let message = message.replace("open it with that extractor", "pass its prefix with --range-prefix");
+    let message = message.replace("rebuild or remove it", "`sstfilter rebuild TABLE` replaces it, or delete it");
     let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it anyway"));
     let is_other_prefix = message.contains("range-filter") && message.contains("filter of other parts of keys");
     let message = if is_other_prefix { message + ": pass its prefix with --range-prefix" } else { message };

@@ -36,7 +36,7 @@ fn verify_lists_every_damaged_block_and_says_how_many_entries_are_lost() {
     let found = run(&["verify", &table]).expect_code(1).stdout;
     let lines: Vec<_> = found.lines().filter(|line| line.contains("data at offset")).collect();
     assert_eq!(lines.len(), 14, "{found}");
-    assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: damaged"))), "{found}");
+    assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: checksum of the data at"))), "{found}");
     assert_eq!(found.lines().filter(|line| line.contains("filter at offset")).count(), 1, "{found}");
     let json = run(&["verify", &table, "--json"]).expect_code(1).json();
     let (read, missing) = (json["files"][0]["entries"].as_u64().unwrap(), &json["files"][0]["entries_missing"]);

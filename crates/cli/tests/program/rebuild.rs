@@ -73,7 +73,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     of_no_version[sound.len() - 20] ^= 2;
     let stale = fs::read(&other).unwrap();
     for (bad, words) in [
-        (&stale[..], "another or an earlier table"),
+        (&stale[..], "of another table, or of an earlier table of this name"),
         (&damaged, "damaged"),
         (&of_no_version, "sidecar is damaged"),
         (&sound[..500], "magic bytes of a sidecar"),
