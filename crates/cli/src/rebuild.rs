@@ -141,8 +141,9 @@ impl<'a> Rebuild<'a> {
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
-        let (sidecar, bytes) = table.install_sidecar(&built, &self.writing)?.unwrap_or_default();
-        Ok(Rebuilt::new(&sidecar, bytes, built.filters().points.as_ref()))
+        let bytes = table.install_sidecar(&built, &self.writing)?.map_or(0, |(_, bytes)| bytes);
+        // As passed: the library returns an absolute path.
+        Ok(Rebuilt::new(&sidecar_path(path), bytes, built.filters().points.as_ref()))
     }
 
     /// Opens the table at `path`. Fails if its readers could not use a new filter.
