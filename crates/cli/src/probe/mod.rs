@@ -23,10 +23,10 @@ use crate::{files, units};
 use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
-use file::Scope;
+use file::Answers;
 pub(crate) use file::{FileProbes, probe_file};
 pub(crate) use listing::distinct_names;
-use listing::{Answer, Found, Listing, SoughtKey};
+use listing::{Answer, Listing, SoughtKey, Touched};
 pub(crate) use range::{Ends, SkippedBy};
 
 #[derive(Debug, Args)]
@@ -54,7 +54,8 @@ pub(crate) struct ProbeArgs {
     bounds: BoundsArgs,
 
     /// Print a line for each key or range instead of the summary: the key or both ends, the number of tables that may
-    /// contain it, and their names, in columns separated by tabs; commas separate the names
+    /// contain it, and their names, in columns separated by tabs. Commas separate the names. A ? follows the name of a
+    /// table that is listed only because its filter is missing or cannot be used
     #[arg(long, visible_alias = "per-range")]
     per_key: bool,
 
@@ -189,8 +190,9 @@ fn probe_keys(
     let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
     let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
-    let names = found.files.iter().map(|file| file.path.as_str());
-    let touched = Found::new(&found.touched, &found.positives, names, detail);
+    let tables = found.files.iter().zip(&found.positives);
+    let tables = tables.map(|(file, positives)| (file.path.as_str(), positives, &file.unanswered));
+    let touched = Touched::new(&found.touched, tables, detail);
     match args.listing() {
         Some(listing) if !output.is_json => {
             found.files.iter().flat_map(FileProbes::remarks).for_each(|remark| note(&remark));
@@ -261,7 +263,7 @@ impl FileProbes {
         };
         let tombstones = self.has_range_tombstones.then(tombstones);
         let sidecar =
-            self.sidecar_problem.as_ref().map(|problem| format!("{problem}: the table's own filter was probed"));
+            self.sidecar_problem.as_ref().map(|problem| format!("{problem}; the table's own filter was probed"));
         self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
@@ -269,9 +271,9 @@ impl FileProbes {
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
-        let scope = match self.problem_scope {
-            Scope::EveryKey => "every key",
-            Scope::SomeKeys => "the keys of some parts",
+        let scope = match self.unanswered {
+            Answers::All => "every key",
+            Answers::Some(_) => "the keys of some parts",
         };
         Some(format!("{path}positive for {scope}: {problem}"))
     }

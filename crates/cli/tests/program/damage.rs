@@ -18,7 +18,7 @@ fn data_bytes(table: &str) -> usize {
 }
 
 /// Returns offset and bytes of a part of the table.
-fn part(table: &str, name: &str) -> (usize, usize) {
+pub(crate) fn part(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
     let region = layout.into_iter().find(|region| region["name"] == name).unwrap();
