@@ -12,6 +12,7 @@ use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
+use crate::groups;
 use crate::input::{self, RegularFile};
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
@@ -124,28 +125,99 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name
-/// if they were cut short. A sidecar next to its table is not returned. Other files are added to `skipped`.
-pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    if input::is_standard(path) {
-        return Ok(vec![path.to_owned()]);
+/// The files that paths lead to.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The files that were passed, and the tables and filter blocks of directories.
+    pub(crate) files: Vec<PathBuf>,
+    /// Sidecars whose tables are gone. No reader uses them.
+    pub(crate) orphans: Vec<PathBuf>,
+    /// Other files of directories.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Found {
+    pub(crate) fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut found = Self::default();
+        paths.iter().try_for_each(|path| found.add(path))?;
+        Ok(found)
     }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
-    if !metadata.is_dir() {
-        return Ok(vec![path.to_owned()]);
+
+    /// Adds the file itself, or the files of a directory. Tables and filter blocks are recognized by their bytes, or by
+    /// their name if they were cut short. A sidecar next to its table is not added.
+    pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        let is_directory = !input::is_standard(path)
+            && fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?.is_dir();
+        if !is_directory {
+            let files = if is_orphan(path) { &mut self.orphans } else { &mut self.files };
+            files.push(path.to_owned());
+            return Ok(());
+        }
+        let before = self.files.len() + self.orphans.len();
+        for file in list(path)? {
+            match Role::of(&file) {
+                Role::File => self.files.push(file),
+                Role::Sidecar => {}
+                Role::Orphan => self.orphans.push(file),
+                Role::Other => self.skipped.push(input::name(&file).into_owned()),
+            }
+        }
+        let is_empty = self.files.len() + self.orphans.len() == before;
+        ensure!(!is_empty, "{} contains no table and no filter block", input::name(path));
+        Ok(())
     }
-    // By name first: a file that was cut short has lost the bytes that identify it.
-    let is_chosen = |file: &PathBuf| {
-        let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
-        is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
-    };
-    let mut files = list(path)?;
-    // A sidecar next to its table is reported together with the table.
-    files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
-    let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
-    skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    ensure!(!chosen.is_empty(), "{} contains no table and no filter block", input::name(path));
-    Ok(chosen)
+
+    /// Fails if there is nothing but orphans.
+    pub(crate) fn ensure_files(&self) -> anyhow::Result<()> {
+        if let ([], [orphan, ..]) = (&self.files[..], &self.orphans[..]) {
+            bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
+        }
+        Ok(())
+    }
+}
+
+/// What a file of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A table, or a filter block without a table.
+    File,
+    /// A sidecar next to its table, which is reported together with the table.
+    Sidecar,
+    Orphan,
+    Other,
+}
+
+impl Role {
+    fn of(file: &Path) -> Self {
+        // By name first: a file that was cut short has lost the bytes that identify it.
+        if is_named_like_table(file) {
+            return Self::File;
+        }
+        let look = look_at(file).ok();
+        let is_sidecar = look == Some(Look::Sidecar);
+        match table_of_sidecar(file) {
+            Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
+            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            // A filter block without a table may have any name.
+            _ => Self::File,
+        }
+    }
+}
+
+/// Whether the file is a sidecar without its table.
+pub(crate) fn is_orphan(file: &Path) -> bool {
+    !input::is_standard(file) && Role::of(file) == Role::Orphan
+}
+
+/// What an orphan is, and what to do.
+pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sidecar: delete it";
+
+/// Returns a line that names the first of these orphans, if there are any.
+pub(crate) fn orphans_line(orphans: &[PathBuf]) -> Option<String> {
+    let names: Vec<_> = orphans.iter().map(|orphan| input::name(orphan)).collect();
+    let line = || groups::line(&format!("orphan: {ORPHAN}"), "file", names.iter().map(AsRef::as_ref));
+    (!names.is_empty()).then(line)
 }
 
 /// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
@@ -255,6 +327,14 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
         _ => false,
     }
 }
+
+/// Whether a sidecar is not used because it is of another table. This is not damage.
+pub(crate) fn is_stale(problem: &TableError) -> bool {
+    matches!(problem, TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
+}
+
+/// What a stale sidecar is, and what happens to it.
+pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 
 /// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.
 pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {

@@ -400,6 +400,14 @@ impl FileProbes {
         self.keys_in_range - self.keys_not_probed
     }
 
+    /// Returns the number of positives that only its problem causes.
+    pub(crate) fn positives_unanswered(&self) -> u64 {
+        match &self.unanswered {
+            Answers::All => self.positives,
+            Answers::Some(positions) => positions.len() as u64,
+        }
+    }
+
     fn unopened(unopened: &Unopened) -> Self {
         FilterState::unusable(explained(&unopened.reason), unopened.outcome).of("none", None)
     }

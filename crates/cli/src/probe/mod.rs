@@ -16,10 +16,11 @@ use anyhow::{bail, ensure};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
+use crate::files::{self, Found};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, Output, figures, note};
-use crate::{files, units};
+use crate::units;
 use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
@@ -78,17 +79,21 @@ impl ProbeArgs {
     }
 
     /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
+    /// Orphans of directories are only named in a note.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
+        let mut found = Found::default();
         for path in &self.paths {
-            let files = files::expand(path, &mut Vec::new())?;
+            let before = found.files.len();
+            found.add(path)?;
+            found.files.extend(found.orphans.pop_if(|orphan| orphan == path));
             // A named file that does not exist is the user's mistake, not a table that may contain each key.
-            if files == [path.clone()] {
+            if found.files[before..] == [path.clone()] {
                 files::look_at(path)?;
             }
-            found.extend(files);
         }
-        Ok(found)
+        found.ensure_files()?;
+        files::orphans_line(&found.orphans).iter().for_each(|line| note(line));
+        Ok(found.files)
     }
 
     fn detail(&self) -> Detail {

@@ -53,7 +53,7 @@ fn a_sound_table_with_a_stale_sidecar_has_been_read_and_its_entries_are_counted(
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     fs::copy(format!("{other}/000001.sst"), &table).unwrap();
     let found = run(&["verify", &table]).expect_code(1).stdout;
-    assert!(found.contains("1 file checked, 10 entries: 1 damaged"), "{found}");
+    assert!(found.contains("1 file checked, 10 entries: 0 damaged, 0 unreadable, 1 stale sidecar"), "{found}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
     let (folder, sidecar) = (place.text("tables"), format!("{table}.filter"));
     fs::rename(&table, format!("{folder}/000002.sst")).unwrap();
     let found = run(&["verify", &folder]).expect_code(0).stdout;
-    assert!(found.contains(&format!("{sidecar}: an orphan")), "{found}");
+    assert!(found.contains(&format!("{sidecar}: orphan: ")) && found.contains("delete it"), "{found}");
     assert!(found.contains("1 file checked, 20,000 entries: 0 damaged, 0 unreadable, 1 orphan"), "{found}");
     let json = run(&["verify", &folder, "--json"]).expect_code(0).json();
     assert_eq!((&json["checked"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
@@ -175,7 +175,7 @@ fn inspect_says_once_what_is_true_of_many_files() {
     fs::write(&second, "no table").unwrap();
     let absent = place.write("absent", lines(0..500, |key| format!("key{key:04}!")));
     let page = run(&["inspect", &folder, "--absent", &absent]).expect_code(1).stdout;
-    assert!(page.contains("000001.sst and 28 more: fallback: not ribbon: too few keys"), "{page}");
+    assert!(page.contains("29 files: fallback: not ribbon: too few keys (") && page.contains("and 26 more)"), "{page}");
     assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
     assert_eq!(page.matches("too few keys").count(), 1, "{page}");
 
@@ -184,6 +184,23 @@ fn inspect_says_once_what_is_true_of_many_files() {
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;
     assert!(page.contains("tables/000001.sst") && page.contains("other/000001.sst"), "{page}");
+}
+
+#[test]
+fn only_problems_shows_the_files_that_are_not_ok_and_counts_all() {
+    let place = Place::new();
+    let folder = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
+    let sound = run(&["inspect", &folder, "--only-problems"]).expect_code(0).stdout;
+    assert!(sound.starts_with("3 files: 3 ok; ") && sound.lines().count() == 1, "{sound}");
+    let damaged = format!("{folder}/000002.sst");
+    flip(&damaged, part(&damaged, "filter").0 + 5);
+    let page = run(&["inspect", &folder, "--only-problems"]).expect_code(1).stdout;
+    assert!(page.contains("000002.sst: damaged: ") && page.contains("3 files: 2 ok, 1 damaged"), "{page}");
+    assert!(!page.contains("000001.sst") && !page.contains("000003.sst"), "{page}");
+    let json = run(&["inspect", &folder, "--only-problems", "--json"]).expect_code(1).json();
+    assert_eq!((json["files"].as_array().unwrap().len(), &json["files"][0]["path"]), (1, &damaged.into()), "{json}");
+    let alone = run(&["inspect", &format!("{folder}/000001.sst"), "--only-problems"]).expect_code(0).stdout;
+    assert!(alone.starts_with("1 file: 1 ok"), "{alone}");
 }
 
 #[test]
