@@ -28,12 +28,13 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success. Sound filters that cannot be used, tables left out because they are not
-       understood, and orphan sidecars are reported, but are not damage
-  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found,
-       including a sidecar of another table (inspect, verify, probe, compare, report,
-       advise --tables), entries are missing (dump --salvage), a key was lost (demo,
-       compare), no filter meets the need (advise)
+  0    success. Sound filters that cannot be used, damaged filters that a sound sidecar
+       replaces, tables left out because they are not understood, and orphan sidecars are
+       reported, but are not damage
+  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found
+       (inspect, verify, probe, compare, report, advise --tables), a sidecar is of another
+       table (all of these but compare), entries are missing (dump --salvage), a key was
+       lost (demo, compare), no filter meets the need (advise)
   2    failure: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";

@@ -13,6 +13,7 @@ use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
+use crate::groups;
 use crate::input::{self, RegularFile};
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
@@ -127,13 +128,6 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A path that leads to no file.
-#[derive(Debug)]
-pub(crate) struct Unread {
-    pub(crate) path: PathBuf,
-    pub(crate) problem: anyhow::Error,
-}
-
 /// The files that were met so far. Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
 #[derive(Default)]
 pub(crate) struct Met(HashSet<PathBuf>);
@@ -147,57 +141,114 @@ impl Met {
     }
 }
 
-/// Returns the files of all `paths` in their order, each once, or an error for each path that leads to none. Other
-/// files of directories are added to `skipped`.
-pub(crate) fn expand_each(paths: &[PathBuf], skipped: &mut Vec<String>) -> Vec<Result<PathBuf, Unread>> {
-    let (mut met, mut found) = (Met::default(), Vec::new());
-    for path in paths {
+/// The files that paths lead to, each once.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The files that were passed, and the tables and filter blocks of directories.
+    pub(crate) files: Vec<PathBuf>,
+    /// Sidecars whose tables are gone. No reader uses them.
+    pub(crate) orphans: Vec<PathBuf>,
+    /// Other files of directories.
+    pub(crate) skipped: Vec<String>,
+    met: Met,
+}
+
+impl Found {
+    pub(crate) fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut found = Self::default();
+        paths.iter().try_for_each(|path| found.add(path))?;
+        Ok(found)
+    }
+
+    /// Adds the file itself, or the files of a directory. Tables and filter blocks are recognized by their bytes, or by
+    /// their name if they were cut short. A sidecar next to its table is not added.
+    pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        let is_directory = !input::is_standard(path)
+            && fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?.is_dir();
         // A directory that comes again would add its other files to `skipped` again.
-        if path.is_dir() && !met.is_first(path) {
-            continue;
+        if !self.met.is_first(path) {
+            return Ok(());
         }
-        match expand(path, skipped) {
-            Ok(files) => found.extend(files.into_iter().filter(|file| met.is_first(file)).map(Ok)),
-            Err(problem) => found.push(Err(Unread { path: path.clone(), problem })),
+        if !is_directory {
+            let files = if is_orphan(path) { &mut self.orphans } else { &mut self.files };
+            files.push(path.to_owned());
+            return Ok(());
         }
-    }
-    found
-}
-
-/// Like [`expand_each`]. Fails at the first path that leads to no file.
-pub(crate) fn expand_all(paths: &[PathBuf], skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    expand_each(paths, skipped).into_iter().map(|file| file.map_err(|unread| unread.problem)).collect()
-}
-
-/// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name
-/// if they were cut short. A sidecar next to its table is not returned. Other files are added to `skipped`.
-pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    if input::is_standard(path) {
-        return Ok(vec![path.to_owned()]);
-    }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
-    if !metadata.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    // By name first: a file that was cut short has lost the bytes that identify it.
-    let is_chosen = |file: &PathBuf| {
-        let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
-        is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
-    };
-    let mut files = list(path)?;
-    // A sidecar next to its table is reported together with the table.
-    files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
-    let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
-    skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    if chosen.is_empty() {
-        let others = if others.is_empty() { "no files".to_owned() } else { counted(others.len() as u64, "other file") };
-        bail!(
+        let (mut is_empty, skipped) = (true, self.skipped.len());
+        for file in list(path)? {
+            let role = Role::of(&file);
+            is_empty &= !matches!(role, Role::File | Role::Orphan);
+            match role {
+                Role::File if self.met.is_first(&file) => self.files.push(file),
+                Role::Orphan if self.met.is_first(&file) => self.orphans.push(file),
+                Role::Other => self.skipped.push(input::name(&file).into_owned()),
+                Role::File | Role::Orphan | Role::Sidecar => {}
+            }
+        }
+        let others = match self.skipped.len() - skipped {
+            0 => "no files".to_owned(),
+            others => counted(others as u64, "other file"),
+        };
+        ensure!(
+            !is_empty,
             "{} contains no table and no filter block, but {others}: pass the directory with the tables (subdirectories \
              are not searched)",
             input::name(path)
         );
+        Ok(())
     }
-    Ok(chosen)
+
+    /// Fails if there is nothing but orphans.
+    pub(crate) fn ensure_files(&self) -> anyhow::Result<()> {
+        if let ([], [orphan, ..]) = (&self.files[..], &self.orphans[..]) {
+            bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
+        }
+        Ok(())
+    }
+}
+
+/// What a file of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A table, or a filter block without a table.
+    File,
+    /// A sidecar next to its table, which is reported together with the table.
+    Sidecar,
+    Orphan,
+    Other,
+}
+
+impl Role {
+    fn of(file: &Path) -> Self {
+        // By name first: a file that was cut short has lost the bytes that identify it.
+        if is_named_like_table(file) {
+            return Self::File;
+        }
+        let look = look_at(file).ok();
+        let is_sidecar = look == Some(Look::Sidecar);
+        match table_of_sidecar(file) {
+            Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
+            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            // A filter block without a table may have any name.
+            _ => Self::File,
+        }
+    }
+}
+
+/// Whether the file is a sidecar without its table.
+pub(crate) fn is_orphan(file: &Path) -> bool {
+    !input::is_standard(file) && Role::of(file) == Role::Orphan
+}
+
+/// What an orphan is, and what to do.
+pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sidecar: delete it";
+
+/// Returns a line that names the first of these orphans, if there are any.
+pub(crate) fn orphans_line(orphans: &[PathBuf]) -> Option<String> {
+    let names: Vec<_> = orphans.iter().map(|orphan| input::name(orphan)).collect();
+    let line = || groups::line(&format!("orphan: {ORPHAN}"), "file", names.iter().map(AsRef::as_ref));
+    (!names.is_empty()).then(line)
 }
 
 /// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
@@ -315,6 +366,14 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
         _ => false,
     }
 }
+
+/// Whether a sidecar is not used because it is of another table. This is not damage.
+pub(crate) fn is_stale(problem: &TableError) -> bool {
+    matches!(problem, TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
+}
+
+/// What a stale sidecar is, and what happens to it.
+pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 
 /// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.
 pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {

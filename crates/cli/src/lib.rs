@@ -13,6 +13,7 @@ mod effort;
 mod files;
 mod filters;
 mod get;
+mod groups;
 mod input;
 mod inspect;
 mod interrupt;

@@ -144,9 +144,10 @@ const STATE_COMPARATOR: &str = "if you know the name of its database's comparato
 ///
 /// By words, because errors of other engines' tables have no variants for what is not supported. A test below takes
 /// each message from the library.
-const ADVICE: [(&[&str], &str); 7] = [
+const ADVICE: [(&[&str], &str); 8] = [
     (&["open with the hasher of that seed"], "pass the seed with --secret-seed-file"),
     (&["open it with that extractor"], "pass its prefix with --range-prefix"),
+    (&["rebuild or remove it"], "`sstfilter rebuild TABLE` replaces it"),
     // Only range filters: no option names the parts of keys that a point filter holds.
     (&[TablePart::RangeFilter.name(), "filter of other parts of keys"], "pass its prefix with --range-prefix"),
     (
@@ -263,8 +264,8 @@ mod tests {
     use std::sync::Arc;
 
     use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyHasher, LoadContext, SecretSeed};
-    use sstfilter_interop::Probe;
     use sstfilter_range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
+    use sstfilter_store::{FilterProblem, TableIdentity};
     use sstfilter_table::{TableBuilder, TableOptions};
 
     use super::*;
@@ -290,10 +291,12 @@ mod tests {
         builder.add(b"prefix", b"")?;
         let table =
             sstfilter_table::Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
+        let other = TableIdentity::new([7; 16], 7, 7);
         let mut messages = vec![
             BlockError::HashMismatch { expected, got }.to_string(),
             RangeFilter::load(block, context).map(drop).unwrap_err().to_string(),
             table.range_filter_problem().unwrap().to_string(),
+            FilterProblem::OtherTable { expected: other, got: other }.to_string(),
         ];
         for (fixture, comparator) in [
             ("rocksdb/11.8-checksum-none-fv5.sst", None),
@@ -303,8 +306,7 @@ mod tests {
         ] {
             let table = sstfilter_interop::Table::open(std::fs::File::open(format!("../interop/fixtures/{fixture}"))?)?;
             let table = comparator.into_iter().fold(table, sstfilter_interop::Table::with_comparator);
-            let Probe::Unusable(why) = table.probe(b"") else { panic!("{fixture} is usable") };
-            messages.push(why.to_string());
+            messages.push(table.try_probe(b"").unwrap_err().to_string());
         }
         Ok(messages)
     }

@@ -59,16 +59,15 @@ impl<'a> Partitions<'a> {
         self.index.has_whole_keys()
     }
 
-    /// Whether the filter may contain a key with its hash. Returns `true` for every key of a partition without a usable
-    /// filter, and for every key if the filter holds no whole keys.
-    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+    /// Whether the filter may contain a key with its hash; `None` if the key's partition has no usable filter, or the
+    /// filter holds no whole keys.
+    pub(crate) fn answer(&self, key: &[u8], hash: KeyHash) -> Option<bool> {
         if !self.index.has_whole_keys() {
-            return true;
+            return None;
         }
         let (number, hash) = self.index.locate(key, hash);
-        let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
-        // A partition without a usable filter may contain any key.
-        block.is_none_or(|block| block.may_contain(hash))
+        let block = self.blocks.get(number as usize)?.as_ref().ok()?;
+        Some(block.may_contain(hash))
     }
 
     /// Returns the partitions that should have a filter but have no usable one.

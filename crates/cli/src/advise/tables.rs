@@ -8,16 +8,19 @@ use serde::Serialize;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FixedPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
+use sstfilter_store::sidecar_path;
 use sstfilter_table::Table;
 
 use super::chart;
 use crate::args::AdviseArgs;
+use crate::files::{self, Found};
+use crate::input;
+use crate::inspect::NO_FILTER;
 use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{brief_percent, counted, grouped, percent};
-use crate::{files, input};
 
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
@@ -64,16 +67,15 @@ struct Alternative {
 
 /// Why the cost of a table's filter is unknown.
 pub(crate) enum Unknown {
-    /// The table has none.
-    NoFilter(Opened),
+    /// Every lookup reads the table, because it has no filter, or one that cannot be used.
+    Unfiltered(Opened, String, Outcome),
     Because(String, Outcome),
 }
 
 impl Unknown {
     pub(crate) fn leave_out(self, path: &Path) -> LeftOut {
         match self {
-            Self::NoFilter(_) => LeftOut::new(path, "it has no filter".to_owned(), Outcome::Yes),
-            Self::Because(why, outcome) => LeftOut::new(path, why, outcome),
+            Self::Unfiltered(_, why, outcome) | Self::Because(why, outcome) => LeftOut::new(path, &why, outcome),
         }
     }
 }
@@ -196,12 +198,14 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let size = args.bits_per_key.map(BitsPerKey::new).transpose().context("--bits-per-key")?;
     let chosen = args.fpr.map(Sizing::Rate).or(size.map(Sizing::BitsPerKey));
     let (mut named, mut left_out) = (Vec::new(), Vec::new());
-    for file in files::expand_all(&args.tables, &mut Vec::new())? {
-        match filter_of(&file, reading) {
-            Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
-            Err(why) => left_out.push(why.leave_out(&file)),
+    let found = Found::of(&args.tables)?;
+    for file in &found.files {
+        match filter_of(file, reading, &mut left_out) {
+            Ok(filter) => named.push((input::name(file).into_owned(), filter)),
+            Err(why) => left_out.push(why.leave_out(file)),
         }
     }
+    left_out.extend(found.orphans.iter().map(|orphan| LeftOut::orphan(orphan)));
     let first = LeftOut::first(&left_out);
     ensure!(!named.is_empty(), "--tables: expected filters whose cost is known, got none{first}");
     if let Some(path) = &args.chart {
@@ -212,12 +216,25 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, TablesReport::new(&filters, chosen, left_out)))
 }
 
-/// Returns the filter of the table at `path`, or why its cost is unknown.
-pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+/// Returns the filter of the table at `path`, or why its cost is unknown. A sidecar that is not used is left out.
+pub(crate) fn filter_of(
+    path: &Path,
+    reading: Reading<'_>,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
-        Opened::Table(table) => filter_of_table(path, table),
-        Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
+        Opened::Table(table) => {
+            left_out.extend(table.sidecar_problem().map(|problem| {
+                let why = if files::is_stale(problem) { files::STALE.to_owned() } else { in_options(problem) };
+                LeftOut::new(&sidecar_path(path), &why, files::outcome_of_filter(problem))
+            }));
+            filter_of_table(path, table)
+        }
+        Opened::FilterBlock(block) => match block.verify() {
+            Ok(()) => Ok(TableFilter::of_block(&block)),
+            Err(problem) => Err(Unknown::Unfiltered(Opened::FilterBlock(block), problem.to_string(), Outcome::No)),
+        },
         Opened::RangeFilter(_) => {
             Err(Unknown::Because("it is a range filter, which lookups do not use".to_owned(), Outcome::Yes))
         }
@@ -229,12 +246,13 @@ pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
 fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
     // First, because the figures of a damaged filter would come from damaged bytes.
     if let Some(problem) = table.filter_problem() {
-        return Err(Unknown::Because(in_options(&problem), files::outcome_of_filter(&problem)));
+        let outcome = files::outcome_of_filter(&problem);
+        return Err(Unknown::Unfiltered(Opened::Table(table), in_options(&problem), outcome));
     }
     let filter = match (Partitions::of_table(&table, path), table.filters().block()) {
         (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
         (None, Some(block)) => TableFilter::of_block(block),
-        (None, None) => return Err(Unknown::NoFilter(Opened::Table(table))),
+        (None, None) => return Err(Unknown::Unfiltered(Opened::Table(table), NO_FILTER.to_owned(), Outcome::Yes)),
     };
     Ok(TableFilter { level: table.properties().level, ..filter })
 }
@@ -242,17 +260,33 @@ fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknow
 fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let failed = |problem: Error| Unknown::Because(in_options(&problem), outcome_of_foreign(&problem));
     let info = match table.filter_info() {
-        Err(Error::NoFilter) => return Err(Unknown::NoFilter(Opened::Foreign(table))),
+        Err(Error::NoFilter) => {
+            return Err(Unknown::Unfiltered(Opened::Foreign(table), NO_FILTER.to_owned(), Outcome::Yes));
+        }
         info => info.map_err(failed)?,
     };
-    let (keys, expected_fpr) = if let Some(known) = info.keys.zip(info.expected_fpr) {
-        known
-    } else {
-        // Only if the rate must be measured, because this reads all keys.
+    let known = info.keys.zip(info.expected_fpr);
+    // Reads all keys, so only to count them, or if nothing else names the comparator.
+    if known.is_none() {
         table.take_comparator_from_keys().map_err(failed)?;
-        measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
+    } else if unusable(&table).is_some() {
+        // Without it, the filter is still unusable.
+        table.take_comparator_from_keys().ok();
+    }
+    if let Some(why) = unusable(&table) {
+        return Err(Unknown::Unfiltered(Opened::Foreign(table), why, Outcome::Yes));
+    }
+    let (keys, expected_fpr) = match known {
+        Some(known) => known,
+        None => measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?,
     };
     Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: reading.manifests.level(path) })
+}
+
+/// Returns why every key may be present, whatever the bits of the filter.
+fn unusable(table: &ForeignTable) -> Option<String> {
+    // Any key shows whether the filter can answer.
+    table.try_probe(b"").err().map(|why| in_options(&why))
 }
 
 impl TableFilter {
@@ -357,8 +391,13 @@ impl TablesReport {
         let auto = self.alternatives.iter().find(is_auto).filter(|_| self.tables > 0)?;
         let (was, is) = (grouped(self.now.bytes), grouped(auto.cost.bytes));
         let difference = difference(auto.saved_bytes, self.now.bytes);
+        let left_out = match self.left_out.len() as u64 {
+            0 => String::new(),
+            count => format!(" ({} left out)", counted(count, "file")),
+        };
         Some(format!(
-            "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: {difference}"
+            "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: \
+             {difference}{left_out}"
         ))
     }
 }
@@ -415,8 +454,8 @@ impl fmt::Display for TablesReport {
         if !self.levels.is_empty() {
             writeln!(f, "{}", figures(&LEVEL_COLUMNS, &self.levels))?;
         }
-        for left in &self.left_out {
-            writeln!(f, "{left}")?;
+        for line in LeftOut::lines(&self.left_out, "left out") {
+            writeln!(f, "{line}")?;
         }
         writeln!(f, "{ABOUT_COSTS}")?;
         self.conclusion().iter().try_for_each(|conclusion| writeln!(f, "{conclusion}"))

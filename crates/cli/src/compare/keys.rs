@@ -206,7 +206,7 @@ impl Intake<'_> {
         self.has_other_codecs |= is_of_rocksdb && outcome == Outcome::Yes;
         let read =
             if keys > 0 { format!("all after its first {}: ", counted(keys as u64, "key")) } else { String::new() };
-        self.left_out.push(LeftOut::new(path, format!("{read}{}", explained(problem)), outcome));
+        self.left_out.push(LeftOut::new(path, &format!("{read}{}", explained(problem)), outcome));
     }
 }
 
@@ -234,7 +234,7 @@ impl Source {
         let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
         for file in damaged {
             let problem = files::neither(&file);
-            intake.left_out.push(LeftOut::new(&file, problem, Outcome::No));
+            intake.left_out.push(LeftOut::new(&file, &problem, Outcome::No));
         }
         let first = LeftOut::first(&intake.left_out);
         ensure!(!tables.is_empty(), "{directory} contains no table: expected tables, or a file of keys{first}");

@@ -278,7 +278,7 @@ impl FilterFields {
             holds_parts_alone: self.whole_keys == Some(false),
             ..Overview::default()
         };
-        found.with_remark(State::Unusable, self.unusable.clone()).with_remark(State::Fallback, fallback)
+        found.with_remark(State::Unusable, self.unusable.clone()).with_kind(State::Fallback, fallback)
     }
 }
 

@@ -16,17 +16,18 @@ use anyhow::{bail, ensure};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
+use crate::files::{self, Found, Met};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, Output, figures, note};
-use crate::{files, units};
+use crate::units;
 use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
-use file::Scope;
+use file::Answers;
 pub(crate) use file::{FileProbes, probe_file};
 pub(crate) use listing::distinct_names;
-use listing::{Answer, Found, Listing, SoughtKey};
+use listing::{Answer, Listing, SoughtKey, Touched};
 pub(crate) use range::{Ends, SkippedBy};
 
 #[derive(Debug, Args)]
@@ -54,7 +55,8 @@ pub(crate) struct ProbeArgs {
     bounds: BoundsArgs,
 
     /// Print a line for each key or range instead of the summary: the key or both ends, the number of tables that may
-    /// contain it, and their names, in columns separated by tabs; commas separate the names
+    /// contain it, and their names, in columns separated by tabs. Commas separate the names. A ? follows the name of a
+    /// table that is listed only because its filter is missing or cannot be used
     #[arg(long, visible_alias = "per-range")]
     per_key: bool,
 
@@ -77,11 +79,19 @@ impl ProbeArgs {
     }
 
     /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
+    /// Orphans of directories are only named in a note.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let found = files::expand_all(&self.paths, &mut Vec::new())?;
-        // A named file that cannot be read is the user's mistake, not a table that may contain each key.
-        self.paths.iter().filter(|path| !path.is_dir()).try_for_each(|path| files::look_at(path).map(drop))?;
-        Ok(found)
+        let mut found = Found::of(&self.paths)?;
+        let mut named = Met::default();
+        for path in self.paths.iter().filter(|path| !path.is_dir()) {
+            // A named file that cannot be read is the user's mistake, not a table that may contain each key.
+            files::look_at(path)?;
+            named.is_first(path);
+        }
+        found.files.extend(found.orphans.extract_if(.., |orphan| !named.is_first(orphan)));
+        found.ensure_files()?;
+        files::orphans_line(&found.orphans).iter().for_each(|line| note(line));
+        Ok(found.files)
     }
 
     fn detail(&self) -> Detail {
@@ -184,8 +194,9 @@ fn probe_keys(
     let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
     let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
-    let names = found.files.iter().map(|file| file.path.as_str());
-    let touched = Found::new(&found.touched, &found.positives, names, detail);
+    let tables = found.files.iter().zip(&found.positives);
+    let tables = tables.map(|(file, positives)| (file.path.as_str(), positives, &file.unanswered));
+    let touched = Touched::new(&found.touched, tables, detail);
     match args.listing() {
         Some(listing) if !output.is_json => {
             found.files.iter().flat_map(FileProbes::remarks).for_each(|remark| note(&remark));
@@ -257,7 +268,7 @@ impl FileProbes {
         };
         let tombstones = self.has_range_tombstones.then(tombstones);
         let sidecar =
-            self.sidecar_problem.as_ref().map(|problem| format!("{problem}: the table's own filter was probed"));
+            self.sidecar_problem.as_ref().map(|problem| format!("{problem}; the table's own filter was probed"));
         self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
@@ -265,9 +276,9 @@ impl FileProbes {
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
-        let scope = match self.problem_scope {
-            Scope::EveryKey => "every key",
-            Scope::SomeKeys => "the keys of some parts",
+        let scope = match self.unanswered {
+            Answers::All => "every key",
+            Answers::Some(_) => "the keys of some parts",
         };
         Some(format!("{path}positive for {scope}: {problem}"))
     }

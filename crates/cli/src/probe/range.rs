@@ -14,7 +14,7 @@ use sstfilter_table::Table;
 
 use super::ProbeArgs;
 use super::file::Answers;
-use super::listing::{self, Answer, Found};
+use super::listing::{self, Answer, Touched};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{ForeignTable, Opened, Reading};
 use crate::output::{Column, Outcome, Output, Text, explained, figures, in_options, note};
@@ -308,7 +308,7 @@ pub(super) fn run_all(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let (mut outcome, mut per_table, mut positives) = (Outcome::Yes, Vec::new(), Vec::new());
+    let (mut outcome, mut per_table, mut answers) = (Outcome::Yes, Vec::new(), Vec::new());
     let (mut touched, mut progress) = (vec![0; all.len()], Progress::new("probing range filters", paths.len() as u64));
     for path in paths {
         let found = Probed::new(path, all, reading);
@@ -316,7 +316,7 @@ pub(super) fn run_all(
         let may_contain_range =
             Answers::from_positions((0..).zip(&found.answers).filter(|(_, answer)| answer.is_none()));
         may_contain_range.count_into(&mut touched);
-        positives.push(may_contain_range);
+        answers.push((may_contain_range, if found.problem.is_some() { Answers::All } else { Answers::NONE }));
         let counts = Counts {
             skipped_by_keys: found.count(Some(SkippedBy::Keys)),
             skipped_by_range_filter: found.count(Some(SkippedBy::RangeFilter)),
@@ -326,7 +326,9 @@ pub(super) fn run_all(
         progress.step();
     }
     let names: Vec<_> = per_table.iter().map(|file| file.path.clone()).collect();
-    let found = Found::new(&touched, &positives, names.iter().map(String::as_str), args.detail());
+    let tables =
+        names.iter().zip(&answers).map(|(name, (positives, unanswered))| (name.as_str(), positives, unanswered));
+    let found = Touched::new(&touched, tables, args.detail());
     match args.listing() {
         Some(listing) if !output.is_json => {
             per_table.iter().filter_map(FileAnswers::remark).for_each(|remark| note(&remark));

@@ -58,8 +58,8 @@ impl AbsentKeys {
         for index in &tables {
             let path = &survey.paths[*index];
             if let Err(problem) = draw(path, most, DRAWN_BYTES / tables.len(), reading, &mut keys) {
-                let left = LeftOut::new(path, explained(&problem), opened::outcome_of(&problem));
-                survey.judge(*index, left.outcome, &left.why);
+                let left = LeftOut::new(path, &explained(&problem), opened::outcome_of(&problem));
+                survey.judge_data(*index, left.outcome, &left.why);
                 unread.push(left);
             }
         }
@@ -156,10 +156,13 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
     let probed = probe_files(&survey.paths, &keys, reading);
     let mut rates: BTreeMap<(Option<u32>, String), Rate> = BTreeMap::new();
     for (index, probes) in probed.iter().enumerate() {
-        let problem = probes.problem.as_ref().or(probes.sidecar_problem.as_ref());
-        survey.judge(index, probes.outcome, problem.map_or("", String::as_str));
+        // The problem of a sidecar is known, and is not the table's.
+        if let (Some(problem), None) = (&probes.problem, &probes.sidecar_problem) {
+            survey.judge(index, probes.outcome, problem);
+        }
         let table = &mut survey.tables[index];
         table.touched = probes.positives + probes.keys_not_probed;
+        table.unfiltered = probes.positives_unanswered();
         // A filter with a problem is positive for every key, which is no rate of its own.
         if probes.problem.is_none() && absent.suit(table) {
             table.observed_rate = probes.observed_rate;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sstfilter::{BuildContext, KeyHasher};
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, run};
+use crate::common::{Place, flip, run};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
@@ -141,6 +141,8 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let sizes: Vec<_> = levels.iter().map(size).collect();
     assert_eq!(sizes, [[0, 4_000, 2, 2], [1, 15_000, 1, 2], [2, 50_000, 1, 1]], "{advice}");
     assert!(advice["left_out"][0]["path"].as_str().unwrap().ends_with("000006.sst"), "{advice}");
+    let unfiltered = &advice["unfiltered"];
+    assert!(unfiltered[0]["path"].as_str().unwrap().ends_with("000004.sst") && unfiltered[1].is_null(), "{advice}");
     let inspected = run(&["inspect", "--json", &directory]).expect_code(0).json();
     let filter_bytes = |file: &Value| file["table"]["filter"]["block_bytes"].as_u64().unwrap_or(0);
     let now: u64 = inspected["files"].as_array().unwrap().iter().take(5).map(filter_bytes).sum();
@@ -184,6 +186,27 @@ fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it
     }
     let page = run(&["advise", "--tables", &tables, "--bits-per-key", "30"]).expect_code(0).stdout;
     assert!(page.contains(" % more") && page.contains("bloom, 30 bits per key"), "{page}");
+}
+
+/// A filter that cannot be used saves no read, so its bytes and its rate are no cost of useful filters.
+#[test]
+fn damaged_and_unusable_filters_are_left_out_and_counted() {
+    let place = Place::new();
+    let (tables, keys, block) =
+        (place.build(2_000, &["--policy", "bloom"]), place.text("keys.tsv"), place.text("block"));
+    run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
+    flip(&block, 100);
+    // Which keys its filter holds depends on the comparator, which this table does not describe fully.
+    let pebble = "../interop/fixtures/pebble/v8-bloom.sst";
+    let advise = ["advise", "--tables", &tables, &block, pebble];
+    let advice = run(&[&advise[..], &["--json"]].concat()).expect_code(1).json();
+    assert_eq!((&advice["tables"], &advice["keys"]), (&1.into(), &2_000.into()), "{advice}");
+    let left_out = |number: usize| advice["left_out"][number]["why"].as_str().unwrap();
+    assert!(left_out(0).contains("payload is damaged") && left_out(1).contains("--comparator"), "{advice}");
+    let text = run(&advise).expect_code(1).stdout;
+    assert!(text.ends_with("(2 files left out)\n"), "{text}");
+    let with_comparator = ["advise", "--json", "--tables", pebble, "--comparator", "leveldb.BytewiseComparator"];
+    assert_eq!(run(&with_comparator).expect_code(0).json()["tables"], 1);
 }
 
 /// Returns advice on range filters for the keys of `lines`.

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use serde_json::Value;
+
 use crate::common::{Place, flip, lines, run};
+use crate::damage::part;
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
 fn seven_tables(place: &Place) -> String {
@@ -135,6 +138,34 @@ fn a_file_that_cannot_be_probed_may_hold_every_key_and_the_exit_code_says_so() {
     let listed = run(&["probe", &block, "--keys", &place.text("keys.tsv"), "--only-absent"]).expect_code(1);
     assert_eq!(listed.stdout, "");
     assert!(listed.stderr.contains("checksum"), "{}", listed.stderr);
+}
+
+/// A table that is listed for every key says nothing about a key.
+#[test]
+fn a_table_that_is_listed_for_want_of_a_filter_is_marked() {
+    let place = Place::new();
+    let out = place.build(8_000, &["--files", "3", "--policy", "bloom", "--partition-bytes", "1K"]);
+    let keys = place.text("keys.tsv");
+    // One partition of the first table, and the whole filter of the second.
+    let [first, second] = [1, 2].map(|number| format!("{out}/00000{number}.sst"));
+    flip(&first, part(&first, "filter").0 + 20);
+    flip(&second, part(&second, "filter-index").0 + 5);
+    let probe = ["probe", &out, "--keys", &keys, "--per-key"];
+    let listed = run(&probe).expect_code(1).stdout;
+    let json = run(&[&probe[..], &["--json"]].concat()).expect_code(1).json();
+    let mut marked = [0, 0, 0];
+    for (line, answer) in listed.lines().zip(json["answers"].as_array().unwrap()) {
+        let names: Vec<_> = line.split('\t').nth(2).unwrap().split(',').collect();
+        let plain: Vec<_> = names.iter().map(|name| name.trim_end_matches('?')).collect();
+        assert_eq!(answer["which"], Value::from(plain.clone()), "{line}");
+        let unfiltered = plain.iter().zip(&names).filter(|(plain, name)| plain != name).map(|(plain, _)| *plain);
+        assert_eq!(answer["which_unfiltered"], Value::from(unfiltered.collect::<Vec<_>>()), "{line}");
+        for (count, table) in marked.iter_mut().zip(["000001.sst?", "000002.sst?", "000003.sst?"]) {
+            *count += usize::from(names.contains(&table));
+        }
+    }
+    // All tables have nearly all keys in their range, and the partition is one of four.
+    assert!((1_000..4_000).contains(&marked[0]) && marked[1] > 7_900 && marked[2] == 0, "{marked:?}");
 }
 
 #[test]
