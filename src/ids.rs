@@ -17,6 +17,7 @@ use crate::error::ConfigError;
 /// assert!(KindId::from_code(200).is_user_defined());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct KindId(u8);
 
 impl KindId {
@@ -62,7 +63,6 @@ impl KindId {
     }
 
     /// Returns the kind with this number, known or not.
-    #[must_use]
     pub const fn from_code(code: u8) -> Self {
         Self(code)
     }
@@ -123,6 +123,7 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// assert!(filters.load(&block, FileId::random()).block().is_err(), "the filter of another file");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct FileId {
     pub(crate) fingerprint: u64,
 }
@@ -149,7 +150,6 @@ impl FileId {
     /// On bare WebAssembly (`wasm32-unknown-unknown`). It has neither a clock nor random numbers, so that each run
     /// would draw the same ids; get random bytes from the host, and pass them to [`new`](Self::new).
     #[cfg(feature = "std")]
-    #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())
     }
@@ -161,7 +161,6 @@ impl FileId {
     }
 
     /// Returns the id that has this stored fingerprint.
-    #[must_use]
     pub const fn from_fingerprint(fingerprint: u64) -> Self {
         Self { fingerprint }
     }

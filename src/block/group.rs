@@ -29,7 +29,6 @@ impl PreparedKey {
 
     /// The hash of the key.
     #[inline]
-    #[must_use]
     pub const fn hash(&self) -> KeyHash {
         self.hash
     }

@@ -53,6 +53,7 @@ pub(crate) const FILE_BYTES: usize = 8;
 /// # let _ = context;
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct LoadContext<'a> {
     identity: BlockIdentity,
     /// `None` if the reader has only hashes.
@@ -83,7 +84,6 @@ pub struct KnownHash<'a> {
 
 impl<'a> LoadContext<'a> {
     /// Creates the context of an unbound block, to be probed with hashes of `hasher`.
-    #[must_use]
     pub const fn new(hasher: &'a KeyHasher) -> Self {
         Self { hasher: Some(hasher), ..Self::of_hash(hasher.identity()) }
     }
@@ -119,7 +119,6 @@ impl<'a> LoadContext<'a> {
     }
 
     /// Requires a block that is bound to this file.
-    #[must_use]
     pub const fn with_file_id(mut self, file: FileId) -> Self {
         self.identity.file = Some(file);
         self
@@ -129,21 +128,18 @@ impl<'a> LoadContext<'a> {
     /// of them. Set them if you probe for prefixes: a probe for a part that is not named here or not held answers "may
     /// be present", and known keys are checked by the parts named here. If the filter holds whole keys, it answers for
     /// them and checks known keys by them in any case.
-    #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
     }
 
     /// Requires a filter that records all of these parts, because its file records them, too. A filter without them
     /// answers "absent" for every such part.
-    #[must_use]
     pub const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::All(parts), ..self }
     }
 
     /// Accepts any parts of keys, and answers for all that the filter holds. Use it in tools that show or verify
     /// filters without knowing what the writer put into them. Known keys are checked only as whole keys.
-    #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
     }
@@ -163,7 +159,6 @@ impl<'a> LoadContext<'a> {
     ///
     /// Known keys need the reader's hasher. With them, a context made from only a [`HashIdentity`] refuses every block,
     /// except a range filter of ordered codes, which has no hash.
-    #[must_use]
     pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
     }
@@ -182,7 +177,6 @@ impl<'a> LoadContext<'a> {
     }
 
     /// Also accepts blocks of these user-defined kinds.
-    #[must_use]
     pub const fn with_kinds(self, kinds: &'a KindRegistry) -> Self {
         Self { kinds: Some(kinds), ..self }
     }

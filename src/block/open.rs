@@ -274,7 +274,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The identity of the hash that the block was built with.
-    #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
         self.trailer.identity.hash
     }

@@ -103,7 +103,6 @@ impl Trailer {
     }
 
     /// The parts of keys that `block` holds; this must be its trailer.
-    #[must_use]
     pub fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
         held_parts(block, self.identity.file.is_some(), self.parts_bytes)
     }

@@ -57,7 +57,6 @@ impl KeyHash {
     /// Returns the hash of the same bytes in `domain`. It is unrelated to this hash and to those in other domains.
     ///
     /// Distinct hashes stay distinct in a domain. Domains can be nested; their order matters.
-    #[must_use]
     pub const fn in_domain(self, domain: Domain) -> Self {
         // Mixed, because hashes that differ only by a constant are related: fuse filters would place them side by side.
         Self(mix64(self.0 ^ domain.tag))
@@ -100,6 +99,7 @@ impl KeyHash {
 /// assert!(!of_new.probe_prefix(b"t04").is_absent(), "it determines no part, so the filter cannot tell");
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct KeyParts {
     whole_keys: bool,
     /// Shared by all open tables that use them.
@@ -159,20 +159,17 @@ impl KeyParts {
     pub const MAX_EXTRACTORS: usize = 63;
 
     /// Whole keys.
-    #[must_use]
     pub fn whole_keys() -> Self {
         Self { whole_keys: true, extractors: Arc::new([]) }
     }
 
     /// The parts that `extractor` returns, without whole keys.
-    #[must_use]
     pub fn extracted(extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { whole_keys: false, extractors: Arc::new([DomainExtractor::new(extractor)]) }
     }
 
     /// Adds the parts that `extractor` returns. It replaces an extractor with the same name, because a name stands for
     /// one function.
-    #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         let added = DomainExtractor::new(extractor);
         let mut extractors = self.extractors.to_vec();
@@ -196,7 +193,6 @@ impl KeyParts {
     }
 
     /// Hashes a prefix once, for the filters of all files that hold these parts.
-    #[must_use]
     pub fn prefix<'a>(&self, hasher: &KeyHasher, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.prefix_hash(hasher, prefix)?));
         let hashes = self.extractors.iter().filter_map(hash).collect();
@@ -206,7 +202,6 @@ impl KeyParts {
     /// Hashes a key's parts, to probe filters that hold parts but no whole keys. If a filter holds whole keys, probe
     /// for the key's hash, which excludes more files. Pass the bytes that were written: a filter partitioned by key
     /// range uses them to find the key's partition, whatever the extractor returns.
-    #[must_use]
     pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));
         let hashes = self.extractors.iter().filter_map(hash).collect();
@@ -227,7 +222,6 @@ impl KeyParts {
 
     /// Returns these parts without the extractors in `unstable` and those that a filter cannot record: names must have
     /// 1 to 255 bytes, and only the first [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) stay.
-    #[must_use]
     pub fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
             let name = part.extractor.name();
@@ -238,7 +232,6 @@ impl KeyParts {
     }
 
     /// Returns the parts whose domain `keeps` accepts; `None` stands for whole keys.
-    #[must_use]
     pub fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
         let extractors = self.extractors.iter().filter(|part| keeps(Some(part.domain))).cloned().collect();
         Self { whole_keys: self.whole_keys && keeps(None), extractors }
@@ -288,6 +281,7 @@ impl KeyParts {
 /// A prefix with the hashes of the parts that it determines ([`KeyParts::prefix`]), or a key with those of its parts
 /// ([`KeyParts::key`]), ready to probe the filters of many files.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct PreparedPrefix<'a> {
     prefix: &'a [u8],
     identity: HashIdentity,
@@ -302,7 +296,6 @@ impl<'a> PreparedPrefix<'a> {
     }
 
     /// The identity of the hash function. A filter with another one answers "may be present".
-    #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.identity
     }

@@ -111,7 +111,6 @@ impl FilterCounters {
 
     /// Returns the counts so far. Outcomes are read before positives, and positives before the set's probes, so that no
     /// part exceeds its whole: additions are Release, and a thread counts the whole before the part.
-    #[must_use]
     pub fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
         let [negatives, positives, unusable, not_loaded] =
@@ -146,6 +145,7 @@ impl FilterCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
+#[must_use]
 pub struct FilterStats {
     /// Probes answered "absent".
     pub negatives: u64,
@@ -251,13 +251,11 @@ impl FilterStats {
     }
 
     /// Returns the sums of both counts.
-    #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         self.with_each(other, u64::saturating_add)
     }
 
     /// Returns the counts added after `earlier`.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with_each(earlier, u64::saturating_sub)
     }

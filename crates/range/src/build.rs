@@ -133,7 +133,6 @@ impl RangeBuilder {
 
     /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for its intended ranges; the
     /// rate of other ranges depends on the keys.
-    #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
         let (mut report, rate) = (self.report.clone(), self.rate);
