@@ -7,7 +7,7 @@ use core::fmt;
 
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
-use super::kind::{BuildLimits, Kind};
+use super::kind::{BuildLimits, BuildResult, Kind};
 use super::payload::{BuiltPayload, NotStreamed};
 use super::reason::FallbackReason;
 use super::shape::{FilterShape, ShapeFields};
@@ -177,12 +177,7 @@ impl Kind for GuardedKind {
         guarded(u64::MAX, || self.kind.build_bytes(&plan.encoded))
     }
 
-    fn build(
-        &self,
-        plan: &UserShape,
-        hashes: &[KeyHash],
-        _limits: BuildLimits,
-    ) -> Result<BuiltPayload<UserShape>, FallbackReason> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let failed = FallbackReason::ConstructionFailed;
         let (encoded, bytes) = guarded_build(|| self.kind.build(&plan.encoded, hashes))?;
         // The number of keys is counted from the hashes; the kind's own number is ignored.

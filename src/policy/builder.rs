@@ -9,7 +9,8 @@ use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
-    BuildLimits, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
+    BuildLimits, BuildResult, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS,
+    StreamedPayload,
 };
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
@@ -374,7 +375,7 @@ impl<K: Kind> Job<K> {
         &self,
         hashes: &[KeyHash],
         peak_bytes: &mut u64,
-        build: impl FnOnce(&K::Shape, BuildLimits) -> Result<BuiltPayload<K::Shape>, FallbackReason>,
+        build: impl FnOnce(&K::Shape, BuildLimits) -> BuildResult<K::Shape>,
     ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;

@@ -11,7 +11,7 @@ use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expecte
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{
-    BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
 };
 use crate::hash::KeyHash;
 use crate::ids::KindId;
@@ -180,12 +180,7 @@ impl Kind for RibbonKind {
         thread_bytes(keys)
     }
 
-    fn build(
-        &self,
-        plan: &RibbonShape,
-        hashes: &[KeyHash],
-        limits: BuildLimits,
-    ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
         // The lock is held only to take or return a section, so that builds run in parallel.
         #[cfg(feature = "std")]
         let mut section = self.shared.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
