@@ -135,11 +135,8 @@ impl FileId {
     ///
     /// [`ConfigError::OutOfRange`] for 0 bytes, or more than 16.
     pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
-        if !(1..=16).contains(&id.len()) {
-            let (option, expected) = ("file id", "1 to 16 bytes");
-            return Err(ConfigError::OutOfRange { option, expected, got: id.len() as u64 });
-        }
-        Ok(Self::of(id))
+        let refused = ConfigError::out_of_range("file id", "1 to 16 bytes", id.len() as u64);
+        if (1..=16).contains(&id.len()) { Ok(Self::of(id)) } else { Err(refused) }
     }
 
     /// Draws an id at random that no other file has. Store its [`fingerprint`](Self::fingerprint) with the file:

@@ -135,8 +135,8 @@ impl GuardedKind {
 }
 
 fn wrong_number(id: KindId) -> ConfigError {
-    let (option, expected) = ("number of a user-defined kind", "128 to 255, and not taken by another kind");
-    ConfigError::OutOfRange { option, expected, got: id.code().into() }
+    let expected = "128 to 255, and not taken by another kind";
+    ConfigError::out_of_range("number of a user-defined kind", expected, id.code())
 }
 
 /// Returns the result of `call`, or `otherwise` if it panics and panics can be caught.

@@ -27,12 +27,12 @@ pub(crate) struct RegisterBlockedShape {
 impl RegisterBlockedShape {
     /// Returns the shape of a filter of `bytes` bytes, or the reason why there is none.
     pub(crate) fn new(bytes: u64, probes: u8) -> Result<Self, ConfigError> {
-        let refused = |option, expected, got| ConfigError::OutOfRange { option, expected, got };
         if !PROBES.contains(&probes) {
-            return Err(refused("probes of a register-blocked bloom filter", "2 to 4", probes.into()));
+            return Err(ConfigError::out_of_range("probes of a register-blocked bloom filter", "2 to 4", probes));
         }
-        let expected = "a power of two of bytes, from 64 to 2^30";
-        Self::of_bytes(bytes, probes).ok_or(refused("size of a register-blocked bloom filter", expected, bytes))
+        let (option, expected) =
+            ("size of a register-blocked bloom filter", "a power of two of bytes, from 64 to 2^30");
+        Self::of_bytes(bytes, probes).ok_or(ConfigError::out_of_range(option, expected, bytes))
     }
 
     /// Returns the smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is

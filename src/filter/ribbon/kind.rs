@@ -10,9 +10,7 @@ use super::section::thread_bytes;
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
-use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
-};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS};
 use crate::hash::KeyHash;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -96,7 +94,7 @@ impl RibbonKind {
                 Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
             }
             Sizing::FingerprintBits(bits) => {
-                Err(no_such_fingerprints("fingerprint bits of a ribbon filter", "1 to 32", bits))
+                Err(ConfigError::out_of_range("fingerprint bits of a ribbon filter", "1 to 32", bits))
             }
         }
     }
@@ -125,11 +123,8 @@ impl RibbonKind {
     ///
     /// [`ConfigError::OutOfRange`] when `attempts` is not from 1 to 1,024.
     pub fn with_max_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
-        if !(1..=1_024).contains(&attempts) {
-            let (option, expected) = ("attempts at a ribbon filter", "1 to 1024");
-            return Err(ConfigError::OutOfRange { option, expected, got: attempts.into() });
-        }
-        Ok(Self { max_attempts: attempts, ..self })
+        let refused = ConfigError::out_of_range("attempts at a ribbon filter", "1 to 1024", attempts);
+        if (1..=1_024).contains(&attempts) { Ok(Self { max_attempts: attempts, ..self }) } else { Err(refused) }
     }
 
     fn columns_for(&self, keys: u64) -> Columns {
