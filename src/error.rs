@@ -291,7 +291,11 @@ impl BlockError {
         expected: &'static str,
         got: impl Into<u64>,
     ) -> Result<(), Self> {
-        if is_sound { Ok(()) } else { Err(Self::Field { field, expected, got: got.into() }) }
+        if is_sound { Ok(()) } else { Err(Self::field(field, expected, got)) }
+    }
+
+    pub(crate) fn field(field: &'static str, expected: &'static str, got: impl Into<u64>) -> Self {
+        Self::Field { field, expected, got: got.into() }
     }
 }
 

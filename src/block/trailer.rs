@@ -177,7 +177,7 @@ impl Trailer {
         if flags & !(Ending::BOUND | Ending::PARTS) != 0 && flags != PARTITION {
             let expected =
                 "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
-            return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
+            return Err(BlockError::field("flags", expected, flags >> 4));
         }
         let param_bytes = usize::from(trailer.u8::<24>() >> 4) * 4;
         let tail = CheckedTail::read(block, block_bytes, trailer, param_bytes)?;
@@ -192,8 +192,7 @@ impl Trailer {
     fn from_checked_tail(tail: &CheckedTail<'_>, is_partition: bool) -> Result<Self, BlockError> {
         let trailer = tail.trailer;
         let got = trailer.u8::<23>() & 15;
-        let (field, expected) = ("fallback reason", "0 to 6");
-        let reason = FallbackReason::from_code(got).ok_or(BlockError::Field { field, expected, got: got.into() })?;
+        let reason = FallbackReason::from_code(got).ok_or(BlockError::field("fallback reason", "0 to 6", got))?;
         Ok(Self {
             kind: KindId::from_code(trailer.u8::<21>()),
             requested: KindId::from_code(trailer.u8::<22>()),

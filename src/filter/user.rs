@@ -125,8 +125,8 @@ impl GuardedKind {
 
     /// Decodes the shape of a stored filter, if the payload has the length that its kind requires.
     pub(crate) fn decode(&self, encoded: &EncodedShape) -> Result<UserShape, BlockError> {
-        let (field, expected) = ("payload bytes", "the length that the user-defined kind returns for the parameters");
-        let refused = BlockError::Field { field, expected, got: encoded.payload_bytes };
+        let expected = "the length that the user-defined kind returns for the parameters";
+        let refused = BlockError::field("payload bytes", expected, encoded.payload_bytes);
         let bytes = guarded(Err(refused.clone()), || self.kind.payload_bytes(encoded))?;
         let shape = UserShape { kind: self.clone(), encoded: *encoded };
         // A payload of another length could make a present key absent.

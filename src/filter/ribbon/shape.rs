@@ -189,14 +189,13 @@ impl RibbonShape {
 
 impl FilterShape for RibbonShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| BlockError::Field { field, expected, got };
         let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
-            return Err(field("parameter words", "2 to 8 for ribbon", 0));
+            return Err(BlockError::field("parameter words", "2 to 8 for ribbon", 0_u64));
         };
         let expected = "1 to 32, with a lower share only above 1";
-        let columns = Columns::decode(packed).ok_or(field("ribbon columns", expected, packed.into()))?;
-        let expected = "1 to 7, none of them empty";
-        Self::new(columns, blocks, encoded.salt).ok_or(field("ribbon layers", expected, blocks.len() as u64))
+        let columns = Columns::decode(packed).ok_or(BlockError::field("ribbon columns", expected, packed))?;
+        let wrong = BlockError::field("ribbon layers", "1 to 7, none of them empty", blocks.len() as u64);
+        Self::new(columns, blocks, encoded.salt).ok_or(wrong)
     }
 
     fn params(&self) -> ParamWords {
