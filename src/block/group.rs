@@ -155,7 +155,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     fn push(&mut self, block: Option<FilterBlock<D>>) {
         let place = self.places;
         self.places += 1;
-        match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
+        match block.map(|block| (block.shape.any.as_blocked_bloom(), block)) {
             Some((Some(shape), block)) => {
                 self.bytes += block.as_bytes().len();
                 self.join_class(shape.probes(), place, Bloom { data: block.into_inner(), lines: shape.lines() });

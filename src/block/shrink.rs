@@ -80,11 +80,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         // Saturates to an empty payload, which no kind has, so that the kind reports its minimum.
         let max_bytes = max_bytes.saturating_sub(self.tail_bytes());
         if bytes > max_bytes {
-            return self.shape().shrink(keys, payload, max_bytes);
+            return self.shape.any.shrink(keys, payload, max_bytes);
         }
         let mut copy = AlignedBuffer::empty(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
         copy.append(payload);
-        Ok((self.shape().clone(), copy))
+        Ok((self.shape.any.clone(), copy))
     }
 
     /// The bytes after the payload.
@@ -113,7 +113,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// ```
     #[must_use]
     pub fn shrink_steps(&self) -> Vec<(u64, f64)> {
-        let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
+        let mut steps = self.shape.any.shrink_steps(self.trailer.shape.keys);
         // Kinds count unbound blocks of whole keys.
         let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
         steps.iter_mut().for_each(|(block_bytes, _)| *block_bytes += more_bytes);
