@@ -67,7 +67,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let (any, payload) = self.payload_within(payload, max_bytes).map_err(failure)?;
         let shape = any.encode(self.trailer.shape.keys);
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
-        let data = trailer.seal_with_parts(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
+        let data = trailer.seal(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
         let min_bytes = self.trailer.shape.payload_bytes;
         let data = data.ok_or_else(|| failure(ShrinkFailure::NoShape { min_bytes }))?;
         let shape = open_shape(&trailer, any);

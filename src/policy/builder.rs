@@ -411,7 +411,7 @@ impl<K: Kind> Job<K> {
             has_whole_keys: held.has_whole_keys(),
             ..Trailer::new(self.kind.id(), self.identity, shape.encode(keys), &payload)
         };
-        let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
+        let block = trailer.seal(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(self.kind.id()),

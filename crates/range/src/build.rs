@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use sstfilter::internal::{AlignedBuffer, Interruption, Trailer};
+use sstfilter::internal::{AlignedBuffer, HeldParts, Interruption, Trailer};
 use sstfilter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, KindId};
 
@@ -192,6 +192,6 @@ impl RangeBuilder {
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
         let trailer = Trailer::new(KindId::RANGE, self.identity, shape.encode(), &payload);
-        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
+        trailer.seal(payload, HeldParts::of_field(&[])).ok_or(FallbackReason::TooManyKeys)
     }
 }
