@@ -94,11 +94,6 @@ pub enum CacheResidency {
 impl CacheResidency {
     /// Estimates the residency from the total size of the Bloom filters. The limits of 1 and 4 MiB are measured;
     /// halving or doubling them made no difference beyond noise.
-    pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
-        Self::of_bytes(groups.iter().map(|group| group.bytes).sum())
-    }
-
-    /// Estimates the residency from a size in bytes.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
@@ -130,13 +125,11 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
-        match groups.last_mut() {
-            Some(group) if group.places < GROUP => group.push(block),
-            _ => {
-                let mut group = Self::default();
-                group.push(block);
-                groups.push(group);
-            }
+        if groups.last().is_none_or(|group| group.places == GROUP) {
+            groups.push(Self::default());
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push(block);
         }
     }
 

@@ -76,7 +76,7 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
             // A filter that cannot be probed for keys takes a place as well, so that bits and indices agree.
             FilterGroup::push_to(&mut groups, reader.block_of_keys().cloned());
         }
-        let residency = CacheResidency::of(&groups);
+        let residency = CacheResidency::of_bytes(groups.iter().map(FilterGroup::bytes).sum());
         Self { groups, readers, filters: filters.clone(), counters, residency }
     }
 }
