@@ -163,19 +163,6 @@ impl<'a> LoadContext<'a> {
         Self { known_keys, ..self }
     }
 
-    fn known_parts(&self) -> impl Iterator<Item = KnownHash<'a>> {
-        let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { Some(parts) } else { None };
-        self.hasher.into_iter().flat_map(move |hasher| {
-            self.known_keys.iter().flat_map(move |&key| {
-                let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
-                // The whole key comes first in any case, so it must not come again as a named part.
-                let parts = parts.filter(|(domain, _)| domain.is_some());
-                let hashes = core::iter::once((None, hasher.hash(key))).chain(parts);
-                hashes.map(move |(domain, hash)| KnownHash { key, domain, hash })
-            })
-        })
-    }
-
     /// Also accepts blocks of these user-defined kinds.
     pub const fn with_kinds(self, kinds: &'a KindRegistry) -> Self {
         Self { kinds: Some(kinds), ..self }
@@ -228,13 +215,20 @@ impl HeldParts<'_> {
     ///
     /// [`BlockError::Unreadable`] if there are known keys but no hasher.
     pub fn known_hashes<'a>(self, context: &LoadContext<'a>) -> Result<Vec<KnownHash<'a>>, BlockError> {
-        if !context.known_keys.is_empty() && context.hasher.is_none() {
-            return Err(BlockError::Unreadable {
-                reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
-                    .into(),
-            });
+        let mut known = Vec::new();
+        for &key in context.known_keys {
+            let Some(hasher) = context.hasher else {
+                let reason = "known keys: expected a context made with the reader's hasher, got one of a hash identity";
+                return Err(BlockError::Unreadable { reason: reason.into() });
+            };
+            let mut hashes = vec![(None, hasher.hash(key))];
+            if let Wanted::These(parts) | Wanted::All(parts) = context.parts {
+                hashes.extend(parts.key(hasher, key).hashes().map(|(domain, hash)| (Some(domain), hash)));
+            }
+            let held = hashes.into_iter().filter(|&(domain, _)| self.has(domain));
+            known.extend(held.map(|(domain, hash)| KnownHash { key, domain, hash }));
         }
-        Ok(context.known_parts().filter(|known| self.has(known.domain)).collect())
+        Ok(known)
     }
 }
 

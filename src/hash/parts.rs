@@ -199,25 +199,14 @@ impl KeyParts {
         PreparedPrefix { prefix, identity: hasher.identity(), hashes }
     }
 
-    /// Hashes a key's parts, to probe filters that hold parts but no whole keys. If a filter holds whole keys, probe
-    /// for the key's hash, which excludes more files. Pass the bytes that were written: a filter partitioned by key
-    /// range uses them to find the key's partition, whatever the extractor returns.
+    /// Hashes a key's parts, to probe filters that hold parts but no whole keys. A key outside an extractor's domain
+    /// has no such part. If a filter holds whole keys, probe for the key's hash, which excludes more files. Pass the
+    /// bytes that were written: a filter partitioned by key range uses them to find the key's partition, whatever the
+    /// extractor returns.
     pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));
         let hashes = self.extractors.iter().filter_map(hash).collect();
         PreparedPrefix { prefix: key, identity: hasher.identity(), hashes }
-    }
-
-    /// Returns the hashes of `key` in a filter that holds these parts, each with its domain: first the key's own,
-    /// without a domain, then those of its parts. A key outside an extractor's domain has no such part.
-    pub(crate) fn hashes<'a>(
-        &'a self,
-        hasher: &'a KeyHasher,
-        key: &'a [u8],
-    ) -> impl Iterator<Item = (Option<Domain>, KeyHash)> + 'a {
-        let whole = self.whole_keys.then(|| (None, hasher.hash(key)));
-        let of_part = move |part: &DomainExtractor| Some((Some(part.domain), part.hash(hasher, key)?));
-        whole.into_iter().chain(self.extractors.iter().filter_map(of_part))
     }
 
     /// Returns these parts without the extractors in `unstable` and those that a filter cannot record: names must have
@@ -490,17 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_its_own_hash_and_one_for_each_part() {
+    fn a_key_has_a_hash_for_each_part() {
         let (hasher, parts) = (KeyHasher::default(), three_parts());
-        let hashes = |key: &[u8]| parts.hashes(&hasher, key).map(|(_, hash)| hash).collect::<Vec<_>>();
+        let hashes = |key: &[u8]| parts.key(&hasher, key).hashes().collect::<Vec<_>>();
         let [fixed, delimited] = ["fixed-prefix:2", "prefix-to-byte:0x3a"].map(Domain::new);
-        assert_eq!(
-            hashes(b"ab:c"),
-            [hasher.hash(b"ab:c"), hasher.hash(b"ab").in_domain(fixed), hasher.hash(b"ab:").in_domain(delimited)]
-        );
-        assert_eq!(hashes(b"a"), [hasher.hash(b"a")], "outside both domains");
-        let in_domains = parts.hashes(&hasher, b"ab:c").map(|(domain, _)| domain);
-        assert!(in_domains.eq([None, Some(fixed), Some(delimited)]));
+        let in_domain = |part: &[u8], domain| (domain, hasher.hash(part).in_domain(domain));
+        assert_eq!(hashes(b"ab:c"), [in_domain(b"ab", fixed), in_domain(b"ab:", delimited)]);
+        assert_eq!(hashes(b"a"), [], "outside both domains");
     }
 
     #[test]
@@ -509,8 +494,7 @@ mod tests {
         let hashes = |prefix: &[u8]| parts.prefix(&hasher, prefix).hashes().collect::<Vec<_>>();
         assert_eq!(hashes(b"a"), []);
         assert_eq!(hashes(b"ab").len(), 1);
-        let of_key = parts.hashes(&hasher, b"ab:zz").filter_map(|(domain, hash)| Some((domain?, hash)));
-        assert_eq!(hashes(b"ab:"), of_key.collect::<Vec<_>>());
+        assert_eq!(hashes(b"ab:"), parts.key(&hasher, b"ab:zz").hashes().collect::<Vec<_>>());
     }
 
     #[test]
