@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::bitmap::{GROUP, bits_of, first_bits};
+use super::bitmap::{GROUP, bits_of};
 use super::open::FilterBlock;
 use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
@@ -51,7 +51,8 @@ pub struct FilterGroup<D> {
     others: Vec<(usize, FilterBlock<D>)>,
     /// The places of `others`, as bits.
     other_places: u64,
-    places: usize,
+    /// The places in use, as bits.
+    all: u64,
     bytes: usize,
 }
 
@@ -115,7 +116,7 @@ impl CacheResidency {
 
 impl<D> Default for FilterGroup<D> {
     fn default() -> Self {
-        Self { classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
+        Self { classes: Vec::new(), others: Vec::new(), other_places: 0, all: 0, bytes: 0 }
     }
 }
 
@@ -125,7 +126,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
-        if groups.last().is_none_or(|group| group.places == GROUP) {
+        if groups.last().is_none_or(|group| group.all == u64::MAX) {
             groups.push(Self::default());
         }
         if let Some(group) = groups.last_mut() {
@@ -141,13 +142,13 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// The places in use, as bits.
     pub(crate) fn all(&self) -> u64 {
-        first_bits(self.places)
+        self.all
     }
 
     /// Fills the next place; the group must not be full.
     fn push(&mut self, block: Option<FilterBlock<D>>) {
-        let place = self.places;
-        self.places += 1;
+        let place = self.all.trailing_ones() as usize;
+        self.all |= 1 << place;
         match block.map(|block| (block.shape.any.as_blocked_bloom(), block)) {
             Some((Some(shape), block)) => {
                 self.bytes += block.as_bytes().len();
