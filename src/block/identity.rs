@@ -119,9 +119,8 @@ impl<'a> LoadContext<'a> {
     }
 
     /// Requires a block that is bound to this file.
-    pub const fn with_file_id(mut self, file: FileId) -> Self {
-        self.identity.file = Some(file);
-        self
+    pub const fn with_file_id(self, file: FileId) -> Self {
+        Self { identity: BlockIdentity { file: Some(file), ..self.identity }, ..self }
     }
 
     /// Sets the parts of keys that the reader probes for; only whole keys by default. The filter must hold at least one

@@ -162,28 +162,24 @@ impl FixedPolicy {
     /// [user-defined](Self::user_defined) kinds are checked.
     ///
     /// The check costs one probe per key, and makes Bloom builders buffer their hashes.
-    pub fn with_self_check(mut self) -> Self {
-        self.rules.is_self_checked = true;
-        self
+    pub fn with_self_check(self) -> Self {
+        Self { rules: Rules { is_self_checked: true, ..self.rules }, ..self }
     }
 
     /// Returns finished filters without probing them for their keys.
-    pub fn without_self_check(mut self) -> Self {
-        self.rules.is_self_checked = false;
-        self
+    pub fn without_self_check(self) -> Self {
+        Self { rules: Rules { is_self_checked: false, ..self.rules }, ..self }
     }
 
     /// Sets the minimum number of keys for the kind; smaller files get a blocked Bloom filter. The default is 1,024 for
     /// Ribbon and 0 for all others.
-    pub fn with_min_keys(mut self, keys: u64) -> Self {
-        self.rules.min_keys = keys;
-        self
+    pub fn with_min_keys(self, keys: u64) -> Self {
+        Self { rules: Rules { min_keys: keys, ..self.rules }, ..self }
     }
 
     /// Sets the maximum number of keys for the kind, at most 2^40 - 1; larger files get a blocked Bloom filter.
-    pub fn with_max_keys(mut self, keys: u64) -> Self {
-        self.rules.max_keys = keys;
-        self
+    pub fn with_max_keys(self, keys: u64) -> Self {
+        Self { rules: Rules { max_keys: keys, ..self.rules }, ..self }
     }
 
     /// The kind that files get unless the policy falls back.
