@@ -303,13 +303,9 @@ impl KeyHasher {
     /// share a fingerprint, and two functions a tag.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        self.identity == other.identity
-            && self.seed == other.seed
-            && match (&self.custom, &other.custom) {
-                // Functions cannot be compared, only their addresses.
-                (Some(function), Some(other)) => Arc::ptr_eq(function, other),
-                (function, other) => function.is_none() && other.is_none(),
-            }
+        // Functions cannot be compared, only their addresses.
+        let address = |hasher: &Self| hasher.custom.as_ref().map(|function| Arc::as_ptr(function).cast::<()>());
+        self.identity == other.identity && self.seed == other.seed && address(self) == address(other)
     }
 }
 
