@@ -340,7 +340,7 @@ mod tests {
         let secret = KeyHasher::with_secret_seed(0xdead_beef_cafe_f00d);
         assert_eq!(open.hash(b"k"), secret.hash(b"k"));
         assert_ne!(open.identity(), secret.identity());
-        assert!(secret.identity().seed <= u64::from(u32::MAX));
+        assert!(u32::try_from(secret.identity().seed).is_ok());
         assert!(!format!("{secret:?}").contains(&0xdead_beef_cafe_f00d_u64.to_string()));
         assert!(KeyHasher::from_identity(secret.identity()).is_none());
     }
