@@ -127,10 +127,6 @@ impl RibbonKind {
         if (1..=1_024).contains(&attempts) { Ok(Self { max_attempts: attempts, ..self }) } else { Err(refused) }
     }
 
-    fn columns_for(&self, keys: u64) -> Columns {
-        self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE)
-    }
-
     /// Returns the smallest number of keys from which Ribbon's block is always smaller than Bloom's.
     pub(super) fn smaller_from(&self) -> u64 {
         let Some(columns) = self.equal else { return 0 };
@@ -164,7 +160,8 @@ impl Kind for RibbonKind {
         if keys < SMALLER_FROM_AT_MOST.into() && keys < self.smaller_from() {
             return Err(FallbackReason::NotSmaller);
         }
-        expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
+        let columns = self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE);
+        expected_shape(keys, columns).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &RibbonShape) -> u64 {
