@@ -37,13 +37,14 @@ enum Count {
     Searched,
 }
 
+/// The counter of a set's probes. A probe of the set probes every filter, so all filters share one counter.
+pub(crate) const PROBES: usize = 0;
+
 /// The answers that a set counts for one of its filters. A set probes all filters each time, so it counts its probes
 /// once, and the positives of each filter.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
     pub(crate) counters: Arc<StripedCounters>,
-    /// The index of the counter of the set's probes.
-    pub(crate) probes: usize,
     /// The index of the counter of this filter's positives.
     pub(crate) positives: usize,
 }
@@ -116,10 +117,10 @@ impl FilterCounters {
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
-        if let Some(CountedBySet { counters, probes, positives }) = self.in_set.as_deref() {
+        if let Some(CountedBySet { counters, positives }) = self.in_set.as_deref() {
             // The part before the whole; see `StripedCounters::sum`.
             let positives = counters.sum(*positives);
-            let probes = counters.sum(*probes);
+            let probes = counters.sum(PROBES);
             if is_usable {
                 stats.positives += positives;
                 stats.negatives += probes.saturating_sub(positives);
