@@ -130,8 +130,7 @@ impl<K: Kind> Job<K> {
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
-        let parts =
-            has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
+        let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
         Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
