@@ -153,6 +153,8 @@ impl<'a, F> ScanCandidates<'a, F> {
             return candidate(Bytes::copy_from_slice(smallest), None);
         }
         if state.ranges.is_err() {
+            // Only counts: a filter that is there and not used must show in the statistics.
+            let _ = state.probe_range(self.range());
             return candidate(self.start.clone(), None);
         }
         let mut probed = None;

@@ -158,8 +158,8 @@ impl FileState {
         if own == Some(held) {
             return Ok(());
         }
-        let expected = own.map_or_else(|| "none".to_owned(), |name| format!("'{name}'"));
-        Err(FilterProblem::Parts { expected, got: format!("'{held}'") })
+        let expected = own.map_or_else(|| "ranges of whole keys".to_owned(), |name| format!("ranges within '{name}'"));
+        Err(FilterProblem::Parts { expected, got: format!("ranges within '{held}'") })
     }
 
     pub(super) fn partitions(&self) -> Option<&PartitionIndex> {

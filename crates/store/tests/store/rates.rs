@@ -4,8 +4,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sstfilter::{DelimitedPrefix, FalsePositiveRate, Filters, FixedPolicy, FixedPrefix, KeyParts};
-use sstfilter_store::{FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
+use sstfilter::{DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyParts};
+use sstfilter_range::{RangePolicy, RangeUnits};
+use sstfilter_store::{
+    FileFilters, FileStats, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit,
+};
 
 use crate::common::effort;
 use crate::common::random::Random;
@@ -127,6 +130,25 @@ fn lookups() -> usize {
 
 fn partitioned(cut: PartitionCut) -> FilterStore {
     FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap())
+}
+
+#[test]
+fn a_range_filter_that_cannot_be_used_is_counted_by_scans() {
+    let units = RangeUnits::integer(8).unwrap().with_prefix(Arc::new(FixedPrefix::new(2)));
+    let within = RangePolicy::hashed(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let writer = FilterStore::default().with_range_filters(within);
+    let mut builder = writer.builder(FileId::random());
+    (0..100_u64).for_each(|number| builder.add_key(&[b"ab", &(number * 1_000).to_be_bytes()[..]].concat()));
+    let (bytes, metadata) = builder.finish().seal();
+    // Knows nothing of the extractor.
+    let reader = FilterStore::default();
+    let file = Arc::new(reader.open(metadata, bytes));
+    let view = FilterView::<FileFilters>::new(&reader).edited(ViewEdit::new().add(1, file.clone())).unwrap();
+    let [from, to] = [1_100_u64, 1_150].map(|number| [b"ab", &number.to_be_bytes()[..]].concat());
+    assert_eq!(view.candidates_in_range(&from[..]..&to[..]).count(), 1);
+    assert_eq!(view.stats().ranges.unusable, 1);
+    let problem = file.range_problem().unwrap().to_string();
+    assert!(problem.contains("expected one of ranges of whole keys, got ranges within 'fixed-prefix:2'"), "{problem}");
 }
 
 #[test]
