@@ -16,14 +16,14 @@ use crate::build::report::Choice;
 use crate::files::{self, Found, Look};
 use crate::opened::Reading;
 use crate::output::{Outcome, explained, path_name};
-use crate::replace::{Mark, Replaces};
+use crate::replace::Replaces;
 use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildArgs {
     /// Tables of sstfilter, or directories of them (not searched recursively). The filter of NAME is written to
     /// NAME.filter, which readers use instead of the table's own filter. An existing file of that name is replaced only
-    /// if it is a filter file made for a table
+    /// if it is a filter file made for a table, or empty
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
 
@@ -133,15 +133,14 @@ impl<'a> Rebuild<'a> {
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
         // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
-        let replaces = Replaces::Own(Mark::End(Look::Sidecar));
-        replaces.check(&sidecar_path(path))?;
+        Replaces::SIDECAR.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;
         let reason =
             built.filters().point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
-        replaces.check(&sidecar_path(path))?;
+        Replaces::SIDECAR.check(&sidecar_path(path))?;
         let bytes = table.install_sidecar(&built, &self.writing)?.map_or(0, |(_, bytes)| bytes);
         // As passed: the library returns an absolute path.
         Ok(Rebuilt::new(&sidecar_path(path), bytes, built.filters().point_report.as_ref()))

@@ -4,11 +4,13 @@ use core::cmp::Reverse;
 use std::path::Path;
 
 use serde::Serialize;
+use sstfilter_store::sidecar_path;
 
 use super::survey::{Survey, TableRow};
 use crate::groups::{self, without_path};
 use crate::inspect::{Overview, State};
 use crate::output::shell_word;
+use crate::replace::Replaces;
 use crate::units::grouped;
 
 /// A table with a state or a remark.
@@ -72,7 +74,7 @@ pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
 impl Remark {
     fn new(path: &Path, table: &TableRow, options: &str) -> Self {
         let overview = &table.overview;
-        let (advice, steps) = advice(overview);
+        let (advice, steps) = advice(path, overview);
         let word = shell_word(path);
         Self {
             path: table.path.clone(),
@@ -120,11 +122,15 @@ impl<'a> Group<'a> {
 }
 
 /// Returns advice about a table, and the commands that help.
-fn advice(overview: &Overview) -> (&'static str, &'static [Step]) {
+fn advice(path: &Path, overview: &Overview) -> (&'static str, &'static [Step]) {
+    let is_sidecar_kept = || Replaces::SIDECAR.check(&sidecar_path(path)).is_err();
     match (overview.state, overview.format == "table") {
         (State::Unread, _) => ("Find out why the file cannot be read.", &[VERIFY]),
         (State::Damaged, true) if overview.is_data_damaged => {
             ("List the damage, and save the entries that can still be read.", &[VERIFY, SALVAGE])
+        }
+        (State::Damaged, true) if is_sidecar_kept() => {
+            ("Delete the sidecar, which was cut short, by hand. Then build a new filter.", &[VERIFY])
         }
         (State::Damaged, true) => {
             ("List the damage. If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])

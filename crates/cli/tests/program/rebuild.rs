@@ -88,8 +88,20 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
         assert!(got.stdout == "value0042\n" && got.stderr.contains("reading without a sidecar"), "{}", got.stderr);
     }
     let refused = run(&["rebuild", &out]).expect_code(2).stdout;
-    assert!(refused.contains("000001.sst.filter was not written by this command"), "half a sidecar is none: {refused}");
-    fs::remove_file(&one).unwrap();
+    assert!(
+        refused.contains("000001.sst.filter was not written by this command, or was cut short"),
+        "half a sidecar is none: {refused}"
+    );
+    assert!(refused.contains("delete it by hand if it is the rest of a sidecar"), "{refused}");
+    assert_eq!(fs::read(&one).unwrap(), sound[..500]);
+    let report = run(&["report", &out, "--json"]).expect_code(1).json();
+    let advice = (&report["remarks"][0]["advice"], report["remarks"][0]["commands"].to_string());
+    assert!(advice.0.as_str().unwrap().starts_with("Delete the sidecar") && !advice.1.contains("rebuild"), "{report}");
+    // A crash can leave a file without its bytes.
+    fs::write(&one, "").unwrap();
+    run(&["verify", &out]).expect_code(1);
+    let report = run(&["report", &out, "--json"]).expect_code(1).json();
+    assert!(report["remarks"][0]["commands"].to_string().contains("rebuild"), "{report}");
     run(&["rebuild", &out]).expect_code(0);
     run(&["verify", &out]).expect_code(0);
     fs::remove_file(format!("{out}/000001.sst")).unwrap();
