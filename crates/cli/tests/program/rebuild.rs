@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use crate::common::{Place, lines, names, program, run};
+use crate::common::{Place, flip, lines, names, program, run};
+use crate::damage::part;
 
 /// Two tables of 2,000 keys each.
 fn two_tables(place: &Place) -> String {
@@ -129,6 +130,40 @@ fn a_filter_is_rebuilt_in_partitions_of_a_size() {
     for wrong in ["100", "2M", "many"] {
         run(&["rebuild", &out, "--partition-bytes", wrong]).expect_error("--partition-bytes");
     }
+}
+
+/// A store whose filters were built for few false positives must not get more of them from the command that a report
+/// prints.
+#[test]
+fn a_filter_is_rebuilt_with_the_policy_of_its_table_and_what_is_unknown_is_said() {
+    let place = Place::new();
+    let rebuilt = |options: &[&str], is_damaged: bool| {
+        let out = place.build(8_000, &[options, &["--overwrite"]].concat());
+        let table = format!("{out}/000001.sst");
+        if is_damaged {
+            flip(&table, part(&table, "filter").0 + 20);
+        }
+        let json = run(&["rebuild", &table, "--json"]).expect_code(0).json();
+        let text = run(&["rebuild", &table]).expect_code(0).stdout;
+        let rebuilt = &json["tables"][0];
+        let policy = rebuilt["policy"].as_str().unwrap().to_owned();
+        assert!(text.contains(&format!("; {policy}\n")), "{text}");
+        (rebuilt["requested"].as_str().unwrap().to_owned(), rebuilt["expected_fpr"].as_f64().unwrap(), policy)
+    };
+    for (kind, is_damaged) in [("bloom", true), ("bloom", false), ("ribbon", true), ("cuckoo", false)] {
+        let (requested, rate, policy) = rebuilt(&["--policy", kind, "--fpr", "0.001"], is_damaged);
+        assert_eq!(requested, kind);
+        assert!((0.0005..=0.001_02).contains(&rate), "{kind}: {rate}");
+        assert!(policy.starts_with(&format!("{kind} at 0.")) && policy.ends_with(" % as recorded"), "{policy}");
+    }
+    let (_, rate, policy) = rebuilt(&["--policy", "bloom", "--fpr", "0.001", "--partition-bytes", "1K"], false);
+    assert!((0.0005..=0.001_3).contains(&rate) && policy.ends_with(" % as recorded"), "{rate}: {policy}");
+    let (_, rate, policy) = rebuilt(&["--policy", "none"], false);
+    assert!((0.005..0.015).contains(&rate), "{rate}");
+    assert!(policy.starts_with("auto at 10 bits per key (the table records no policy"), "{policy}");
+    let out = place.text("tables");
+    let json = run(&["rebuild", &out, "--fpr", "0.2", "--json"]).expect_code(0).json();
+    assert!(json["tables"][0]["policy"].is_null(), "{json}");
 }
 
 #[test]
