@@ -99,7 +99,8 @@ pub(crate) enum Command {
     /// Write filter blocks without a table
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Show the filters of tables and which ones need a look; for a single file, show every field
+    /// Show the filters of tables and which ones need a look; for a single file, show every field. Data blocks are not
+    /// checked: `verify` does that
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
@@ -108,7 +109,7 @@ pub(crate) enum Command {
     /// Rank the kinds of filter for your use case, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Report on the filters of your tables: sizes by level, bad filters and how to fix them, measured rates, other
-    /// settings
+    /// settings. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
     /// Measure every kind of filter on this machine and write a page with charts
     Measure(MeasureArgs),

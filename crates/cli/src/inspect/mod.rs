@@ -84,6 +84,9 @@ struct Unread {
     problem: anyhow::Error,
 }
 
+/// What the states of `inspect` and `report` do not cover.
+const NOT_READ: &str = "data blocks were not checked: `sstfilter verify` checks them";
+
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
     files: Vec<FileReport>,
@@ -95,6 +98,8 @@ pub(crate) struct InspectReport {
     /// A single file needs none.
     #[serde(skip)]
     has_overview: bool,
+    #[serde(skip)]
+    has_tables: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -180,10 +185,11 @@ pub(crate) fn run(
     let outcome = states().map(State::outcome).max().unwrap_or(Outcome::Yes);
     let counts = format!("{}: {}", counted(files.len() as u64, "file"), State::counts(states()));
     let is_single = files.len() == 1;
+    let has_tables = files.iter().any(|file| file.overview.format.ends_with("table"));
     files.retain(|file| !args.only_problems || file.overview.state != State::Ok);
     // A single file has room for every field.
     let (is_full, has_overview) = (args.full || is_single, !is_single || files.is_empty());
-    Ok((outcome, InspectReport { files, counts, is_full, has_overview }))
+    Ok((outcome, InspectReport { files, counts, is_full, has_overview, has_tables }))
 }
 
 /// Returns a file's length and overview, even if it cannot be read.
@@ -371,7 +377,10 @@ impl fmt::Display for InspectReport {
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        if self.has_overview { overview::write(f, &self.files, &self.counts) } else { Ok(()) }
+        if self.has_overview {
+            overview::write(f, &self.files, &self.counts)?;
+        }
+        if self.has_tables { writeln!(f, "{NOT_READ}") } else { Ok(()) }
     }
 }
 

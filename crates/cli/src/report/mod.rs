@@ -191,6 +191,10 @@ impl Report {
             findings
                 .push(format!("Orphan sidecars, whose tables are gone: {count} (the first: {first}). Delete them."));
         }
+        if self.per_table.iter().any(|table| table.overview.format.ends_with("table")) {
+            let command = self.command_on_all("verify", "");
+            findings.push(format!("Data blocks were not checked: `{command}` checks them."));
+        }
         findings.extend(self.useless_reads());
         findings.extend(self.rates.iter().filter(|rate| rate.is_high()).take(LISTED).map(Rate::warning));
         findings.extend(self.settings.conclusion().map(|conclusion| sentence(&conclusion)));

@@ -83,6 +83,23 @@ fn damaged_data_stays_damaged_whatever_the_sidecar() {
     run(&["report", &store]).expect_code(1);
 }
 
+/// Both call the table ok, so they must say what they did not look at.
+#[test]
+fn inspect_and_report_say_that_data_blocks_were_not_checked() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let table = format!("{store}/000002.sst");
+    damage(&table, "data");
+    let line = "data blocks were not checked: `sstfilter verify` checks them\n";
+    for path in [&store, &table] {
+        assert!(run(&["inspect", path]).expect_code(0).stdout.ends_with(line), "{path}");
+    }
+    let absent = place.write("absent", "absent\n");
+    let report = run(&["report", &store, "--absent", &absent]).expect_code(0).stdout;
+    assert!(report.contains(&format!("\nData blocks were not checked: `sstfilter verify {store}`")), "{report}");
+    run(&["verify", &store]).expect_code(1);
+}
+
 #[test]
 fn a_damaged_range_filter_is_replaced_too() {
     let place = Place::new();
@@ -122,6 +139,7 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert!(line.starts_with(&format!("{table}: stale sidecar: ")), "{verified}");
     assert!(line.ends_with("; rebuild or remove it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
     assert!(verified.contains("0 damaged, 0 unreadable, 1 stale sidecar"), "{verified}");
+    assert_eq!(run(&["verify", &store, "--json"]).expect_code(1).json()["sound"], false);
     let report = run(&["report", &store, "--json"]).expect_code(1).json();
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
 
