@@ -267,10 +267,7 @@ fn beside(path: &Path, look: Look, reading: Reading<'_>) -> Option<(State, Strin
     match look {
         Look::Sidecar | Look::Neither if files::is_orphan(path) => Some((State::Orphan, files::ORPHAN.to_owned())),
         Look::Sidecar => {
-            let table = files::table_of_sidecar(path).filter(|table| table.is_file())?;
-            let table = files::open_table(&table, reading.of_tables()).ok()?;
-            table.sidecar_problem().filter(|problem| files::is_stale(problem))?;
-            Some((State::Stale, files::STALE.to_owned()))
+            files::is_stale_sidecar(path, reading.of_tables()).then(|| (State::Stale, files::STALE.to_owned()))
         }
         Look::Foreign(_) if !input::is_standard(path) => {
             let is_sidecar = matches!(files::look_at(&sidecar_path(path)), Ok(Look::Sidecar));

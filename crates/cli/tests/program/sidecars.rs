@@ -130,7 +130,12 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert_eq!(state(&sidecar).0, "stale");
     let keys = place.text("keys.tsv");
     assert!(run(&["inspect", &store]).expect_code(1).stdout.contains("4 files: 3 ok, 1 stale"));
-    for command in [&["probe", &store, "--keys", &keys][..], &["advise", "--tables", &store]] {
+    let sidecar = format!("{table}.filter");
+    for command in [
+        &["probe", &store, "--keys", &keys][..],
+        &["probe", &sidecar, "--keys", &keys],
+        &["advise", "--tables", &store],
+    ] {
         let text = run(command).expect_code(1).stdout;
         assert!(text.contains("the sidecar is of another table, or of an earlier table of this name"), "{text}");
     }
