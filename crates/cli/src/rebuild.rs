@@ -13,12 +13,13 @@ use sstfilter::{
     BitsPerKey, BuildContext, BuildReport, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHasher, Sizing,
 };
 use sstfilter_store::sidecar_path;
-use sstfilter_table::{Table, TableOptions, TablePart};
+use sstfilter_table::{Table, TableError, TableOptions, TablePart};
 
 use crate::args::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::build::report::Choice;
 use crate::files::{self, Found, Look};
 use crate::input::RegularFile;
+use crate::inspect::look_over;
 use crate::opened::Reading;
 use crate::output::{Outcome, explained, path_name};
 use crate::partitions::{PartitionFields, Partitions};
@@ -33,6 +34,10 @@ pub(crate) struct RebuildArgs {
     /// if it is a filter file made for a table, or empty
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
+
+    /// Only tables whose filter or sidecar is missing, damaged, stale or unusable, as in `inspect --only-problems`
+    #[arg(long)]
+    only_problems: bool,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -84,7 +89,10 @@ pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(O
     let mut tables = Vec::new();
     for path in &args.tables {
         match tables_at(path) {
-            Ok(found) => tables.extend(found.into_iter().map(Ok)),
+            Ok(found) => {
+                let is_chosen = |table: &PathBuf| !args.only_problems || look_over(table, reading).1.state.is_bad();
+                tables.extend(found.into_iter().filter(is_chosen).map(Ok));
+            }
             Err(problem) => tables.push(Err(TableReport::failed(path, &problem))),
         }
     }
@@ -156,7 +164,15 @@ impl<'a> Rebuild<'a> {
             None => own_policy(&table, path)?,
         };
         let writing = self.writing.clone().with_policy(policy);
-        let built = table.build_sidecar(&writing)?;
+        let built = table.build_sidecar(&writing).map_err(|problem| {
+            let is_damage = matches!(problem, TableError::Checksum { .. } | TableError::Corrupt { .. });
+            let problem = anyhow::Error::from(problem);
+            if is_damage {
+                problem.context("`sstfilter dump --salvage` prints the entries that can be read")
+            } else {
+                problem
+            }
+        })?;
         let reason =
             built.filters().point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
@@ -203,7 +219,8 @@ fn own_policy(table: &Table, path: &Path) -> anyhow::Result<(Arc<dyn FilterPolic
     let name = table.properties().filter_policy.as_deref();
     let name = name.filter(|&name| name == AUTO || KindEntry::named(name).is_some());
     let kind = name.unwrap_or(AUTO);
-    if let Some(rate) = name.and_then(|_| own_rate(table, path))
+    let rate = if name.is_some() { own_rate(table, path)? } else { None };
+    if let Some(rate) = rate
         && let Ok(policy) = policy_named(kind, Sizing::Rate(rate))
     {
         return Ok((policy, Some(format!("{kind} at {} as recorded", units::brief_percent(rate.get())))));
@@ -220,16 +237,15 @@ fn own_policy(table: &Table, path: &Path) -> anyhow::Result<(Arc<dyn FilterPolic
 }
 
 /// Returns the expected rate of the table's own filter, whose trailer may be sound although the filter is damaged.
-fn own_rate(table: &Table, path: &Path) -> Option<FalsePositiveRate> {
-    let region = table.region(TablePart::Filter)?;
+fn own_rate(table: &Table, path: &Path) -> anyhow::Result<Option<FalsePositiveRate>> {
+    let Some(region) = table.region(TablePart::Filter) else { return Ok(None) };
+    // A failure to read is not damage, and must not change the rate.
+    let block = RegularFile::open(path)?.read(region.start, region.end - region.start)?;
     let rate = match Partitions::of_table(table, path) {
-        Some(partitions) => PartitionFields::new(&partitions).expected_fpr,
-        None => {
-            let block = RegularFile::open(path).ok()?.read(region.start, region.end - region.start).ok()?;
-            FilterBlock::open_unverified(block).ok()?.expected_fpr()
-        }
+        Some(partitions) => Some(PartitionFields::new(&partitions).expected_fpr),
+        None => FilterBlock::open_unverified(block).ok().map(|block| block.expected_fpr()),
     };
-    FalsePositiveRate::new(rate).ok()
+    Ok(rate.and_then(|rate| FalsePositiveRate::new(rate).ok()))
 }
 
 impl TableReport {

@@ -370,7 +370,8 @@ impl fmt::Display for InspectReport {
                 Fields::Problem(problem) => writeln!(f, "{}: {problem}", file.path)?,
             }
             if !matches!(file.fields, Fields::Problem(_)) {
-                writeln!(f, "  state: {}", file.state())?;
+                let is_explained = file.overview.state == State::Ok && file.overview.remark.is_some();
+                writeln!(f, "  state: {}{}", if is_explained { "ok: " } else { "" }, file.state())?;
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }

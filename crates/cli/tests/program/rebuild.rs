@@ -100,7 +100,8 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     assert!(advice.0.as_str().unwrap().starts_with("Delete the sidecar") && !advice.1.contains("rebuild"), "{report}");
     // A crash can leave a file without its bytes.
     fs::write(&one, "").unwrap();
-    run(&["verify", &out]).expect_code(1);
+    let verified = run(&["verify", &out]).expect_code(1).stdout;
+    assert!(verified.contains("length of a sidecar: expected at least 64 bytes, got 0"), "{verified}");
     let report = run(&["report", &out, "--json"]).expect_code(1).json();
     assert!(report["remarks"][0]["commands"].to_string().contains("rebuild"), "{report}");
     run(&["rebuild", &out]).expect_code(0);
@@ -187,12 +188,34 @@ fn one_table_that_cannot_be_rebuilt_leaves_its_sidecar_and_does_not_stop_the_oth
     let mut damaged = fs::read(&table).unwrap();
     damaged[5_000] ^= 1;
     fs::write(&table, damaged).unwrap();
+    let dumped = run(&["dump", &table]).expect_code(2).stderr;
+    assert!(dumped.contains("--salvage prints the entries that can be read: "), "{dumped}");
     let report = run(&["rebuild", &out, "--bits-per-key", "16", "--json"]).expect_code(2).json();
+    assert!(report["tables"][0]["problem"].as_str().unwrap().contains("`sstfilter dump --salvage`"), "{report}");
     assert_eq!((&report["rebuilt"], &report["failed"]), (&1.into(), &1.into()), "{report}");
     assert!(report["tables"][0]["problem"].as_str().unwrap().contains("000001.sst"), "{report}");
     assert_eq!(fs::read(&sidecar).unwrap(), old);
     assert_ne!(fs::read(format!("{out}/000002.sst.filter")).unwrap(), old_of_other);
     assert_eq!(names(&out).len(), 4, "no temporary file is left");
+}
+
+/// A sidecar for each sound table would cost a copy of all filters.
+#[test]
+fn only_tables_with_problems_are_rebuilt_if_that_is_asked() {
+    let place = Place::new();
+    let out = place.build(4_000, &["--files", "4", "--policy", "bloom"]);
+    for number in [2, 3] {
+        let table = format!("{out}/00000{number}.sst");
+        flip(&table, part(&table, "filter").0 + 20);
+    }
+    let report = run(&["report", &out]).expect_code(1).stdout;
+    let advice = "    If only a filter is damaged, build a new one next to the table.\n";
+    assert!(report.contains(&format!("    sstfilter rebuild {out}/000002.sst\n{advice}")), "{report}");
+    let words = ["rebuild", "--only-problems", &out];
+    assert!(run(&words).expect_code(0).stdout.contains("2 filters rebuilt"));
+    assert_eq!(names(&out).len(), 6);
+    assert!(run(&words).expect_code(0).stdout.contains("0 filters rebuilt, "));
+    run(&["verify", &out]).expect_code(0);
 }
 
 #[test]
