@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, KindId, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, ConfigError, FalsePositiveRate, FilterPolicy, KeyHasher, KindId, Sizing};
 use sstfilter_store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter_table::TableOptions;
 
@@ -99,7 +99,8 @@ pub(crate) enum Command {
     /// Write filter blocks without a table
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Show the filters of tables and which ones need a look; for a single file, show every field
+    /// Show the filters of tables and which ones need a look; for a single file, show every field. Data blocks are not
+    /// checked: `verify` does that
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
@@ -108,7 +109,7 @@ pub(crate) enum Command {
     /// Rank the kinds of filter for your use case, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Report on the filters of your tables: sizes by level, bad filters and how to fix them, measured rates, other
-    /// settings
+    /// settings. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
     /// Measure every kind of filter on this machine and write a page with charts
     Measure(MeasureArgs),
@@ -120,6 +121,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
+#[command(mut_arg("policy", policy_or_none))]
 pub(crate) struct BuildArgs {
     /// File of keys, with or without values, in any order; the last value of a key wins
     #[arg(long, value_name = "FILE")]
@@ -176,9 +178,9 @@ pub(crate) struct BuildArgs {
 /// The filter to build.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without filters
-    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
-    pub(crate) policy: String,
+    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones [default: auto]
+    #[arg(long, value_name = "KIND", value_parser = policy_names())]
+    pub(crate) policy: Option<String>,
 
     /// False positive rate, between 0 and 1
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
@@ -244,8 +246,18 @@ pub(crate) const AUTO: &str = "auto";
 /// No policy.
 const NONE: &str = "none";
 
+/// The names of all policies.
 fn policy_names() -> PossibleValuesParser {
-    PossibleValuesParser::new([AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+}
+
+/// The option `--policy` of a command that can leave filters out.
+fn policy_or_none(policy: Arg) -> Arg {
+    let names = [AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name));
+    policy.value_parser(PossibleValuesParser::new(names)).help(
+        "Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without \
+         filters [default: auto]",
+    )
 }
 
 /// The names of all kinds.
@@ -253,37 +265,38 @@ fn kind_names() -> PossibleValuesParser {
     PossibleValuesParser::new(kind::all().iter().map(|entry| entry.name))
 }
 
-impl FilterArgs {
-    /// Returns the policy of a command that only writes filters.
-    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
-        self.policy_or_none()?
-            .context("--policy none: expected a kind of filter or auto: only `build` can leave filters out")
-    }
+/// Returns the policy of this name; any name that no kind has is that of `auto`.
+pub(crate) fn policy_named(name: &str, sizing: Sizing) -> Result<Arc<dyn FilterPolicy>, ConfigError> {
+    Ok(match KindEntry::named(name) {
+        Some(entry) => Arc::new(entry.configure(sizing)?),
+        None => Arc::new(AutoPolicy::new(sizing)?),
+    })
+}
 
+impl FilterArgs {
     /// Returns the policy that the options describe, by default with 10 bits per key.
-    pub(crate) fn policy_or_none(&self) -> anyhow::Result<Option<Arc<dyn FilterPolicy>>> {
-        if self.policy == NONE {
-            let is_sized = self.fpr.is_some() || self.bits_per_key.is_some();
-            ensure!(
-                !is_sized,
-                "--policy none: expected no size of filters, got one: leave out --fpr and --bits-per-key"
-            );
-            return Ok(None);
-        }
+    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
         let (option, sizing) = match self.fpr {
             Some(rate) => ("--fpr", Sizing::Rate(rate)),
             None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
         };
-        Ok(Some(match KindEntry::named(&self.policy) {
-            Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
-            // `auto`: clap refuses any other name.
-            None => Arc::new(AutoPolicy::new(sizing).with_context(|| self.auto_context(option))?),
-        }))
+        let name = self.policy.as_deref().unwrap_or(AUTO);
+        policy_named(name, sizing).with_context(|| if name == AUTO { self.auto_context(option) } else { option.into() })
+    }
+
+    /// Like [`policy`](Self::policy), but `None` for `--policy none`.
+    pub(crate) fn policy_or_none(&self) -> anyhow::Result<Option<Arc<dyn FilterPolicy>>> {
+        if self.policy.as_deref() != Some(NONE) {
+            return self.policy().map(Some);
+        }
+        let is_sized = self.fpr.is_some() || self.bits_per_key.is_some();
+        ensure!(!is_sized, "--policy none: expected no size of filters, got one: leave out --fpr and --bits-per-key");
+        Ok(None)
     }
 
     /// Whether no option chooses the filter.
     pub(crate) fn is_default(&self) -> bool {
-        self.policy == AUTO && self.fpr.is_none() && self.bits_per_key.is_none()
+        self.policy.is_none() && self.fpr.is_none() && self.bits_per_key.is_none()
     }
 
     /// Explains a message about Ribbon to a user who passed the size of a Bloom filter.

@@ -130,7 +130,7 @@ pub(crate) fn run(
         Opened::Table(table) => {
             dump.begin()?;
             for entry in table.iter() {
-                let entry = entry?;
+                let entry = entry.with_context(|| format!("{name}: --salvage prints the entries that can be read"))?;
                 dump.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?;
             }
         }

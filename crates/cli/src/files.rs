@@ -372,6 +372,13 @@ pub(crate) fn is_stale(problem: &TableError) -> bool {
     matches!(problem, TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
 }
 
+/// Whether the table next to this sidecar ignores it, because it is of another table.
+pub(crate) fn is_stale_sidecar(sidecar: &Path, reading: TableReading<'_>) -> bool {
+    let table = table_of_sidecar(sidecar).filter(|table| table.is_file());
+    let table = table.and_then(|table| open_table(&table, reading).ok());
+    table.is_some_and(|table| table.sidecar_problem().is_some_and(is_stale))
+}
+
 /// What a stale sidecar is, and what happens to it.
 pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 

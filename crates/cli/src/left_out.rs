@@ -46,7 +46,8 @@ impl LeftOut {
 
     /// Returns the first table left out with its reason in parentheses, to end a sentence.
     pub(crate) fn first(all: &[Self]) -> String {
-        all.first().map(|left| format!(" ({}: {})", left.path, left.why)).unwrap_or_default()
+        let first = if all.len() > 1 { "the first: " } else { "" };
+        all.first().map(|left| format!(" ({first}{}: {})", left.path, left.why)).unwrap_or_default()
     }
 }
 

@@ -147,7 +147,7 @@ const STATE_COMPARATOR: &str = "if you know the name of its database's comparato
 const ADVICE: [(&[&str], &str); 8] = [
     (&["open with the hasher of that seed"], "pass the seed with --secret-seed-file"),
     (&["open it with that extractor"], "pass its prefix with --range-prefix"),
-    (&["rebuild or remove it"], "`sstfilter rebuild TABLE` replaces it"),
+    (&["replace or delete it"], "`sstfilter rebuild TABLE` replaces it"),
     // Only range filters: no option names the parts of keys that a point filter holds.
     (&[TablePart::RangeFilter.name(), "filter of other parts of keys"], "pass its prefix with --range-prefix"),
     (

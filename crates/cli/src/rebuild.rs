@@ -2,30 +2,42 @@
 
 use core::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
-use sstfilter::{BuildContext, BuildReport, KeyHasher};
+use sstfilter::kind::KindEntry;
+use sstfilter::{
+    BitsPerKey, BuildContext, BuildReport, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHasher, Sizing,
+};
 use sstfilter_store::sidecar_path;
-use sstfilter_table::{Table, TableOptions};
+use sstfilter_table::{Table, TableError, TableOptions, TablePart};
 
-use crate::args::{FilterArgs, PartitionArgs};
+use crate::args::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::build::report::Choice;
 use crate::files::{self, Found, Look};
+use crate::input::RegularFile;
+use crate::inspect::look_over;
 use crate::opened::Reading;
 use crate::output::{Outcome, explained, path_name};
-use crate::replace::{Mark, Replaces};
+use crate::partitions::{PartitionFields, Partitions};
+use crate::replace::Replaces;
 use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
+#[command(mut_arg("policy", |policy| policy.help(POLICY)), mut_arg("bits_per_key", |bits| bits.help(BITS)))]
 pub(crate) struct RebuildArgs {
     /// Tables of sstfilter, or directories of them (not searched recursively). The filter of NAME is written to
     /// NAME.filter, which readers use instead of the table's own filter. An existing file of that name is replaced only
-    /// if it is a filter file made for a table
+    /// if it is a filter file made for a table, or empty
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
+
+    /// Only tables whose filter or sidecar is missing, damaged, stale or unusable, as in `inspect --only-problems`
+    #[arg(long)]
+    only_problems: bool,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -33,6 +45,13 @@ pub(crate) struct RebuildArgs {
     #[command(flatten)]
     partitions: PartitionArgs,
 }
+
+const POLICY: &str = "\
+Kind of filter; auto builds Ribbon for large tables and Bloom for small ones [default: auto. Without --policy, --fpr and \
+--bits-per-key: the kind and the rate of the table's own filter, as far as they are recorded]";
+
+const BITS: &str = "\
+Filter size, 1 to 100 bits per key, instead of --fpr [default: 10]. For auto, the size of a Bloom filter";
 
 #[derive(Debug, Serialize)]
 pub(crate) struct RebuildReport {
@@ -55,6 +74,8 @@ struct TableReport {
 struct Rebuilt {
     sidecar: String,
     bytes: u64,
+    /// Where the policy comes from; null if the command line names it.
+    policy: Option<String>,
     #[serde(flatten)]
     filter: Choice,
     keys: u64,
@@ -68,7 +89,10 @@ pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(O
     let mut tables = Vec::new();
     for path in &args.tables {
         match tables_at(path) {
-            Ok(found) => tables.extend(found.into_iter().map(Ok)),
+            Ok(found) => {
+                let is_chosen = |table: &PathBuf| !args.only_problems || look_over(table, reading).1.state.is_bad();
+                tables.extend(found.into_iter().filter(is_chosen).map(Ok));
+            }
             Err(problem) => tables.push(Err(TableReport::failed(path, &problem))),
         }
     }
@@ -106,6 +130,8 @@ fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 struct Rebuild<'a> {
     reading: TableOptions,
     writing: TableOptions,
+    /// The policy of the command line; `None` for that of each table.
+    policy: Option<Arc<dyn FilterPolicy>>,
     secret: Option<&'a KeyHasher>,
     hash_seed: Option<u64>,
 }
@@ -117,10 +143,9 @@ impl<'a> Rebuild<'a> {
         // Without a secret seed, each table is read with the hash that it records.
         let options =
             files::read_options(files::TableReading { secret, ..files::TableReading::default() }).without_sidecars();
-        let writing = TableOptions::default()
-            .with_policy(args.filter.policy()?)
-            .with_context(BuildContext::new(&hasher).with_purpose(Ingest));
-        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, secret, hash_seed })
+        let writing = TableOptions::default().with_context(BuildContext::new(&hasher).with_purpose(Ingest));
+        let policy = if args.filter.is_default() { None } else { Some(args.filter.policy()?) };
+        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, policy, secret, hash_seed })
     }
 
     fn report(&self, path: &Path) -> TableReport {
@@ -133,18 +158,31 @@ impl<'a> Rebuild<'a> {
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
         // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
-        let replaces = Replaces::Own(Mark::End(Look::Sidecar));
-        replaces.check(&sidecar_path(path))?;
-        let built = table.build_sidecar(&self.writing)?;
+        Replaces::SIDECAR.check(&sidecar_path(path))?;
+        let (policy, about) = match &self.policy {
+            Some(policy) => (Arc::clone(policy), None),
+            None => own_policy(&table, path)?,
+        };
+        let writing = self.writing.clone().with_policy(policy);
+        let built = table.build_sidecar(&writing).map_err(|problem| {
+            let is_damage = matches!(problem, TableError::Checksum { .. } | TableError::Corrupt { .. });
+            let problem = anyhow::Error::from(problem);
+            if is_damage {
+                problem.context("`sstfilter dump --salvage` prints the entries that can be read")
+            } else {
+                problem
+            }
+        })?;
         let reason =
             built.filters().point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
-        replaces.check(&sidecar_path(path))?;
-        let bytes = table.install_sidecar(&built, &self.writing)?.map_or(0, |(_, bytes)| bytes);
+        Replaces::SIDECAR.check(&sidecar_path(path))?;
+        let bytes = table.install_sidecar(&built, &writing)?.map_or(0, |(_, bytes)| bytes);
         // As passed: the library returns an absolute path.
-        Ok(Rebuilt::new(&sidecar_path(path), bytes, built.filters().point_report.as_ref()))
+        let policy = about;
+        Ok(Rebuilt { policy, ..Rebuilt::new(&sidecar_path(path), bytes, built.filters().point_report.as_ref()) })
     }
 
     /// Opens the table at `path`. Fails if its readers could not use a new filter.
@@ -176,6 +214,40 @@ impl<'a> Rebuild<'a> {
     }
 }
 
+/// Returns the policy of the table's own filter as far as it is recorded, and a remark on what is not.
+fn own_policy(table: &Table, path: &Path) -> anyhow::Result<(Arc<dyn FilterPolicy>, Option<String>)> {
+    let name = table.properties().filter_policy.as_deref();
+    let name = name.filter(|&name| name == AUTO || KindEntry::named(name).is_some());
+    let kind = name.unwrap_or(AUTO);
+    let rate = if name.is_some() { own_rate(table, path)? } else { None };
+    if let Some(rate) = rate
+        && let Ok(policy) = policy_named(kind, Sizing::Rate(rate))
+    {
+        return Ok((policy, Some(format!("{kind} at {} as recorded", units::brief_percent(rate.get())))));
+    }
+    let bits = BitsPerKey::default();
+    let unknown = match name {
+        Some(_) => "the rate of the table's own filter is unknown; --fpr changes it",
+        None => "the table records no policy of this program; --policy and --fpr change it",
+    };
+    Ok((
+        policy_named(kind, Sizing::BitsPerKey(bits))?,
+        Some(format!("{kind} at {} bits per key ({unknown})", bits.get())),
+    ))
+}
+
+/// Returns the expected rate of the table's own filter, whose trailer may be sound although the filter is damaged.
+fn own_rate(table: &Table, path: &Path) -> anyhow::Result<Option<FalsePositiveRate>> {
+    let Some(region) = table.region(TablePart::Filter) else { return Ok(None) };
+    // A failure to read is not damage, and must not change the rate.
+    let block = RegularFile::open(path)?.read(region.start, region.end - region.start)?;
+    let rate = match Partitions::of_table(table, path) {
+        Some(partitions) => Some(PartitionFields::new(&partitions).expected_fpr),
+        None => FilterBlock::open_unverified(block).ok().map(|block| block.expected_fpr()),
+    };
+    Ok(rate.and_then(|rate| FalsePositiveRate::new(rate).ok()))
+}
+
 impl TableReport {
     fn failed(path: &Path, problem: &anyhow::Error) -> Self {
         Self { path: input::name(path).into_owned(), rebuilt: None, problem: Some(explained(problem)) }
@@ -187,6 +259,7 @@ impl Rebuilt {
         Self {
             sidecar: path_name(sidecar).into_owned(),
             bytes,
+            policy: None,
             filter: Choice::of(report),
             keys: report.map_or(0, |report| report.distinct_keys),
             bits_per_key: report.map_or(0.0, BuildReport::bits_per_key),
@@ -222,6 +295,7 @@ impl fmt::Display for RebuildReport {
                 let (bits, rate) = (rebuilt.bits_per_key, units::percent(rebuilt.expected_fpr));
                 write!(f, ", {bits:.2} bits per key, {rate} expected")?;
             }
+            rebuilt.policy.iter().try_for_each(|policy| write!(f, "; {policy}"))?;
             writeln!(f)?;
         }
         let (rebuilt, bytes) = (units::counted(self.rebuilt as u64, "filter"), units::bytes(self.filter_bytes));

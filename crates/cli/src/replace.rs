@@ -3,7 +3,8 @@
 //! A file appears whole or not at all. An existing file is replaced only if it is a regular file; a link is neither
 //! followed nor replaced. Otherwise, `--out /dev/full` would turn the device into a file. And it is replaced only if
 //! its bytes show that this program wrote it: other programs number their tables in the same way, and `--out` may name
-//! the table that is being read.
+//! the table that is being read. A sidecar of 0 bytes, as after a crash, may be replaced, because nothing is lost.
+//! Nothing proves the origin of a sidecar that was cut short.
 
 use std::fs::{self, FileType};
 use std::io;
@@ -13,8 +14,8 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 
 use crate::files::{self, Look};
-use crate::interrupt;
 use crate::output::path_name;
+use crate::{input, interrupt};
 
 /// The existing files that a new file may replace.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub(crate) enum Mark {
 }
 
 impl Replaces {
+    pub(crate) const SIDECAR: Self = Self::Own(Mark::End(Look::Sidecar));
+
     /// Fails if `path` exists and must not be replaced.
     pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
         let name = path_name(path);
@@ -48,14 +51,21 @@ impl Replaces {
         match self {
             Self::Nothing => bail!("{name} already exists: choose another --out, or replace it with --overwrite"),
             Self::Own(mark) if mark.is_on(path)? => Ok(()),
+            Self::Own(Mark::End(Look::Sidecar)) => {
+                bail!("{name} was not written by this command, or was cut short: {MOVE_OR_DELETE}")
+            }
             Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another path"),
         }
     }
 }
 
+/// What to do with a file in the place of a sidecar.
+const MOVE_OR_DELETE: &str = "move it away, or delete it by hand if it is the rest of a sidecar";
+
 impl Mark {
     fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
+            Self::End(Look::Sidecar) if input::length(path) == Some(0) => Ok(true),
             Self::End(look) => Ok(files::look_at(path)? == look),
             Self::BareFilter => {
                 Ok(matches!(files::look_at(path)?, Look::FilterBlock | Look::RangeFilter | Look::Partitions))

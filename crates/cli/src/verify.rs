@@ -110,8 +110,7 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
     progress.begin(0);
     let report = VerifyReport::new(verdicts, skipped);
     // An unread file outweighs damage, because its state is unknown.
-    let is_sound = report.sound && report.stale == 0;
-    let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(is_sound) };
+    let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
     (outcome, report)
 }
 
@@ -343,7 +342,7 @@ impl VerifyReport {
         let unreadable = files.iter().filter(|file| file.is_unreadable).count();
         let unsound = files.iter().filter(|file| !file.problems.is_empty()).count();
         Self {
-            sound: unsound == 0,
+            sound: unsound == 0 && files.iter().all(|file| file.stale_sidecar.is_none()),
             checked: files.len() - unreadable,
             damaged: unsound - unreadable,
             unreadable,

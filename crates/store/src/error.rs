@@ -56,7 +56,7 @@ pub enum FilterProblem {
         /// The parts that the filter holds.
         got: String,
     },
-    /// The sidecar belongs to another table, or to an earlier table of the same name: rebuild or remove it.
+    /// The sidecar belongs to another table, or to an earlier table of the same name: replace or delete it.
     OtherTable {
         /// The table that the sidecar was opened for.
         expected: TableIdentity,
@@ -141,7 +141,7 @@ impl fmt::Display for FilterProblem {
                 write!(
                     f,
                     "the sidecar is of another table, or of an earlier table of this name: expected {expected}, got {got}; \
-                     rebuild or remove it"
+                     replace or delete it"
                 )
             }
             Self::Block(error) => error.fmt(f),

@@ -73,7 +73,7 @@ fn length(expected: u64, got: u64) -> FilterProblem {
 
 impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
-        let too_short = || length(TRAILER_BYTES as u64, end.len() as u64);
+        let too_short = || refused("length of a sidecar", "at least 64 bytes", &end.len());
         let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
         // The magic first: a file of another type is not damaged.
         let magic = fields.array::<52, 8>();

@@ -218,7 +218,7 @@ impl ForeignFields {
             let no_filter = Error::NoFilter.to_string();
             Overview::without_filter("", self.filter_problem.clone().filter(|problem| *problem != no_filter))
         });
-        Overview { format: format!("{} table", self.engine), entries: self.entries, ..found }
+        Overview { format: format!("{} table", self.engine), entries: self.entries, ..found }.of_entries()
     }
 }
 
@@ -267,7 +267,12 @@ impl FilterFields {
     fn overview(&self) -> Overview {
         let names = self.kinds.iter().map(|found| found.kind);
         // LevelDB's blocks without keys count as a kind only if there are no other blocks.
-        let kinds: Vec<_> = names.filter(|&name| self.kinds.len() == 1 || name != FilterKind::NoKeys.name()).collect();
+        let mut kinds: Vec<_> =
+            names.filter(|&name| self.kinds.len() == 1 || name != FilterKind::NoKeys.name()).collect();
+        // LevelDB writes no block of filters for a table without keys.
+        if kinds.is_empty() {
+            kinds.push("none");
+        }
         let fallback = self.fell_back_to_bloom.then(|| "Bloom although the policy is Ribbon".to_owned());
         let found = Overview {
             filter: kinds.join(", "),
@@ -383,7 +388,9 @@ impl FilterFields {
             _ => format!("{} ({})", found.kind, counted(found.blocks as u64, "block")),
         };
         let kinds = self.kinds.iter().map(named).collect::<Vec<_>>().join(", ");
-        if self.fell_back_to_bloom {
+        if kinds.is_empty() {
+            "none".to_owned()
+        } else if self.fell_back_to_bloom {
             kinds
                 + " although the policy is Ribbon\n                      (RocksDB falls back to Bloom if Ribbon would be \
                    larger, as for few keys,\n                      if it cannot be built, and on levels below \

@@ -84,6 +84,9 @@ struct Unread {
     problem: anyhow::Error,
 }
 
+/// What the states of `inspect` and `report` do not cover.
+const NOT_READ: &str = "data blocks were not checked: `sstfilter verify` checks them";
+
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
     files: Vec<FileReport>,
@@ -95,6 +98,8 @@ pub(crate) struct InspectReport {
     /// A single file needs none.
     #[serde(skip)]
     has_overview: bool,
+    #[serde(skip)]
+    has_tables: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -180,10 +185,11 @@ pub(crate) fn run(
     let outcome = states().map(State::outcome).max().unwrap_or(Outcome::Yes);
     let counts = format!("{}: {}", counted(files.len() as u64, "file"), State::counts(states()));
     let is_single = files.len() == 1;
+    let has_tables = files.iter().any(|file| file.overview.format.ends_with("table"));
     files.retain(|file| !args.only_problems || file.overview.state != State::Ok);
     // A single file has room for every field.
     let (is_full, has_overview) = (args.full || is_single, !is_single || files.is_empty());
-    Ok((outcome, InspectReport { files, counts, is_full, has_overview }))
+    Ok((outcome, InspectReport { files, counts, is_full, has_overview, has_tables }))
 }
 
 /// Returns a file's length and overview, even if it cannot be read.
@@ -261,10 +267,7 @@ fn beside(path: &Path, look: Look, reading: Reading<'_>) -> Option<(State, Strin
     match look {
         Look::Sidecar | Look::Neither if files::is_orphan(path) => Some((State::Orphan, files::ORPHAN.to_owned())),
         Look::Sidecar => {
-            let table = files::table_of_sidecar(path).filter(|table| table.is_file())?;
-            let table = files::open_table(&table, reading.of_tables()).ok()?;
-            table.sidecar_problem().filter(|problem| files::is_stale(problem))?;
-            Some((State::Stale, files::STALE.to_owned()))
+            files::is_stale_sidecar(path, reading.of_tables()).then(|| (State::Stale, files::STALE.to_owned()))
         }
         Look::Foreign(_) if !input::is_standard(path) => {
             let is_sidecar = matches!(files::look_at(&sidecar_path(path)), Ok(Look::Sidecar));
@@ -367,11 +370,15 @@ impl fmt::Display for InspectReport {
                 Fields::Problem(problem) => writeln!(f, "{}: {problem}", file.path)?,
             }
             if !matches!(file.fields, Fields::Problem(_)) {
-                writeln!(f, "  state: {}", file.state())?;
+                let is_explained = file.overview.state == State::Ok && file.overview.remark.is_some();
+                writeln!(f, "  state: {}{}", if is_explained { "ok: " } else { "" }, file.state())?;
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        if self.has_overview { overview::write(f, &self.files, &self.counts) } else { Ok(()) }
+        if self.has_overview {
+            overview::write(f, &self.files, &self.counts)?;
+        }
+        if self.has_tables { writeln!(f, "{NOT_READ}") } else { Ok(()) }
     }
 }
 

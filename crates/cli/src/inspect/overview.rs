@@ -38,6 +38,9 @@ pub(crate) struct Overview {
     /// Whether more than filters is damaged, so that a new filter does not help.
     #[serde(skip)]
     pub(crate) is_data_damaged: bool,
+    /// Whether the file is too damaged to be opened, so that nothing can be salvaged.
+    #[serde(skip)]
+    pub(crate) is_lost: bool,
 }
 
 /// The state of a file's filter, from best to worst.
@@ -142,8 +145,8 @@ impl Overview {
             }
             Fields::ForeignTable(table) => table.overview(),
             Fields::Problem(problem) => {
-                let is_data_damaged = damage == Outcome::No;
-                Self { is_data_damaged, ..Self::without_filter("none", Some(problem.clone())) }
+                let is_lost = damage == Outcome::No;
+                Self { is_data_damaged: is_lost, is_lost, ..Self::without_filter("none", Some(problem.clone())) }
             }
         };
         // The filter may be sound while another part of the file is not.
@@ -195,6 +198,15 @@ impl Overview {
             entries: table.properties.number("entries"),
             ..found.with_remark(State::Unusable, foreign)
         }
+        .of_entries()
+    }
+
+    /// Accepts a table without entries that has no filter.
+    pub(super) fn of_entries(self) -> Self {
+        if (self.state, self.entries) != (State::Missing, Some(0)) {
+            return self;
+        }
+        Self { state: State::Ok, remark: Some("no filter, which a table without entries does not need".into()), ..self }
     }
 
     fn of_either(filter: Option<&FilterFields>, partitions: Option<&PartitionFields>) -> Option<Self> {

@@ -46,7 +46,7 @@ pub(crate) struct FileProbes {
     pub(crate) expected_rate: Option<f64>,
     /// Why every key counts as a positive: there is no filter, or it cannot be used.
     pub(crate) problem: Option<String>,
-    /// Why the table's own filter was probed and not its sidecar.
+    /// Why the table's own filter was probed and not its sidecar; of a sidecar, why readers ignore it.
     pub(crate) sidecar_problem: Option<String>,
     /// Keys that are positive only because of the problem.
     #[serde(skip)]
@@ -161,6 +161,10 @@ pub(crate) fn probe_file(
         }
         Err(problem) => (FileProbes::unopened(&problem), Answers::All),
     };
+    if files::is_stale_sidecar(path, reading.of_tables()) {
+        file.outcome = file.outcome.max(Outcome::No);
+        file.sidecar_problem = Some(files::STALE.to_owned());
+    }
     let answers = answers.within(in_range);
     file.path = input::name(path).into_owned();
     file.uses_bounds = in_range.is_some();

@@ -267,8 +267,10 @@ impl FileProbes {
             )
         };
         let tombstones = self.has_range_tombstones.then(tombstones);
-        let sidecar =
-            self.sidecar_problem.as_ref().map(|problem| format!("{problem}; the table's own filter was probed"));
+        let sidecar = self.sidecar_problem.as_ref().map(|problem| match self.format.as_str() {
+            "table" => format!("{problem}; the table's own filter was probed"),
+            _ => format!("{}: {problem}", self.path),
+        });
         self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 

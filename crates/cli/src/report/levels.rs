@@ -19,7 +19,8 @@ pub(super) struct LevelRow {
     pub(super) needing_a_look: usize,
     /// Tables whose filter is of another kind than requested.
     pub(super) fallbacks: usize,
-    pub(super) entries: u64,
+    /// Of the tables that record them; null if none does.
+    pub(super) entries: Option<u64>,
     pub(super) filter_bytes: u64,
     /// Keys of the filters that record them, or whose keys were counted.
     pub(super) keys: u64,
@@ -47,7 +48,7 @@ pub(super) const COLUMNS: [Column<LevelRow>; 10] = [
     ("tables", |row| grouped(row.tables as u64)),
     ("need a look", |row| grouped(row.needing_a_look as u64)),
     ("fallbacks", |row| grouped(row.fallbacks as u64)),
-    ("entries", |row| grouped(row.entries)),
+    ("entries", |row| row.entries.map_or_else(unknown, grouped)),
     ("filter bytes", |row| grouped(row.filter_bytes)),
     ("bits per key", |row| row.bits_per_key.map_or_else(unknown, |bits| format!("{bits:.2}"))),
     ("expected rate", |row| row.expected_fpr.map_or_else(unknown, percent)),
@@ -66,6 +67,11 @@ pub(super) fn of_each(tables: &[TableRow], absent_keys: usize) -> Vec<LevelRow> 
         levels.entry(table.overview.level).or_default().push(table);
     }
     levels.into_iter().map(|(level, tables)| LevelRow::new(level, &tables, absent_keys)).collect()
+}
+
+/// Returns the sum of the known numbers; `None` if none is known.
+pub(super) fn sum_of_known(numbers: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    numbers.flatten().reduce(|sum, number| sum + number)
 }
 
 impl LevelRow {
@@ -93,7 +99,7 @@ impl LevelRow {
             tables: tables.len(),
             needing_a_look: count(&State::is_bad),
             fallbacks: count(&|state| state == State::Fallback),
-            entries: sum(|table| table.overview.entries.unwrap_or(0)),
+            entries: sum_of_known(tables.iter().map(|table| table.overview.entries)),
             filter_bytes: sum(|table| table.overview.filter_bytes),
             keys,
             bits_per_key: mean(|table| table.overview.bits_per_key),

@@ -59,8 +59,8 @@ pub(crate) struct Report {
     tables: usize,
     /// Bytes of the tables.
     bytes: u64,
-    /// Entries of the tables that record them.
-    entries: u64,
+    /// Entries of the tables that record them; null if none does.
+    entries: Option<u64>,
     filter_bytes: u64,
     /// Mean of the filters whose number of keys is known.
     bits_per_key: Option<f64>,
@@ -143,7 +143,7 @@ impl Report {
             files: Vec::new(),
             tables: survey.tables.len(),
             bytes: survey.tables.iter().map(|table| table.bytes).sum(),
-            entries: levels.iter().map(|level| level.entries).sum(),
+            entries: levels::sum_of_known(levels.iter().map(|level| level.entries)),
             filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
             bits_per_key: (keys > 0).then(|| bits / keys as f64),
             findings: Vec::new(),
@@ -191,6 +191,10 @@ impl Report {
             findings
                 .push(format!("Orphan sidecars, whose tables are gone: {count} (the first: {first}). Delete them."));
         }
+        if self.per_table.iter().any(|table| table.overview.format.ends_with("table")) {
+            let command = self.command_on_all("verify", "");
+            findings.push(format!("Data blocks were not checked: `{command}` checks them."));
+        }
         findings.extend(self.useless_reads());
         findings.extend(self.rates.iter().filter(|rate| rate.is_high()).take(LISTED).map(Rate::warning));
         findings.extend(self.settings.conclusion().map(|conclusion| sentence(&conclusion)));
@@ -213,12 +217,14 @@ impl Report {
 
     /// Writes a line and commands for each state and reason.
     fn write_groups(&self, f: &mut fmt::Formatter<'_>, remarks: &[Remark]) -> fmt::Result {
-        let [options, _] = &self.words;
         for of_state in remarks.chunk_by(|one, other| one.state == other.state) {
             let groups = Group::of(of_state);
             for group in groups.iter().take(LISTED_GROUPS) {
                 writeln!(f, "- {}", group.line())?;
-                group.commands(options).iter().try_for_each(|command| writeln!(f, "    {command}"))?;
+                group.commands(&self.words).iter().try_for_each(|command| writeln!(f, "    {command}"))?;
+                if of_state[0].state != State::Ok {
+                    writeln!(f, "    {}", group.advice())?;
+                }
             }
             let more: usize = groups.iter().skip(LISTED_GROUPS).map(|Group(tables)| tables.len()).sum();
             if more > 0 {
@@ -247,7 +253,8 @@ const LISTED_GROUPS: usize = 5;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tables, entries) = (counted(self.tables as u64, "table"), grouped(self.entries));
+        let tables = counted(self.tables as u64, "table");
+        let entries = self.entries.map_or_else(|| "an unknown number of".to_owned(), grouped);
         let bits = self.bits_per_key.map(|bits| format!(", {bits:.2} bits per key")).unwrap_or_default();
         writeln!(
             f,

@@ -70,7 +70,7 @@ fn top(report: &Report) -> String {
     let facts = [
         ("command", report.command.clone()),
         ("tables", format!("{}, {}{skipped}", grouped(report.tables as u64), bytes(report.bytes))),
-        ("entries", grouped(report.entries)),
+        ("entries", report.entries.map_or_else(unknown, grouped)),
         ("filters", bytes(report.filter_bytes)),
         ("bits per key", report.bits_per_key.map_or_else(unknown, |bits| format!("{bits:.2}"))),
         ("date", report.date.clone()),
@@ -115,10 +115,9 @@ fn remarks(report: &Report) -> String {
 
 /// Returns a list with an item for each state and reason. Further reasons are in a list that is closed at first.
 fn remark_list(remarks: &[Remark], report: &Report) -> String {
-    let [options, _] = &report.words;
     let list_of_state = |remarks| {
         let groups = Group::of(remarks);
-        let items: String = groups.iter().take(LISTED).map(|group| remark(group, options)).collect();
+        let items: String = groups.iter().take(LISTED).map(|group| remark(group, &report.words)).collect();
         let further: Vec<_> = groups.iter().skip(LISTED).flat_map(|Group(tables)| tables).collect();
         let lines = further.iter().map(|remark| format!("{}: {}", remark.path, remark.text()));
         let further = match further.len() as u64 {
@@ -130,7 +129,7 @@ fn remark_list(remarks: &[Remark], report: &Report) -> String {
     remarks.chunk_by(|one, other| one.state == other.state).map(list_of_state).collect()
 }
 
-fn remark(group: &Group<'_>, options: &str) -> String {
+fn remark(group: &Group<'_>, words: &[String; 2]) -> String {
     let Group(tables) = group;
     let [Remark { path, level, format, state, reason, advice, .. }, others @ ..] = tables.as_slice() else {
         return String::new();
@@ -146,7 +145,7 @@ fn remark(group: &Group<'_>, options: &str) -> String {
     let known = [Some(format.clone()), level].into_iter().flatten().filter(|text| !text.is_empty() && *text != "none");
     let known = known.collect::<Vec<_>>().join(", ");
     let code = |command: &String| format!("<code>{}</code>", escaped(command));
-    let commands: String = group.commands(options).iter().map(code).collect();
+    let commands: String = group.commands(words).iter().map(code).collect();
     format!(
         "<li><b>{}</b> <span class=\"{state}\">{state}</span> <span class=\"note\">{}</span>\
          <br/>{}<br/>{} {commands}{all}</li>",

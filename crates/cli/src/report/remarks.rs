@@ -4,11 +4,13 @@ use core::cmp::Reverse;
 use std::path::Path;
 
 use serde::Serialize;
+use sstfilter_store::sidecar_path;
 
 use super::survey::{Survey, TableRow};
 use crate::groups::{self, without_path};
 use crate::inspect::{Overview, State};
 use crate::output::shell_word;
+use crate::replace::Replaces;
 use crate::units::grouped;
 
 /// A table with a state or a remark.
@@ -72,7 +74,7 @@ pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
 impl Remark {
     fn new(path: &Path, table: &TableRow, options: &str) -> Self {
         let overview = &table.overview;
-        let (advice, steps) = advice(overview);
+        let (advice, steps) = advice(path, overview);
         let word = shell_word(path);
         Self {
             path: table.path.clone(),
@@ -111,31 +113,54 @@ impl<'a> Group<'a> {
         groups::line(&text, "table", self.0.iter().map(|remark| remark.path.as_str()))
     }
 
-    /// Returns the commands for the first of the tables.
-    pub(super) fn commands(&self, options: &str) -> Vec<String> {
+    /// Returns the commands for the first of the tables. `paths` are those of all tables, each with a blank before it.
+    pub(super) fn commands(&self, [options, paths]: &[String; 2]) -> Vec<String> {
         let steps = self.0.first().map_or(&[][..], |remark| remark.steps);
         let words = || self.0.iter().map(|remark| remark.word.as_str());
-        steps.iter().map(|step| step.line(options, words())).collect()
+        let line = |step: &Step| match step.command {
+            "rebuild" if self.0.len() > 1 => format!("sstfilter rebuild --only-problems{options}{paths}"),
+            _ => step.line(options, words()),
+        };
+        steps.iter().map(line).collect()
+    }
+
+    pub(super) fn advice(&self) -> &'static str {
+        self.0.first().map_or("", |remark| remark.advice)
     }
 }
 
 /// Returns advice about a table, and the commands that help.
-fn advice(overview: &Overview) -> (&'static str, &'static [Step]) {
+fn advice(path: &Path, overview: &Overview) -> (&'static str, &'static [Step]) {
+    let is_sidecar_kept = || Replaces::SIDECAR.check(&sidecar_path(path)).is_err();
     match (overview.state, overview.format == "table") {
-        (State::Unread, _) => ("Find out why the file cannot be read.", &[VERIFY]),
-        (State::Damaged, true) if overview.is_data_damaged => {
-            ("List the damage, and save the entries that can still be read.", &[VERIFY, SALVAGE])
+        (State::Unread, _) => ("Check the permissions of the file, and its disk.", &[VERIFY]),
+        (State::Damaged, true) if overview.is_lost => {
+            ("Restore the table from a backup: nothing can be salvaged from it.", &[VERIFY])
+        }
+        (State::Damaged, true) if overview.is_data_damaged => (
+            "Restore the table from a backup, or build a new one of the entries that can still be read.",
+            &[VERIFY, SALVAGE],
+        ),
+        (State::Damaged, true) if is_sidecar_kept() => {
+            ("Delete the sidecar, which was cut short, by hand. Then build a new filter.", &[VERIFY])
         }
         (State::Damaged, true) => {
-            ("List the damage. If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])
+            ("If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])
         }
-        (State::Damaged, false) => ("List the damage.", &[VERIFY]),
-        (State::Unusable, _) => ("Find out what readers of the filter need.", &[INSPECT]),
+        (State::Damaged, false) => (
+            "If only the filter is damaged, compact the table in its engine; otherwise restore the file from a backup.",
+            &[VERIFY],
+        ),
+        (State::Unusable, _) => {
+            ("Pass what the filter needs, such as --secret-seed-file or --comparator, or build a new one.", &[INSPECT])
+        }
         (State::Missing, true) => ("Build a filter next to the table.", &[REBUILD]),
-        (State::Missing, false) => ("Set a filter policy in its engine and compact.", &[INSPECT]),
+        (State::Missing, false) => ("Set a filter policy in the engine, and compact the table.", &[INSPECT]),
         (State::Stale, true) => ("Replace the sidecar, or delete it.", &[REBUILD]),
         (State::Stale | State::Orphan, _) => ("Delete the sidecar.", &[]),
-        (State::Fallback, _) => ("Usual for few keys; otherwise check what was requested.", &[INSPECT]),
+        (State::Fallback, _) => {
+            ("Leave it if the table has few keys; otherwise check the options of its engine.", &[INSPECT])
+        }
         (State::Ok, _) => ("Nothing has to be done.", &[]),
     }
 }

@@ -101,8 +101,11 @@ fn tables_record_their_level_and_may_have_no_filter() {
     let sized = ["build", "--input", &keys, "--out", &place.text("sized"), "--policy", "none", "--fpr", "0.1"];
     run(&sized).expect_error("--policy none: expected no size of filters");
     let block = ["filter", "build", "--keys", &keys, "--out", &place.text("block"), "--policy", "none"];
-    run(&block).expect_error("--policy none: expected a kind of filter");
-    run(&["rebuild", &out, "--policy", "none"]).expect_error("--policy none: expected a kind of filter");
+    run(&block).expect_error("invalid value 'none' for '--policy <KIND>'");
+    run(&["rebuild", &out, "--policy", "none"]).expect_error("invalid value 'none' for '--policy <KIND>'");
+    for (command, lists_none) in [("build", true), ("rebuild", false)] {
+        assert_eq!(run(&["help", command]).expect_code(0).stdout.contains("auto, none, "), lists_none);
+    }
 }
 
 #[test]

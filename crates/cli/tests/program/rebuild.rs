@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use crate::common::{Place, lines, names, program, run};
+use crate::common::{Place, flip, lines, names, program, run};
+use crate::damage::part;
 
 /// Two tables of 2,000 keys each.
 fn two_tables(place: &Place) -> String {
@@ -88,8 +89,21 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
         assert!(got.stdout == "value0042\n" && got.stderr.contains("reading without a sidecar"), "{}", got.stderr);
     }
     let refused = run(&["rebuild", &out]).expect_code(2).stdout;
-    assert!(refused.contains("000001.sst.filter was not written by this command"), "half a sidecar is none: {refused}");
-    fs::remove_file(&one).unwrap();
+    assert!(
+        refused.contains("000001.sst.filter was not written by this command, or was cut short"),
+        "half a sidecar is none: {refused}"
+    );
+    assert!(refused.contains("delete it by hand if it is the rest of a sidecar"), "{refused}");
+    assert_eq!(fs::read(&one).unwrap(), sound[..500]);
+    let report = run(&["report", &out, "--json"]).expect_code(1).json();
+    let advice = (&report["remarks"][0]["advice"], report["remarks"][0]["commands"].to_string());
+    assert!(advice.0.as_str().unwrap().starts_with("Delete the sidecar") && !advice.1.contains("rebuild"), "{report}");
+    // A crash can leave a file without its bytes.
+    fs::write(&one, "").unwrap();
+    let verified = run(&["verify", &out]).expect_code(1).stdout;
+    assert!(verified.contains("length of a sidecar: expected at least 64 bytes, got 0"), "{verified}");
+    let report = run(&["report", &out, "--json"]).expect_code(1).json();
+    assert!(report["remarks"][0]["commands"].to_string().contains("rebuild"), "{report}");
     run(&["rebuild", &out]).expect_code(0);
     run(&["verify", &out]).expect_code(0);
     fs::remove_file(format!("{out}/000001.sst")).unwrap();
@@ -119,6 +133,40 @@ fn a_filter_is_rebuilt_in_partitions_of_a_size() {
     }
 }
 
+/// A store whose filters were built for few false positives must not get more of them from the command that a report
+/// prints.
+#[test]
+fn a_filter_is_rebuilt_with_the_policy_of_its_table_and_what_is_unknown_is_said() {
+    let place = Place::new();
+    let rebuilt = |options: &[&str], is_damaged: bool| {
+        let out = place.build(8_000, &[options, &["--overwrite"]].concat());
+        let table = format!("{out}/000001.sst");
+        if is_damaged {
+            flip(&table, part(&table, "filter").0 + 20);
+        }
+        let json = run(&["rebuild", &table, "--json"]).expect_code(0).json();
+        let text = run(&["rebuild", &table]).expect_code(0).stdout;
+        let rebuilt = &json["tables"][0];
+        let policy = rebuilt["policy"].as_str().unwrap().to_owned();
+        assert!(text.contains(&format!("; {policy}\n")), "{text}");
+        (rebuilt["requested"].as_str().unwrap().to_owned(), rebuilt["expected_fpr"].as_f64().unwrap(), policy)
+    };
+    for (kind, is_damaged) in [("bloom", true), ("bloom", false), ("ribbon", true), ("cuckoo", false)] {
+        let (requested, rate, policy) = rebuilt(&["--policy", kind, "--fpr", "0.001"], is_damaged);
+        assert_eq!(requested, kind);
+        assert!((0.0005..=0.001_02).contains(&rate), "{kind}: {rate}");
+        assert!(policy.starts_with(&format!("{kind} at 0.")) && policy.ends_with(" % as recorded"), "{policy}");
+    }
+    let (_, rate, policy) = rebuilt(&["--policy", "bloom", "--fpr", "0.001", "--partition-bytes", "1K"], false);
+    assert!((0.0005..=0.001_3).contains(&rate) && policy.ends_with(" % as recorded"), "{rate}: {policy}");
+    let (_, rate, policy) = rebuilt(&["--policy", "none"], false);
+    assert!((0.005..0.015).contains(&rate), "{rate}");
+    assert!(policy.starts_with("auto at 10 bits per key (the table records no policy"), "{policy}");
+    let out = place.text("tables");
+    let json = run(&["rebuild", &out, "--fpr", "0.2", "--json"]).expect_code(0).json();
+    assert!(json["tables"][0]["policy"].is_null(), "{json}");
+}
+
 #[test]
 fn a_build_that_replaces_tables_removes_their_sidecars() {
     let place = Place::new();
@@ -140,12 +188,34 @@ fn one_table_that_cannot_be_rebuilt_leaves_its_sidecar_and_does_not_stop_the_oth
     let mut damaged = fs::read(&table).unwrap();
     damaged[5_000] ^= 1;
     fs::write(&table, damaged).unwrap();
+    let dumped = run(&["dump", &table]).expect_code(2).stderr;
+    assert!(dumped.contains("--salvage prints the entries that can be read: "), "{dumped}");
     let report = run(&["rebuild", &out, "--bits-per-key", "16", "--json"]).expect_code(2).json();
+    assert!(report["tables"][0]["problem"].as_str().unwrap().contains("`sstfilter dump --salvage`"), "{report}");
     assert_eq!((&report["rebuilt"], &report["failed"]), (&1.into(), &1.into()), "{report}");
     assert!(report["tables"][0]["problem"].as_str().unwrap().contains("000001.sst"), "{report}");
     assert_eq!(fs::read(&sidecar).unwrap(), old);
     assert_ne!(fs::read(format!("{out}/000002.sst.filter")).unwrap(), old_of_other);
     assert_eq!(names(&out).len(), 4, "no temporary file is left");
+}
+
+/// A sidecar for each sound table would cost a copy of all filters.
+#[test]
+fn only_tables_with_problems_are_rebuilt_if_that_is_asked() {
+    let place = Place::new();
+    let out = place.build(4_000, &["--files", "4", "--policy", "bloom"]);
+    for number in [2, 3] {
+        let table = format!("{out}/00000{number}.sst");
+        flip(&table, part(&table, "filter").0 + 20);
+    }
+    let report = run(&["report", &out]).expect_code(1).stdout;
+    let advice = "    If only a filter is damaged, build a new one next to the table.\n";
+    assert!(report.contains(&format!("    sstfilter rebuild {out}/000002.sst\n{advice}")), "{report}");
+    let words = ["rebuild", "--only-problems", &out];
+    assert!(run(&words).expect_code(0).stdout.contains("2 filters rebuilt"));
+    assert_eq!(names(&out).len(), 6);
+    assert!(run(&words).expect_code(0).stdout.contains("0 filters rebuilt, "));
+    run(&["verify", &out]).expect_code(0);
 }
 
 #[test]

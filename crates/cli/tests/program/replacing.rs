@@ -42,7 +42,7 @@ fn tables_of_other_programs_are_never_replaced() {
     for (name, bytes) in others {
         let path = place.write(&format!("tables/{name}"), bytes);
         let before = contents(&out);
-        build_is_refused(&out, &format!("{name} was not written by this command: move it away"));
+        build_is_refused(&out, &format!("{name} was not written by this command"));
         assert_eq!(contents(&out), before, "{name}");
         fs::remove_file(path).unwrap();
     }

@@ -356,8 +356,10 @@ fn a_table_whose_data_is_damaged_is_to_be_salvaged() {
     flip(&tables[2], part(&tables[2], "properties").0 + 20);
     let json = run(&["report", &store, "--json"]).expect_code(1).json();
     for (remark, table) in array(&json, "remarks").iter().zip(&tables) {
-        let commands = [format!("sstfilter verify {table}"), format!("sstfilter dump {table} --salvage")];
-        assert_eq!((&remark["state"], &remark["commands"]), (&"damaged".into(), &Value::from(commands.to_vec())));
+        let mut commands = vec![format!("sstfilter verify {table}"), format!("sstfilter dump {table} --salvage")];
+        // Without its properties, a table cannot be opened.
+        commands.truncate(if *table == tables[2] { 1 } else { 2 });
+        assert_eq!((&remark["state"], &remark["commands"]), (&"damaged".into(), &Value::from(commands)));
     }
     assert_eq!(array(&json, "remarks").len(), 3, "{json}");
     let reasons = json["remarks"][1]["reason"].as_str().unwrap();
@@ -390,7 +392,10 @@ fn the_summary_has_a_line_for_each_state_and_the_page_names_all_tables() {
     let out = place.text("out");
     let text = run(&["report", &store, "--out", &out]).expect_code(1).stdout;
     let missing = format!("- 8 tables: missing: no filter ({store}/000001.sst, {store}/000002.sst, {store}/000003.sst");
-    assert!(text.contains(&format!("{missing} and 5 more)\n    sstfilter rebuild {store}/000001.sst ")), "{text}");
+    assert!(
+        text.contains(&format!("{missing} and 5 more)\n    sstfilter rebuild --only-problems {store}\n")),
+        "{text}"
+    );
     assert!(text.contains("- 5 more tables: damaged, for other reasons: sstfilter inspect --only-problems"), "{text}");
     let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
     assert_eq!(array(&json, "remarks").len(), 18, "{json}");

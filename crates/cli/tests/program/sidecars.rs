@@ -5,6 +5,7 @@
 use std::fs;
 
 use serde_json::Value;
+use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, names, run};
 use crate::damage::part;
@@ -39,6 +40,8 @@ fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
     rebuild(&table);
     let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
     assert_eq!(state(&shown), ("ok", "the table's own filter is damaged; the sidecar's filter is used"));
+    let line = "  state: ok: the table's own filter is damaged; ";
+    assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(line));
     assert!(shown["files"][0]["table"]["filter_problem"].is_string(), "{shown}");
     assert_eq!(
         (&shown["files"][0]["overview"]["filter"], &shown["files"][0]["sound"]),
@@ -69,6 +72,40 @@ fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
 }
 
 #[test]
+fn a_table_that_cannot_be_salvaged_is_to_be_restored() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let table = format!("{store}/000002.sst");
+    let length = usize::try_from(fs::metadata(&table).unwrap().len()).unwrap();
+    flip(&table, length - 20);
+    let report = run(&["report", &store, "--json"]).expect_code(1).json();
+    assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter verify {table}")]), "{report}");
+    assert!(report["remarks"][0]["advice"].as_str().unwrap().starts_with("Restore the table from a backup"));
+    run(&["dump", &table, "--salvage"]).expect_error("cannot be salvaged");
+}
+
+#[test]
+fn a_table_without_entries_needs_no_filter_and_unknown_numbers_are_no_zeros() {
+    let place = Place::new();
+    let store = place.text("store");
+    fs::create_dir(&store).unwrap();
+    fs::copy("../interop/fixtures/leveldb/0-keys.ldb", format!("{store}/000001.ldb")).unwrap();
+    let report = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((&report["entries"], &report["levels"][0]["entries"]), (&Value::Null, &Value::Null), "{report}");
+    assert_eq!((&report["per_table"][0]["filter"], &report["remarks"]), (&"none".into(), &Value::Array(vec![])));
+    let text = run(&["report", &store]).expect_code(0).stdout;
+    assert!(text.contains(", an unknown number of entries; "), "{text}");
+    assert!(run(&["inspect", &format!("{store}/000001.ldb")]).stdout.contains("kind found        none\n"));
+
+    let options = TableOptions::default().without_filter();
+    TableWriter::create(format!("{store}/000002.sst"), &options).unwrap().finish().unwrap();
+    let shown = run(&["inspect", &format!("{store}/000002.sst"), "--json"]).expect_code(0).json();
+    assert_eq!(state(&shown), ("ok", "no filter, which a table without entries does not need"));
+    let report = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((&report["entries"], &report["remarks"]), (&0.into(), &Value::Array(vec![])), "{report}");
+}
+
+#[test]
 fn damaged_data_stays_damaged_whatever_the_sidecar() {
     let place = Place::new();
     let store = four_tables(&place);
@@ -81,6 +118,23 @@ fn damaged_data_stays_damaged_whatever_the_sidecar() {
         assert!(verified.contains(words), "{words} in {verified}");
     }
     run(&["report", &store]).expect_code(1);
+}
+
+/// Both call the table ok, so they must say what they did not look at.
+#[test]
+fn inspect_and_report_say_that_data_blocks_were_not_checked() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let table = format!("{store}/000002.sst");
+    damage(&table, "data");
+    let line = "data blocks were not checked: `sstfilter verify` checks them\n";
+    for path in [&store, &table] {
+        assert!(run(&["inspect", path]).expect_code(0).stdout.ends_with(line), "{path}");
+    }
+    let absent = place.write("absent", "absent\n");
+    let report = run(&["report", &store, "--absent", &absent]).expect_code(0).stdout;
+    assert!(report.contains(&format!("\nData blocks were not checked: `sstfilter verify {store}`")), "{report}");
+    run(&["verify", &store]).expect_code(1);
 }
 
 #[test]
@@ -113,15 +167,21 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert_eq!(state(&sidecar).0, "stale");
     let keys = place.text("keys.tsv");
     assert!(run(&["inspect", &store]).expect_code(1).stdout.contains("4 files: 3 ok, 1 stale"));
-    for command in [&["probe", &store, "--keys", &keys][..], &["advise", "--tables", &store]] {
+    let sidecar = format!("{table}.filter");
+    for command in [
+        &["probe", &store, "--keys", &keys][..],
+        &["probe", &sidecar, "--keys", &keys],
+        &["advise", "--tables", &store],
+    ] {
         let text = run(command).expect_code(1).stdout;
         assert!(text.contains("the sidecar is of another table, or of an earlier table of this name"), "{text}");
     }
     let verified = run(&["verify", &store]).expect_code(1).stdout;
     let line = verified.lines().next().unwrap();
     assert!(line.starts_with(&format!("{table}: stale sidecar: ")), "{verified}");
-    assert!(line.ends_with("; rebuild or remove it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
+    assert!(line.ends_with("; replace or delete it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
     assert!(verified.contains("0 damaged, 0 unreadable, 1 stale sidecar"), "{verified}");
+    assert_eq!(run(&["verify", &store, "--json"]).expect_code(1).json()["sound"], false);
     let report = run(&["report", &store, "--json"]).expect_code(1).json();
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
 

@@ -127,7 +127,10 @@ fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
 fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, Error> {
     let unsupported = |part, what| Err(Error::Unsupported { part, what });
     if footer.format_version >= COLUMNS_VERSION {
-        return unsupported(Part::Data, format!("blocks of columns, as of version {COLUMNS_VERSION} and later,"));
+        return unsupported(
+            Part::Data,
+            format!("the format of blocks of columns, which versions from {COLUMNS_VERSION} on have,"),
+        );
     }
     let two_levels = match properties.index_type() {
         Some(0) => false,

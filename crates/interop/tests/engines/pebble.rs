@@ -116,7 +116,7 @@ fn keys_of_rows_are_listed_and_columns_say_that_they_are_not() {
         if fixture.format_version < 5 {
             assert_eq!(keys, Ok(fixture.stored().collect()), "{}", fixture.file);
         } else {
-            let what = "blocks of columns, as of version 5 and later,".to_owned();
+            let what = "the format of blocks of columns, which versions from 5 on have,".to_owned();
             assert_eq!(keys, Err(Error::Unsupported { part: Part::Data, what }), "{}", fixture.file);
         }
     }
