@@ -35,12 +35,19 @@ pub(crate) struct Overview {
     /// Whether the remark is only about the filter's kind.
     #[serde(skip)]
     pub(super) is_about_kind: bool,
-    /// Whether more than filters is damaged, so that a new filter does not help.
     #[serde(skip)]
-    pub(crate) is_data_damaged: bool,
-    /// Whether the file is too damaged to be opened, so that nothing can be salvaged.
-    #[serde(skip)]
-    pub(crate) is_lost: bool,
+    pub(crate) beyond_filters: Damage,
+}
+
+/// What is known to be damaged besides filters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Damage {
+    #[default]
+    None,
+    /// A new filter does not help.
+    Data,
+    /// The file cannot be opened, so nothing can be salvaged.
+    Whole,
 }
 
 /// The state of a file's filter, from best to worst.
@@ -145,8 +152,8 @@ impl Overview {
             }
             Fields::ForeignTable(table) => table.overview(),
             Fields::Problem(problem) => {
-                let is_lost = damage == Outcome::No;
-                Self { is_data_damaged: is_lost, is_lost, ..Self::without_filter("none", Some(problem.clone())) }
+                let beyond_filters = if damage == Outcome::No { Damage::Whole } else { Damage::None };
+                Self { beyond_filters, ..Self::without_filter("none", Some(problem.clone())) }
             }
         };
         // The filter may be sound while another part of the file is not.

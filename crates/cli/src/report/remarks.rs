@@ -8,7 +8,7 @@ use sstfilter_store::sidecar_path;
 
 use super::survey::{Survey, TableRow};
 use crate::groups::{self, without_path};
-use crate::inspect::{Overview, State};
+use crate::inspect::{Damage, Overview, State};
 use crate::output::shell_word;
 use crate::replace::Replaces;
 use crate::units::grouped;
@@ -134,10 +134,10 @@ fn advice(path: &Path, overview: &Overview) -> (&'static str, &'static [Step]) {
     let is_sidecar_kept = || Replaces::SIDECAR.check(&sidecar_path(path)).is_err();
     match (overview.state, overview.format == "table") {
         (State::Unread, _) => ("Check the permissions of the file, and its disk.", &[VERIFY]),
-        (State::Damaged, true) if overview.is_lost => {
+        (State::Damaged, true) if overview.beyond_filters == Damage::Whole => {
             ("Restore the table from a backup: nothing can be salvaged from it.", &[VERIFY])
         }
-        (State::Damaged, true) if overview.is_data_damaged => (
+        (State::Damaged, true) if overview.beyond_filters == Damage::Data => (
             "Restore the table from a backup, or build a new one of the entries that can still be read.",
             &[VERIFY, SALVAGE],
         ),

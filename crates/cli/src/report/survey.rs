@@ -8,7 +8,7 @@ use crate::advise::chart::NamedFilter;
 use crate::advise::tables::{TableFilter, filter_of};
 use crate::files::Found;
 use crate::input;
-use crate::inspect::{Overview, State, look_over};
+use crate::inspect::{Damage, Overview, State, look_over};
 use crate::left_out::LeftOut;
 use crate::opened::Reading;
 use crate::output::Outcome;
@@ -95,9 +95,11 @@ impl Survey {
     pub(super) fn judge_data(&mut self, index: usize, outcome: Outcome, why: &str) {
         let (Some(table), Some(state)) = (self.tables.get_mut(index), State::of(outcome)) else { return };
         // The damage of a table that cannot be opened is known.
-        if !table.overview.is_data_damaged {
+        if table.overview.beyond_filters == Damage::None {
             table.overview.worsen(state, why);
-            table.overview.is_data_damaged = outcome == Outcome::No;
+            if outcome == Outcome::No {
+                table.overview.beyond_filters = Damage::Data;
+            }
         }
     }
 
