@@ -163,8 +163,7 @@ impl Found {
     /// Adds the file itself, or the files of a directory. Tables and filter blocks are recognized by their bytes, or by
     /// their name if they were cut short. A sidecar next to its table is not added.
     pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<()> {
-        let is_directory = !input::is_standard(path)
-            && fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?.is_dir();
+        let is_directory = is_directory(path)?;
         // A directory that comes again would add its other files to `skipped` again.
         if !self.met.is_first(path) {
             return Ok(());
@@ -205,6 +204,12 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// Whether the path is that of a directory, and not of a file or standard input.
+pub(crate) fn is_directory(path: &Path) -> anyhow::Result<bool> {
+    let metadata = || fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)));
+    Ok(!input::is_standard(path) && metadata()?.is_dir())
 }
 
 /// What a file of a directory is.

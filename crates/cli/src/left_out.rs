@@ -12,7 +12,7 @@ use crate::{files, input};
 /// A table that no figure counts.
 #[derive(Debug, Serialize)]
 pub(crate) struct LeftOut {
-    path: String,
+    pub(crate) path: String,
     pub(crate) why: String,
     #[serde(skip)]
     pub(crate) outcome: Outcome,

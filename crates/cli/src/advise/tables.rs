@@ -391,9 +391,10 @@ impl TablesReport {
         let auto = self.alternatives.iter().find(is_auto).filter(|_| self.tables > 0)?;
         let (was, is) = (grouped(self.now.bytes), grouped(auto.cost.bytes));
         let difference = difference(auto.saved_bytes, self.now.bytes);
-        let left_out = match self.left_out.len() as u64 {
-            0 => String::new(),
-            count => format!(" ({} left out)", counted(count, "file")),
+        let left_out = match &self.left_out[..] {
+            [] => String::new(),
+            [left] => format!(" (1 file left out: {})", left.path),
+            [first, ..] => format!(" ({} files left out, the first: {})", self.left_out.len(), first.path),
         };
         Some(format!(
             "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: \

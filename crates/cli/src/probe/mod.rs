@@ -83,10 +83,12 @@ impl ProbeArgs {
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut found = Found::of(&self.paths)?;
         let mut named = Met::default();
-        for path in self.paths.iter().filter(|path| !path.is_dir()) {
-            // A named file that cannot be read is the user's mistake, not a table that may contain each key.
-            files::look_at(path)?;
-            named.is_first(path);
+        for path in &self.paths {
+            if !files::is_directory(path)? {
+                // A named file that cannot be read is the user's mistake, not a table that may contain each key.
+                files::look_at(path)?;
+                named.is_first(path);
+            }
         }
         found.files.extend(found.orphans.extract_if(.., |orphan| !named.is_first(orphan)));
         found.ensure_files()?;

@@ -420,5 +420,5 @@ fn reads_that_missing_filters_cause_are_told_and_their_tables_are_left_out_of_ot
     assert_eq!((&json["settings"]["tables"], array(&json["settings"], "left_out").len()), (&2.into(), 2), "{json}");
     let text = run(&["report", &store]).expect_code(0).stdout;
     assert!(text.contains(" of them because a filter is missing or cannot be used."), "{text}");
-    assert!(text.contains("(2 files left out)"), "{text}");
+    assert!(text.contains("(2 files left out, the first: "), "{text}");
 }
