@@ -22,7 +22,7 @@ pub(crate) struct DumpArgs {
     /// Table to print; a table of another engine needs --keys-only
     table: PathBuf,
 
-    /// Print only keys, including those of tombstones. Of other engines' tables, only keys can be read
+    /// Print only keys, including those of tombstones. Tables of other engines have no readable values, only keys
     #[arg(long)]
     keys_only: bool,
 

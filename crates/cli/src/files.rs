@@ -212,7 +212,7 @@ pub(crate) fn is_directory(path: &Path) -> anyhow::Result<bool> {
     Ok(!input::is_standard(path) && metadata()?.is_dir())
 }
 
-/// What a file of a directory is.
+/// The role of a file in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// A table, or a filter block without a table.
@@ -225,7 +225,7 @@ enum Role {
 
 impl Role {
     fn of(file: &Path) -> Self {
-        // By name first: a file that was cut short has lost the bytes that identify it.
+        // The name comes first: a file that was cut short has lost the bytes that identify it.
         if is_named_like_table(file) {
             return Self::File;
         }
@@ -246,7 +246,7 @@ pub(crate) fn is_orphan(file: &Path) -> bool {
     !input::is_standard(file) && Role::of(file) == Role::Orphan
 }
 
-/// What an orphan is, and what to do.
+/// Explains an orphan, and says what to do.
 pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sidecar: delete it";
 
 /// Returns a line that names the first of these orphans, if there are any.
@@ -384,7 +384,7 @@ pub(crate) fn is_stale_sidecar(sidecar: &Path, reading: TableReading<'_>) -> boo
     table.is_some_and(|table| table.sidecar_problem().is_some_and(is_stale))
 }
 
-/// What a stale sidecar is, and what happens to it.
+/// Explains a stale sidecar.
 pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 
 /// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.

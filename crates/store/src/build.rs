@@ -288,7 +288,7 @@ impl Started {
         (check_of_hashes(hashes), extractors.collect())
     }
 
-    /// Returns whether every partition that must hold a known key does, by the hash and the extractors as they are now.
+    /// Returns whether every partition that must hold a known key holds it, by the present hash and extractors.
     /// The checks in the description are made with these functions, but keys were added with the functions as they were
     /// then: a store that finds the checks right would probe partitions that lack its keys.
     fn holds_known_keys(&self, container: &Bytes) -> bool {

@@ -140,7 +140,7 @@ enum Goal {
     SameRate,
     /// The size of the present filter.
     SameBytes,
-    /// By an option of the command line.
+    /// The size or rate that an option of the command line names.
     Chosen(Sizing),
 }
 
@@ -440,7 +440,7 @@ impl Alternative {
 fn difference(saved: i64, now: u64) -> String {
     let percent = format!("{:.1} %", saved.unsigned_abs() as f64 * 100.0 / now.max(1) as f64);
     match saved {
-        // By the text, so that what rounds to nothing is neither less nor more.
+        // The text is compared, because a difference that rounds to 0.0 is neither less nor more.
         _ if percent == "0.0 %" => "the same".to_owned(),
         1.. => percent + " less",
         _ => percent + " more",

@@ -14,7 +14,7 @@ pub(super) const PREFIX_GROUP: usize = 16;
 /// Items in `starts` for a group: its prefix, then a suffix for each partition.
 const GROUP_ITEMS: usize = PREFIX_GROUP + 1;
 
-/// The bounds as they are held in memory.
+/// The bounds, in memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     /// The items of all groups, end to end.
