@@ -152,7 +152,7 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     /// The hash must come from the hasher that the map was loaded with ([`Filters::hash`]).
     #[inline]
     pub fn candidates(&self, hash: KeyHash) -> Candidates<'_> {
-        simd::candidates(self.view(), hash)
+        self.view().candidates_inline(hash)
     }
 
     /// Calls `visit` for each of `hashes` whose key some file may have, with its position. The others are absent from
@@ -164,7 +164,7 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         for (chunk, hashes) in hashes.chunks(AT_ONCE).enumerate() {
             hashes.iter().for_each(|&hash| view.prefetch(hash));
             for (position, &hash) in hashes.iter().enumerate() {
-                match simd::candidates(view, hash) {
+                match view.candidates_inline(hash) {
                     Candidates::Only(LocalIds(Ids::None)) => {}
                     found => visit(chunk * AT_ONCE + position, found),
                 }
@@ -252,13 +252,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Half of all absent keys have a quotient that no entry has. Their lookups end here, inlined into the caller.
     #[inline(always)]
-    pub(crate) fn candidates<S: Select>(&self, hash: KeyHash) -> Candidates<'a> {
+    fn candidates_inline(&self, hash: KeyHash) -> Candidates<'a> {
         let place = self.index.shape.place(hash.get());
         if !self.damaged.is_empty() && self.is_damaged(place.page) {
             return Candidates::All;
         }
         let Some(page) = self.page(place.page) else { return Candidates::All };
+        if page.is_occupied(place) { simd::candidates(self, page, place) } else { Candidates::NONE }
+    }
+
+    #[inline(always)]
+    pub(crate) fn candidates<S: Select>(&self, page: Page<'a>, place: Place) -> Candidates<'a> {
         match page.find::<S>(place) {
             Entries::None => Candidates::NONE,
             Entries::Fields { first, end } => self.of_fields(page, place, first, end),

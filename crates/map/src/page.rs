@@ -175,14 +175,18 @@ impl<'a> Page<'a> {
         bytes.map_or(0, |&bytes| u64::from_le_bytes(bytes) >> (bit % 8) & mask)
     }
 
+    /// Returns whether an entry has the quotient of a hash.
+    #[inline(always)]
+    pub(crate) fn is_occupied(&self, place: Place) -> bool {
+        // A place is always inside a page, so that only a page cut short has no line.
+        self.line_bytes(place.line)
+            .is_none_or(|line| line[usize::from(place.quotient >> 3)] >> (place.quotient & 7) & 1 == 1)
+    }
+
     /// Returns the entries with the quotient of a hash.
     #[inline(always)]
     pub(crate) fn find<S: Select>(&self, place: Place) -> Entries {
-        // A place is always inside a page, so that only a page cut short has no line.
         let Some(bytes) = self.line_bytes(place.line) else { return Entries::Unknown };
-        if bytes[usize::from(place.quotient >> 3)] >> (place.quotient & 7) & 1 == 0 {
-            return Entries::None;
-        }
         let mut words = [0; 8];
         for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
             *word = u64::from_le_bytes(bytes);
