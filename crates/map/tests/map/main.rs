@@ -1,0 +1,6 @@
+//! A map must never say that a file it covers lacks a key that the file has.
+
+mod damage;
+mod model;
+mod shapes;
+mod support;
