@@ -49,7 +49,9 @@ impl MapBuilder {
     pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
         self.files.sort_by_key(|(covered, _)| covered.file.fingerprint());
         let covered: Vec<_> = self.files.iter().map(|(covered, _)| *covered).collect();
-        if let Some(two) = covered.windows(2).find(|two| two.first().map(|one| one.file) == two.last().map(|one| one.file)) {
+        if let Some(two) =
+            covered.windows(2).find(|two| two.first().map(|one| one.file) == two.last().map(|one| one.file))
+        {
             let fingerprint = two.first().map_or(0, |covered| covered.file.fingerprint());
             return Err(MapError::DuplicateFile { fingerprint }.into());
         }

@@ -2,6 +2,7 @@
 
 use sstfilter::KeyHash;
 
+use crate::list::{LIST_CHECK_BYTES, encode_ids, list_check};
 use crate::page::{LINE_ENTRIES, LIST_BYTES, OUTGROWN, OVERFULL, PageTrailer, State, UNKNOWN};
 use crate::shape::{LINE_BYTES, PAGE_TRAILER_BYTES, Place, Shape};
 
@@ -319,7 +320,9 @@ impl PageWriter {
     /// Finishes a page that was written to `pages`: appends what it has outside of its own bytes to the tail.
     pub(crate) fn finish(&self, outside: Outside, pages: &mut [u8], tail: &mut Vec<u8>) {
         let Outside { start, lists, outgrown, trailer } = outside;
-        let Some(own) = pages.get_mut(start..).and_then(|bytes| bytes.get_mut(..self.shape.page_bytes())) else { return };
+        let Some(own) = pages.get_mut(start..).and_then(|bytes| bytes.get_mut(..self.shape.page_bytes())) else {
+            return;
+        };
         let mut places = Vec::with_capacity(lists.len() * LIST_BYTES);
         for list in &lists {
             let (offset, bytes) = (tail.len() as u64, list.bytes.len() + LIST_CHECK_BYTES);
@@ -352,62 +355,4 @@ fn seal_with_lists(page: &mut [u8], lists: &[u8], trailer: &PageTrailer) {
     page[at..at + end.len()].copy_from_slice(&end);
     let (covered, checksum) = page.split_at_mut(at + end.len());
     checksum.copy_from_slice(&crc32c::crc32c(covered).to_le_bytes());
-}
-
-/// Bytes of the checksum of a list.
-pub(crate) const LIST_CHECK_BYTES: usize = 4;
-
-/// Returns the checksum of a list, which also shows that it is a list of this map and place.
-pub(crate) fn list_check(map: u64, offset: u64, bytes: &[u8]) -> u32 {
-    let place = [map, offset].map(u64::to_le_bytes);
-    crc32c::crc32c_append(crc32c::crc32c(place.as_flattened()), bytes)
-}
-
-/// Encodes ascending ids as varints: the first one, and the distances to the next ones, less 1.
-fn encode_ids(ids: &[u32]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(ids.len() * 2);
-    let mut next = 0;
-    for &id in ids {
-        let mut distance = id - next;
-        next = id + 1;
-        while distance >= 0x80 {
-            out.push(distance as u8 | 0x80);
-            distance >>= 7;
-        }
-        out.push(distance as u8);
-    }
-    out
-}
-
-/// The ids of a list, without its checksum. Those of a forged list ascend, too.
-#[derive(Clone, Debug)]
-pub(crate) struct ListIds<'a> {
-    bytes: &'a [u8],
-    next: u64,
-}
-
-impl<'a> ListIds<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, next: 0 }
-    }
-}
-
-impl Iterator for ListIds<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let mut distance = 0;
-        for shift in (0..35).step_by(7) {
-            let (&byte, rest) = self.bytes.split_first()?;
-            self.bytes = rest;
-            distance |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                let id = u32::try_from(self.next + distance).ok()?;
-                self.next = u64::from(id) + 1;
-                return Some(id);
-            }
-        }
-        self.bytes = &[];
-        None
-    }
 }

@@ -259,12 +259,7 @@ impl MapEnd<'_> {
             length: self.shape.files,
             checksum,
             keys: self.covered.iter().map(|covered| covered.entries).sum(),
-            own: [
-                self.shape.prefix_bits,
-                self.shape.field_bits,
-                self.shape.page_bits,
-                self.hash.id.code() << 4,
-            ],
+            own: [self.shape.prefix_bits, self.shape.field_bits, self.shape.page_bits, self.hash.id.code() << 4],
             version: VERSION,
             magic: MAGIC,
         };

@@ -3,21 +3,26 @@
 #![deny(clippy::indexing_slicing)]
 
 mod build;
+mod candidates;
 mod encode;
 mod error;
 mod index;
+mod list;
 mod map;
 mod merge;
 mod options;
 mod page;
+mod read;
 mod shape;
 mod simd;
 mod write;
 
 pub use build::MapBuilder;
+pub use candidates::{Candidates, LocalIds};
 pub use error::MapError;
 pub use index::{CoveredFile, LocalId, MapIndex};
-pub use map::{Candidates, FileMap, LocalIds};
+pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::MapOptions;
+pub use read::{MapPart, MapRead, PartAnswer};
 pub use write::MapReport;

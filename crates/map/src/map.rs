@@ -2,12 +2,13 @@
 
 use sstfilter::internal::prefetch;
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_range::internal::Select;
+use sstfilter_range::internal::Portable;
 
-use crate::encode::{LIST_CHECK_BYTES, ListIds, list_check};
+use crate::candidates::{self, Candidates, Elsewhere, Found};
 use crate::error::MapError;
-use crate::index::{LocalId, MapIndex};
-use crate::page::{Entries, ListPlace, Page, PageTrailer, State};
+use crate::index::MapIndex;
+use crate::list::{checked_list, split_check};
+use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::Place;
 use crate::simd;
 
@@ -21,76 +22,6 @@ pub struct FileMap<D> {
     bytes: D,
     /// A bit for each page that is damaged; empty if none is, which is all that lookups test.
     damaged: Box<[u64]>,
-}
-
-/// Which files may have a key, of those that one map covers. Other files are not meant, whatever the answer is.
-#[derive(Clone, Debug)]
-#[must_use = "a file that is not among the candidates may be skipped only if the map covers it"]
-pub enum Candidates<'a> {
-    /// Only these may have the key.
-    Only(LocalIds<'a>),
-    /// All may have it: their entries are damaged or unknown.
-    All,
-}
-
-impl Candidates<'_> {
-    /// Returns whether the file may have the key.
-    pub fn may_contain(self, file: LocalId) -> bool {
-        match self {
-            Self::Only(mut ids) => ids.any(|id| id == file),
-            Self::All => true,
-        }
-    }
-
-    const NONE: Self = Self::Only(LocalIds(Ids::None));
-}
-
-/// The local ids of candidates, ascending.
-#[derive(Clone, Debug)]
-pub struct LocalIds<'a>(Ids<'a>);
-
-#[derive(Clone, Debug)]
-enum Ids<'a> {
-    None,
-    Fields(FieldIds<'a>),
-    List { ids: ListIds<'a>, files: u32 },
-}
-
-/// The ids in the fields of one low value.
-#[derive(Clone, Debug)]
-struct FieldIds<'a> {
-    page: Page<'a>,
-    next: u64,
-    end: u64,
-    /// The field of the low value and file 0.
-    first: u64,
-}
-
-impl Iterator for LocalIds<'_> {
-    type Item = LocalId;
-
-    #[inline]
-    fn next(&mut self) -> Option<LocalId> {
-        match &mut self.0 {
-            Ids::None => None,
-            Ids::Fields(fields) => fields.next(),
-            // A forged list may have other ids.
-            Ids::List { ids, files } => ids.next().filter(|id| id < files).map(LocalId),
-        }
-    }
-}
-
-impl FieldIds<'_> {
-    #[inline(always)]
-    fn next(&mut self) -> Option<LocalId> {
-        if self.next >= self.end {
-            return None;
-        }
-        let id = self.page.field(self.next).wrapping_sub(self.first);
-        self.next += 1;
-        // Fields ascend, so that a field of a greater low value ends them.
-        (id < u64::from(self.page.shape.files)).then_some(LocalId(id as u32))
-    }
 }
 
 impl<D: AsRef<[u8]>> FileMap<D> {
@@ -164,9 +95,9 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         for (chunk, hashes) in hashes.chunks(AT_ONCE).enumerate() {
             hashes.iter().for_each(|&hash| view.prefetch(hash));
             for (position, &hash) in hashes.iter().enumerate() {
-                match view.candidates_inline(hash) {
-                    Candidates::Only(LocalIds(Ids::None)) => {}
-                    found => visit(chunk * AT_ONCE + position, found),
+                let found = view.candidates_inline(hash);
+                if !found.is_none() {
+                    visit(chunk * AT_ONCE + position, found);
                 }
             }
         }
@@ -240,9 +171,7 @@ impl<'a> View<'a> {
     /// Returns a list's ids, if it is sound.
     fn list(&self, place: ListPlace) -> Option<&'a [u8]> {
         let bytes = self.tail(place.offset, place.bytes.into())?;
-        let (ids, stored) = bytes.split_last_chunk::<LIST_CHECK_BYTES>()?;
-        let check = list_check(self.index.map.fingerprint(), place.offset, ids);
-        (u32::from_le_bytes(*stored) == check).then_some(ids)
+        checked_list(bytes, self.index.map, place.offset)
     }
 
     fn prefetch(&self, hash: KeyHash) {
@@ -260,60 +189,34 @@ impl<'a> View<'a> {
             return Candidates::All;
         }
         let Some(page) = self.page(place.page) else { return Candidates::All };
-        if page.is_occupied(place) { simd::candidates(self, page, place) } else { Candidates::NONE }
-    }
-
-    #[inline(always)]
-    pub(crate) fn candidates<S: Select>(&self, page: Page<'a>, place: Place) -> Candidates<'a> {
-        match page.find::<S>(place) {
-            Entries::None => Candidates::NONE,
-            Entries::Fields { first, end } => self.of_fields(page, place, first, end),
-            Entries::Outgrown => self.outgrown::<S>(page, place),
-            Entries::Unknown => Candidates::All,
-        }
-    }
-
-    #[inline(always)]
-    fn of_fields(&self, page: Page<'a>, place: Place, first: u64, end: u64) -> Candidates<'a> {
-        let low = place.low * page.shape.radix();
-        let mut next = first;
-        // Most runs have one or two fields.
-        while next < end {
-            let field = page.field(next);
-            if field >= low {
-                break;
-            }
-            next += 1;
-        }
-        if next == end {
+        if !page.is_occupied(place) {
             return Candidates::NONE;
         }
-        let id = page.field(next) - low;
-        match id.cmp(&u64::from(page.shape.files)) {
-            core::cmp::Ordering::Less => Candidates::Only(LocalIds(Ids::Fields(FieldIds { page, next, end, first: low }))),
-            core::cmp::Ordering::Equal => self.of_list(page, next),
-            core::cmp::Ordering::Greater => Candidates::NONE,
+        match simd::in_page(page, place) {
+            Found::Here(found) => found,
+            Found::Elsewhere(elsewhere) => self.resolve(elsewhere, place),
         }
     }
 
+    /// Finds entries that are outside of their page.
     #[cold]
-    fn of_list(&self, page: Page<'a>, field: u64) -> Candidates<'a> {
-        // Its checksum was compared when the map was loaded.
-        let bytes = page.list_place(field).and_then(|place| self.tail(place.offset, place.bytes.into()));
-        let Some((ids, _)) = bytes.and_then(<[u8]>::split_last_chunk::<LIST_CHECK_BYTES>) else { return Candidates::All };
-        Candidates::Only(LocalIds(Ids::List { ids: ListIds::new(ids), files: self.index.shape.files }))
-    }
-
-    #[cold]
-    fn outgrown<S: Select>(&self, page: Page<'a>, place: Place) -> Candidates<'a> {
-        let Some(bytes) = page.elsewhere().and_then(|(offset, bytes)| self.tail(offset, bytes)) else {
-            return Candidates::All;
-        };
-        let page = Page { bytes, ..page };
-        match page.find::<S>(place) {
-            Entries::None => Candidates::NONE,
-            Entries::Fields { first, end } => self.of_fields(page, place, first, end),
-            Entries::Outgrown | Entries::Unknown => Candidates::All,
+    #[inline(never)]
+    fn resolve(&self, elsewhere: Elsewhere, place: Place) -> Candidates<'a> {
+        let bytes = |offset, bytes| self.tail(offset, bytes);
+        match elsewhere {
+            // Checksums were compared when the map was loaded.
+            Elsewhere::List(list) => match bytes(list.offset, list.bytes.into()).and_then(split_check) {
+                Some((ids, _)) => Candidates::of_list(ids, self.index.shape.files),
+                None => Candidates::All,
+            },
+            Elsewhere::Outgrown { offset, bytes: length } => match bytes(offset, length) {
+                Some(bytes) => match candidates::in_page::<Portable>(Page { bytes, shape: &self.index.shape }, place) {
+                    Found::Here(found) => found,
+                    Found::Elsewhere(list @ Elsewhere::List(_)) => self.resolve(list, place),
+                    Found::Elsewhere(Elsewhere::Outgrown { .. }) => Candidates::All,
+                },
+                None => Candidates::All,
+            },
         }
     }
 }

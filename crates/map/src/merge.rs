@@ -7,9 +7,10 @@ use std::io::{self, Write};
 
 use sstfilter::{FileId, HashIdentity, KeyHash};
 
-use crate::encode::{LIST_CHECK_BYTES, ListIds, Packing, list_check};
+use crate::encode::Packing;
 use crate::error::MapError;
 use crate::index::{CoveredFile, MapIndex};
+use crate::list::{ListIds, checked_list};
 use crate::options::MapOptions;
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
@@ -146,7 +147,9 @@ impl Input<'_> {
             let before = entries.len();
             let bytes = (self.read)(self.index.page_range(page))?;
             let is_sound = match self.index.check(&bytes, page) {
-                Ok(PageTrailer { state: State::Whole, .. }) => self.append_page(&bytes, page, &own, packing, entries)?,
+                Ok(PageTrailer { state: State::Whole, .. }) => {
+                    self.append_page(&bytes, page, &own, packing, entries)?
+                }
                 Ok(PageTrailer { state: State::Outgrown, .. }) => {
                     self.append_outgrown(&bytes, page, &own, packing, entries)?
                 }
@@ -174,9 +177,7 @@ impl Input<'_> {
         };
         let bytes = (self.read)(range)?;
         match self.index.check(&bytes, page) {
-            Ok(trailer) if trailer.state == State::Whole => {
-                self.append_page(&bytes, page, prefixes, packing, entries)
-            }
+            Ok(trailer) if trailer.state == State::Whole => self.append_page(&bytes, page, prefixes, packing, entries),
             Ok(_) | Err(_) => Ok(false),
         }
     }
@@ -230,9 +231,7 @@ impl Input<'_> {
     fn list(&self, place: ListPlace) -> io::Result<Option<Vec<u8>>> {
         let Some(range) = self.index.tail_range(place.offset, place.bytes.into()) else { return Ok(None) };
         let bytes = (self.read)(range)?;
-        let Some((ids, stored)) = bytes.split_last_chunk::<LIST_CHECK_BYTES>() else { return Ok(None) };
-        let check = list_check(self.index.map.fingerprint(), place.offset, ids);
-        Ok((u32::from_le_bytes(*stored) == check).then(|| ids.to_vec()))
+        Ok(checked_list(&bytes, self.index.map, place.offset).map(<[u8]>::to_vec))
     }
 }
 

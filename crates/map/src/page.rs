@@ -151,7 +151,7 @@ pub(crate) struct Page<'a> {
 }
 
 /// A list's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListPlace {
     /// Number of the field in the page.
     pub(crate) field: u32,
@@ -212,9 +212,8 @@ impl<'a> Page<'a> {
         mut visit: impl FnMut(u8, Range<u64>) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let Some(bytes) = self.line_bytes(line) else { return Ok(false) };
-        let words: [u64; 8] = core::array::from_fn(|word| {
-            bytes.as_chunks().0.get(word).map_or(0, |&bytes| u64::from_le_bytes(bytes))
-        });
+        let words: [u64; 8] =
+            core::array::from_fn(|word| bytes.as_chunks().0.get(word).map_or(0, |&bytes| u64::from_le_bytes(bytes)));
         let [a, b, c, d, ..] = words;
         let rank = (words[7] >> 32) as u32;
         let (place, first) = ((words[4] as u32), u64::from(rank & !OVERFULL));
@@ -223,9 +222,9 @@ impl<'a> Page<'a> {
             return Ok(false);
         }
         let [.., e, f, g, h] = words;
-        let mut ends = (0..).zip([e, f, g, h & u64::from(u32::MAX)]).flat_map(|(word, bits)| {
-            bits_of(bits).map(move |bit| word * 64 + bit as u64)
-        });
+        let mut ends = (0..)
+            .zip([e, f, g, h & u64::from(u32::MAX)])
+            .flat_map(|(word, bits)| bits_of(bits).map(move |bit| word * 64 + bit as u64));
         let (mut from, mut run) = (first, 0);
         for (word, bits) in (0_u8..).zip([a, b, c, d]) {
             for bit in bits_of(bits) {
@@ -251,9 +250,7 @@ impl<'a> Page<'a> {
         let end = |run: u32| self.run_end(u64::from(place) + u64::from(run)).map(|last| u64::from(last) + 1);
         let first = if before == 0 { Some(0) } else { end(before - 1) };
         match (first, end(before)) {
-            (Some(first), Some(end)) => {
-                Entries::Fields { first: u64::from(rank) + first, end: u64::from(rank) + end }
-            }
+            (Some(first), Some(end)) => Entries::Fields { first: u64::from(rank) + first, end: u64::from(rank) + end },
             // Only a forged page has no such run end.
             _ => Entries::Unknown,
         }

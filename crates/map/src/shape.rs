@@ -131,7 +131,8 @@ impl Shape {
             // Fewer low values need more lines, for the same number of codes.
             let lines_for_codes = (1_u64 << prefix_bits).div_ceil(lows.saturating_mul(256));
             let all_lines = lines_for_codes.max(entries.div_ceil(MEAN_LINE_CODES)).max(1);
-            let Some((page_bits, lines, pages)) = pages_of(all_lines, entries, field_bits, max_page_bits, spread) else {
+            let Some((page_bits, lines, pages)) = pages_of(all_lines, entries, field_bits, max_page_bits, spread)
+            else {
                 continue;
             };
             let bytes = pages.saturating_mul(1 << page_bits);
@@ -189,7 +190,6 @@ impl Shape {
     pub(crate) fn prefixes(&self) -> Prefixes {
         let codes = self.codes();
         Prefixes {
-            lines: self.lines,
             lows: self.lows,
             page_codes: self.lines * 256 * self.lows,
             // Rounded down; `of` corrects the result. One less if there are as many codes as prefixes, which needs 65
@@ -231,7 +231,6 @@ fn pages_of(all_lines: u64, entries: u64, field_bits: u8, max_page_bits: u8, spr
 /// Computes prefixes from places, without a division for each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefixes {
-    lines: u64,
     lows: u64,
     page_codes: u64,
     reciprocal: u64,
@@ -244,7 +243,7 @@ impl Prefixes {
     #[inline(always)]
     pub(crate) fn of(&self, place: Place) -> Option<u64> {
         let Place { page, line, quotient, low } = place;
-        let code = page * self.page_codes + (line * 256 + u64::from(quotient)) * self.lows + low;
+        let code = page * self.page_codes + (line << 8 | u64::from(quotient)) * self.lows + low;
         // At most two below ceil(code * 2^prefix-bits / codes), by two roundings.
         let (mut prefix, _) = multiply(code, self.reciprocal);
         let goal = u128::from(code);

@@ -4,26 +4,26 @@
 
 use sstfilter_range::internal::Portable;
 
-use crate::map::{Candidates, View};
+use crate::candidates::{self, Found};
 use crate::page::Page;
 use crate::shape::Place;
 
 /// Never inlined, so that callers run exactly the code that is tested on each platform.
 #[inline(never)]
-pub(crate) fn candidates<'a>(view: &View<'a>, page: Page<'a>, place: Place) -> Candidates<'a> {
+pub(crate) fn in_page(page: Page<'_>, place: Place) -> Found<'_> {
     #[cfg(target_arch = "x86_64")]
     {
         use sstfilter::simd::InstructionSet;
         use sstfilter_range::internal::Bmi2;
 
         #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
-        fn compiled<'a>(view: &View<'a>, page: Page<'a>, place: Place) -> Candidates<'a> {
-            view.candidates::<Bmi2>(page, place)
+        fn compiled(page: Page<'_>, place: Place) -> Found<'_> {
+            candidates::in_page::<Bmi2>(page, place)
         }
         if matches!(sstfilter::simd::selected(), InstructionSet::Avx2 | InstructionSet::Avx512) {
             // SAFETY: both sets include these instructions, and are selected only if the CPU has them.
-            return unsafe { compiled(view, page, place) };
+            return unsafe { compiled(page, place) };
         }
     }
-    view.candidates::<Portable>(page, place)
+    candidates::in_page::<Portable>(page, place)
 }

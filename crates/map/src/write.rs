@@ -28,8 +28,12 @@ pub(crate) trait EntrySource: Sync {
 
     /// Appends all entries with a prefix in this range. Each run must ascend. Returns the prefixes whose entries are
     /// not known.
-    fn append(&self, prefixes: Range<u64>, packing: &Packing, entries: &mut Vec<KeyHash>)
-    -> io::Result<Vec<Range<u64>>>;
+    fn append(
+        &self,
+        prefixes: Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+    ) -> io::Result<Vec<Range<u64>>>;
 }
 
 /// What was written.
