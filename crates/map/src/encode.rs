@@ -90,7 +90,7 @@ pub(crate) struct PageWriter {
     /// The fingerprint of the map's id.
     map: u64,
     fields: BitWriter,
-    lines: Vec<[u64; 8]>,
+    lines: Vec<[[u64; 4]; 2]>,
     open: OpenLine,
     run_ends: Vec<u16>,
     lists: Vec<List>,
@@ -115,17 +115,23 @@ impl OpenLine {
         if self.count == 0 || quotient != self.quotient {
             self.end_run();
             self.quotient = quotient;
-            self.occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63);
+            set_bit(&mut self.occupied, quotient.into());
         }
     }
 
     #[inline(always)]
     fn end_run(&mut self) {
         let Some(last) = self.count.checked_sub(1) else { return };
-        if last < LINE_ENTRIES {
-            self.run_ends[(last >> 6) as usize] |= 1 << (last & 63);
-        }
+        set_bit(&mut self.run_ends, last);
         self.ends.push(last as u16);
+    }
+}
+
+/// Sets a bit, if it is below 256.
+#[inline(always)]
+fn set_bit(words: &mut [u64; 4], bit: u32) {
+    if let Some(word) = words.get_mut((bit >> 6) as usize) {
+        *word |= 1 << (bit & 63);
     }
 }
 
@@ -218,7 +224,7 @@ impl PageWriter {
         } else {
             self.put(self.shape.page_bytes(), lists.len(), out);
             if lists.is_empty() {
-                seal_with_lists(&mut out[start..], &[], &trailer);
+                seal(out, start, &trailer);
                 return PageOutcome::Whole;
             }
         }
@@ -229,7 +235,7 @@ impl PageWriter {
     pub(crate) fn write_unknown(&self, page: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let trailer = self.put_without_entries(page, State::Unknown, out);
-        seal_with_lists(&mut out[start..], &[], &trailer);
+        seal(out, start, &trailer);
     }
 
     /// Collects the lines and fields of the entries; `None` if a page cannot hold them.
@@ -279,17 +285,17 @@ impl PageWriter {
         let open = &mut self.open;
         open.end_run();
         let rank = self.fields.count.checked_sub(open.count).filter(|&rank| rank < OVERFULL)?;
-        let [a, b, c, d] = open.occupied;
-        let [e, f, g, h] = open.run_ends;
-        if open.count <= LINE_ENTRIES {
-            self.lines.push([a, b, c, d, e, f, g, h | u64::from(rank) << 32]);
+        let second_half = if open.count <= LINE_ENTRIES {
+            let [first, second, third, fourth] = open.run_ends;
+            [first, second, third, fourth | u64::from(rank) << 32]
         } else {
             // Positions have 16 bits.
             u16::try_from(open.count - 1).ok()?;
             let place = self.run_ends.len() as u64 | u64::from(open.count) << 32;
-            self.lines.push([a, b, c, d, place, 0, 0, u64::from(rank | OVERFULL) << 32]);
             self.run_ends.extend_from_slice(&open.ends);
-        }
+            [place, 0, 0, u64::from(rank | OVERFULL) << 32]
+        };
+        self.lines.push([open.occupied, second_half]);
         open.ends.clear();
         (open.occupied, open.run_ends, open.count) = ([0; 4], [0; 4], 0);
         Some(())
@@ -299,7 +305,7 @@ impl PageWriter {
     /// lists.
     fn put(&self, bytes: usize, lists: usize, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend(self.lines.iter().flatten().flat_map(|word| word.to_le_bytes()));
+        out.extend(self.lines.as_flattened().as_flattened().iter().flat_map(|word| word.to_le_bytes()));
         out.extend_from_slice(self.fields.written());
         let behind = self.run_ends.len() * 2 + lists * LIST_BYTES + PAGE_TRAILER_BYTES as usize;
         out.resize(start + bytes - behind, 0);
@@ -351,8 +357,15 @@ impl PageWriter {
 /// Writes the places of lists, the trailer and the checksum at the end of a page.
 fn seal_with_lists(page: &mut [u8], lists: &[u8], trailer: &PageTrailer) {
     let end = [lists, &trailer.encode()].concat();
-    let at = page.len() - end.len() - 4;
-    page[at..at + end.len()].copy_from_slice(&end);
-    let (covered, checksum) = page.split_at_mut(at + end.len());
-    checksum.copy_from_slice(&crc32c::crc32c(covered).to_le_bytes());
+    let Some((covered, checksum)) = page.split_last_chunk_mut() else { return };
+    let (_, room) = covered.split_at_mut(covered.len().saturating_sub(end.len()));
+    room.copy_from_slice(&end);
+    *checksum = crc32c::crc32c(covered).to_le_bytes();
+}
+
+/// Seals the page without lists that begins at `start`.
+fn seal(out: &mut [u8], start: usize, trailer: &PageTrailer) {
+    if let Some(page) = out.get_mut(start..) {
+        seal_with_lists(page, &[], trailer);
+    }
 }

@@ -1,6 +1,12 @@
 //! File maps: one probe tells which of many immutable files may hold a key.
 
 #![deny(clippy::indexing_slicing)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::inline_always,
+    reason = "casts drop bits on purpose, after lengths were checked; a lookup is compiled for several instruction \
+              sets, and functions that are not inlined into it would be compiled for the baseline"
+)]
 
 mod build;
 mod candidates;

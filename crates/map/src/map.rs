@@ -53,7 +53,9 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         if !damaged.is_empty() {
             let mut bits = vec![0; map.index.pages().div_ceil(64) as usize];
             for page in damaged {
-                bits[page as usize / 64] |= 1 << (page % 64);
+                if let Some(word) = bits.get_mut(page as usize / 64) {
+                    *word |= 1 << (page % 64);
+                }
             }
             map.damaged = bits.into();
         }

@@ -179,29 +179,27 @@ impl<'a> Page<'a> {
     #[inline(always)]
     pub(crate) fn is_occupied(&self, place: Place) -> bool {
         // A place is always inside a page, so that only a page cut short has no line.
-        self.line_bytes(place.line)
-            .is_none_or(|line| line[usize::from(place.quotient >> 3)] >> (place.quotient & 7) & 1 == 1)
+        self.line_bytes(place.line).is_none_or(|line| {
+            line.get(usize::from(place.quotient >> 3)).is_none_or(|byte| byte >> (place.quotient & 7) & 1 == 1)
+        })
     }
 
     /// Returns the entries with the quotient of a hash.
     #[inline(always)]
     pub(crate) fn find<S: Select>(&self, place: Place) -> Entries {
         let Some(bytes) = self.line_bytes(place.line) else { return Entries::Unknown };
-        let mut words = [0; 8];
-        for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(bytes);
+        let line = Line::new(bytes);
+        if !self.is_occupied(place) {
+            return Entries::None;
         }
-        let before = runs_below(&words, place.quotient);
-        let rank = words[7] >> 32;
-        if rank as u32 & OVERFULL != 0 {
-            return self.find_overfull(words[4] as u32, before, rank as u32 & !OVERFULL);
+        let before = line.runs_below(place.quotient);
+        if line.is_overfull {
+            return self.find_overfull(&line, before);
         }
-        let [.., a, b, c, d] = words;
-        let ends = [a, b, c, d & u64::from(u32::MAX)];
-        let last = select::<S>(&ends, before);
+        let last = select::<S>(&line.run_ends, before);
         // The run before ends where this one begins.
-        let first = if before == 0 { 0 } else { select::<S>(&ends, before - 1) + 1 };
-        Entries::Fields { first: rank + u64::from(first), end: rank + u64::from(last) + 1 }
+        let first = if before == 0 { 0 } else { select::<S>(&line.run_ends, before - 1) + 1 };
+        Entries::Fields { first: line.rank + u64::from(first), end: line.rank + u64::from(last) + 1 }
     }
 
     /// Calls `visit` for each quotient of a line that is occupied, with the numbers of its fields, until it returns
@@ -211,46 +209,35 @@ impl<'a> Page<'a> {
         line: u64,
         mut visit: impl FnMut(u8, Range<u64>) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let Some(bytes) = self.line_bytes(line) else { return Ok(false) };
-        let words: [u64; 8] =
-            core::array::from_fn(|word| bytes.as_chunks().0.get(word).map_or(0, |&bytes| u64::from_le_bytes(bytes)));
-        let [a, b, c, d, ..] = words;
-        let rank = (words[7] >> 32) as u32;
-        let (place, first) = ((words[4] as u32), u64::from(rank & !OVERFULL));
-        let is_overfull = rank & OVERFULL != 0;
-        if is_overfull && place >= UNKNOWN {
+        let Some(line) = self.line_bytes(line).map(Line::new) else { return Ok(false) };
+        if line.is_overfull && line.place >= UNKNOWN {
             return Ok(false);
         }
-        let [.., e, f, g, h] = words;
-        let mut ends = (0..)
-            .zip([e, f, g, h & u64::from(u32::MAX)])
-            .flat_map(|(word, bits)| bits_of(bits).map(move |bit| word * 64 + bit as u64));
-        let (mut from, mut run) = (first, 0);
-        for (word, bits) in (0_u8..).zip([a, b, c, d]) {
-            for bit in bits_of(bits) {
-                let end = if is_overfull { self.run_end(u64::from(place) + run).map(u64::from) } else { ends.next() };
-                let Some(end) = end else { return Ok(false) };
-                let end = first + end + 1;
-                if !visit(word * 64 + bit as u8, from..end)? {
-                    return Ok(false);
-                }
-                (from, run) = (end, run + 1);
+        let mut ends = bits_of_four(&line.run_ends);
+        let (mut first, mut run) = (line.rank, 0);
+        for quotient in bits_of_four(&line.occupied) {
+            let last = if line.is_overfull { self.run_end(&line, run).map(u32::from) } else { ends.next() };
+            let Some(last) = last else { return Ok(false) };
+            let end = line.rank + u64::from(last) + 1;
+            if !visit(quotient as u8, first..end)? {
+                return Ok(false);
             }
+            (first, run) = (end, run + 1);
         }
         Ok(true)
     }
 
     #[cold]
-    fn find_overfull(&self, place: u32, before: u32, rank: u32) -> Entries {
-        match place {
+    fn find_overfull(&self, line: &Line, before: u32) -> Entries {
+        match line.place {
             OUTGROWN => return Entries::Outgrown,
             UNKNOWN => return Entries::Unknown,
             _ => {}
         }
-        let end = |run: u32| self.run_end(u64::from(place) + u64::from(run)).map(|last| u64::from(last) + 1);
-        let first = if before == 0 { Some(0) } else { end(before - 1) };
+        let end = |run: u32| self.run_end(line, run).map(|last| line.rank + u64::from(last) + 1);
+        let first = if before == 0 { Some(line.rank) } else { end(before - 1) };
         match (first, end(before)) {
-            (Some(first), Some(end)) => Entries::Fields { first: u64::from(rank) + first, end: u64::from(rank) + end },
+            (Some(first), Some(end)) => Entries::Fields { first, end },
             // Only a forged page has no such run end.
             _ => Entries::Unknown,
         }
@@ -262,19 +249,19 @@ impl<'a> Page<'a> {
         Some([trailer.u32::<0>(), trailer.u32::<4>(), trailer.u32::<8>()])
     }
 
-    /// Returns the bytes of the lists' places, and what is before them.
-    fn lists(&self) -> Option<(&'a [u8], &'a [[u8; LIST_BYTES]], u32)> {
+    /// Returns what is before the lists' places, these, and the number of run ends.
+    fn lists(&self) -> Option<(&'a [u8], &'a [[u8; LIST_BYTES]], usize)> {
         let [_, run_ends, lists] = self.counts()?;
         let before = self.bytes.split_last_chunk::<TRAILER>()?.0;
         let (before, lists) = before.split_at_checked(before.len().checked_sub(lists as usize * LIST_BYTES)?)?;
-        Some((before, lists.as_chunks().0, run_ends))
+        Some((before, lists.as_chunks().0, run_ends as usize))
     }
 
-    /// Returns the position of the last entry of a run in its line.
-    fn run_end(&self, number: u64) -> Option<u16> {
+    /// Returns the position of the last entry of a run of an overfull line.
+    fn run_end(&self, line: &Line, run: u32) -> Option<u16> {
         let (before, _, run_ends) = self.lists()?;
-        let start = before.len().checked_sub(run_ends as usize * 2)?;
-        let bytes = before.get(start + usize::try_from(number).ok()? * 2..)?;
+        let start = before.len().checked_sub(run_ends * 2)?;
+        let bytes = before.get(start + (line.place as usize).checked_add(run as usize)?.checked_mul(2)?..)?;
         Some(u16::from_le_bytes(*bytes.first_chunk()?))
     }
 
@@ -300,13 +287,50 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns the number of occupied quotients below `quotient`.
-#[inline(always)]
-fn runs_below(words: &[u64; 8], quotient: u8) -> u32 {
-    let bits = u32::from(quotient);
-    let below = |word: u64, start: u32| (word & low_mask(bits.saturating_sub(start))).count_ones();
-    let [a, b, c, d, ..] = *words;
-    below(a, 0) + below(b, 64) + below(c, 128) + below(d, 192)
+/// A decoded line.
+struct Line {
+    occupied: [u64; 4],
+    run_ends: [u64; 4],
+    /// Entries of the page before the line.
+    rank: u64,
+    is_overfull: bool,
+    /// If the line is overfull: number of its first run end, or why it has none.
+    place: u32,
+}
+
+impl Line {
+    #[inline(always)]
+    fn new(bytes: &[u8; 64]) -> Self {
+        let mut words = [0; 8];
+        for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(bytes);
+        }
+        let [a, b, c, d, ends @ .., last] = words;
+        let [first, second, third] = ends;
+        let rank = (last >> 32) as u32;
+        Self {
+            occupied: [a, b, c, d],
+            run_ends: [first, second, third, last & u64::from(u32::MAX)],
+            rank: u64::from(rank & !OVERFULL),
+            is_overfull: rank & OVERFULL != 0,
+            place: first as u32,
+        }
+    }
+
+    /// Returns the number of occupied quotients below `quotient`.
+    #[inline(always)]
+    fn runs_below(&self, quotient: u8) -> u32 {
+        let bits = u32::from(quotient);
+        let below = |word: u64, start: u32| (word & low_mask(bits.saturating_sub(start))).count_ones();
+        let [first, second, third, fourth] = self.occupied;
+        below(first, 0) + below(second, 64) + below(third, 128) + below(fourth, 192)
+    }
+}
+
+/// The positions of the bits that are set in four words.
+fn bits_of_four(words: &[u64; 4]) -> impl Iterator<Item = u32> {
+    let starts = [0, 64, 128, 192].into_iter();
+    words.iter().zip(starts).flat_map(|(&word, start)| bits_of(word).map(move |bit| start + bit as u32))
 }
 
 /// Returns a mask of the lowest `bits` bits, all 64 for more.
