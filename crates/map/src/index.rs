@@ -17,6 +17,9 @@ const MAGIC: u16 = 0x4d53;
 /// Bytes of a covered file: its fingerprint, its entries, and zeros.
 pub(crate) const COVERED_BYTES: usize = 16;
 
+/// Maximum number of entries, of a file and of all.
+pub(crate) const MAX_ENTRIES: u64 = (1 << 40) - 1;
+
 /// Bytes before the file's fingerprint: lines, pages, bytes of the tail.
 const PARAM_BYTES: usize = 20;
 
@@ -127,7 +130,12 @@ impl MapIndex {
         }
         let entries = trailer.uint::<16, { Ending::KEYS_BYTES }>();
         let map = identity.file.unwrap_or(FileId::from_fingerprint(0));
-        Ok(Self { shape, identity, map, tail_bytes, entries, covered: decode_covered(covered)? })
+        let covered = decode_covered(covered)?;
+        let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
+        if sum != u128::from(entries) {
+            return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
+        }
+        Ok(Self { shape, identity, map, tail_bytes, entries, covered })
     }
 
     /// Returns the number of the file in this map; `None` if the map does not cover it, and says nothing about it.
@@ -217,9 +225,14 @@ fn decode_covered(bytes: &[u8]) -> Result<Box<[CoveredFile]>, MapError> {
         .iter()
         .map(|bytes| {
             let fields = Fields::of(bytes);
-            CoveredFile { file: FileId::from_fingerprint(fields.u64::<0>()), entries: fields.uint::<8, 5>() }
+            CoveredFile { file: FileId::from_fingerprint(fields.u64::<0>()), entries: fields.u64::<8>() }
         })
         .collect();
+    // Five bytes, and zeros that a later version may use.
+    if let Some(covered) = covered.iter().find(|covered| covered.entries > MAX_ENTRIES) {
+        let (field, expected) = ("entries of a covered file", "at most 2^40 - 1");
+        return Err(MapError::Field { field, expected, got: covered.entries });
+    }
     let ascends = |pair: &[CoveredFile]| pair.is_sorted_by(|one, two| one.file.fingerprint() < two.file.fingerprint());
     match covered.windows(2).find(|pair| !ascends(pair)) {
         // Binary search would miss files, which is safe, but no writer writes it.
