@@ -4,3 +4,4 @@ mod damage;
 mod model;
 mod shapes;
 mod support;
+mod vectors;
