@@ -2,6 +2,7 @@
 
 mod damage;
 mod model;
+mod rule;
 mod shapes;
 mod support;
 mod vectors;
