@@ -21,6 +21,7 @@ pub enum Candidates<'a> {
 
 impl<'a> Candidates<'a> {
     /// Returns whether the file may have the key.
+    #[must_use]
     pub fn may_contain(self, file: LocalId) -> bool {
         match self {
             Self::Only(mut ids) => ids.any(|id| id == file),

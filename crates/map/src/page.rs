@@ -249,25 +249,25 @@ impl<'a> Page<'a> {
         Some([trailer.u32::<0>(), trailer.u32::<4>(), trailer.u32::<8>()])
     }
 
-    /// Returns what is before the lists' places, these, and the number of run ends.
-    fn lists(&self) -> Option<(&'a [u8], &'a [[u8; LIST_BYTES]], usize)> {
-        let [_, run_ends, lists] = self.counts()?;
+    /// The bytes before the places of lists, and these.
+    fn lists(&self) -> Option<(&'a [u8], &'a [[u8; LIST_BYTES]])> {
+        let [_, _, lists] = self.counts()?;
         let before = self.bytes.split_last_chunk::<TRAILER>()?.0;
         let (before, lists) = before.split_at_checked(before.len().checked_sub(lists as usize * LIST_BYTES)?)?;
-        Some((before, lists.as_chunks().0, run_ends as usize))
+        Some((before, lists.as_chunks().0))
     }
 
     /// Returns the position of the last entry of a run of an overfull line.
     fn run_end(&self, line: &Line, run: u32) -> Option<u16> {
-        let (before, _, run_ends) = self.lists()?;
-        let start = before.len().checked_sub(run_ends * 2)?;
+        let ([_, run_ends, _], (before, _)) = (self.counts()?, self.lists()?);
+        let start = before.len().checked_sub(run_ends as usize * 2)?;
         let bytes = before.get(start + (line.place as usize).checked_add(run as usize)?.checked_mul(2)?..)?;
         Some(u16::from_le_bytes(*bytes.first_chunk()?))
     }
 
     /// Returns the places of all lists, in the order of their fields.
     pub(crate) fn list_places(&self) -> impl Iterator<Item = ListPlace> + 'a {
-        let lists = self.lists().map_or(&[][..], |(_, lists, _)| lists);
+        let lists = self.lists().map_or(&[][..], |(_, lists)| lists);
         lists.iter().map(|bytes| {
             let fields = Fields::of(bytes);
             ListPlace { field: fields.u32::<0>(), bytes: fields.u32::<4>(), offset: fields.u64::<8>() }

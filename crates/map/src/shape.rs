@@ -223,7 +223,7 @@ fn pages_of(all_lines: u64, entries: u64, field_bits: u8, max_page_bits: u8, spr
         let middle = most.midpoint(too_many);
         if has_room(middle, max_page_bits) { most = middle } else { too_many = middle }
     }
-    let pages = all_lines.checked_div(most)?.saturating_add(u64::from(all_lines % most > 0));
+    let pages = all_lines.checked_div(most)?.saturating_add(u64::from(!all_lines.is_multiple_of(most)));
     // Spread evenly, which leaves a little more room to each page.
     (pages <= MAX_PAGES).then(|| (max_page_bits, all_lines.div_ceil(pages), pages))
 }

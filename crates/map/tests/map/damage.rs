@@ -3,7 +3,7 @@
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::{FileMap, MapIndex, MapOptions};
 
-use crate::support::{build, check_all, load, map_id, merge, model};
+use crate::support::{build, check_all, hash, load, map_id, merge, model};
 
 fn options() -> MapOptions {
     MapOptions::with_prefix_bits(24).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -42,7 +42,7 @@ fn a_page_of_another_place_or_map_is_damage() {
     // A map of the same size with another id, whose first page gets into this one.
     let mut builder = sstfilter_map::MapBuilder::new(&Filters::default(), options());
     for number in 0..20 {
-        builder.add_file(FileId::from_fingerprint(number + 1), (0..200).map(|key| crate::support::hash(key)).collect());
+        builder.add_file(FileId::from_fingerprint(number + 1), (0..200).map(hash).collect());
     }
     let mut other = Vec::new();
     builder.finish(FileId::from_fingerprint(99), &mut other).unwrap();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_map::{Candidates, FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport};
 
 pub(crate) fn mix(seed: u64) -> u64 {
     KeyHash::mix(seed).get()
@@ -81,7 +81,7 @@ pub(crate) fn check_all(map: &FileMap<impl AsRef<[u8]>>, model: &Model) -> u64 {
 /// The candidates of a hash; all files if they are unknown.
 pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<usize> {
     match map.candidates(hash) {
-        Candidates::Only(ids) => ids.map(|id| id.index()).collect(),
+        Candidates::Only(ids) => ids.map(LocalId::index).collect(),
         Candidates::All => (0..map.index().files().len()).collect(),
     }
 }

@@ -3,11 +3,7 @@
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions};
 
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../../tests/common/vectors.rs"]
-mod common;
-
-use common::{Value, vectors};
+use crate::common::{Value, vectors};
 
 fn keys(vector: &Value, file: &Value) -> Vec<Vec<u8>> {
     let own = file.number("first")..file.number("first") + file.number("count");

@@ -24,6 +24,7 @@ impl Select for Portable {
 ///
 /// Branchless, because the word with the bit is unpredictable.
 #[inline(always)]
+#[must_use]
 pub fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     let [first, second, third, fourth] = *words;
     let one = first.count_ones();
