@@ -92,6 +92,12 @@ fn instruction_sets() -> String {
 
 impl core::error::Error for ConfigError {}
 
+impl ConfigError {
+    pub(crate) fn out_of_range(option: &'static str, expected: &'static str, got: impl Into<u64>) -> Self {
+        Self::OutOfRange { option, expected, got: got.into() }
+    }
+}
+
 /// The reason why the bytes of a filter block cannot be used. A read treats every one of them as "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -285,7 +291,11 @@ impl BlockError {
         expected: &'static str,
         got: impl Into<u64>,
     ) -> Result<(), Self> {
-        if is_sound { Ok(()) } else { Err(Self::Field { field, expected, got: got.into() }) }
+        if is_sound { Ok(()) } else { Err(Self::field(field, expected, got)) }
+    }
+
+    pub(crate) fn field(field: &'static str, expected: &'static str, got: impl Into<u64>) -> Self {
+        Self::Field { field, expected, got: got.into() }
     }
 }
 

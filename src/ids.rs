@@ -17,6 +17,7 @@ use crate::error::ConfigError;
 /// assert!(KindId::from_code(200).is_user_defined());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct KindId(u8);
 
 impl KindId {
@@ -62,7 +63,6 @@ impl KindId {
     }
 
     /// Returns the kind with this number, known or not.
-    #[must_use]
     pub const fn from_code(code: u8) -> Self {
         Self(code)
     }
@@ -123,6 +123,7 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// assert!(filters.load(&block, FileId::random()).block().is_err(), "the filter of another file");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct FileId {
     pub(crate) fingerprint: u64,
 }
@@ -134,11 +135,8 @@ impl FileId {
     ///
     /// [`ConfigError::OutOfRange`] for 0 bytes, or more than 16.
     pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
-        if !(1..=16).contains(&id.len()) {
-            let (option, expected) = ("file id", "1 to 16 bytes");
-            return Err(ConfigError::OutOfRange { option, expected, got: id.len() as u64 });
-        }
-        Ok(Self::of(id))
+        let refused = ConfigError::out_of_range("file id", "1 to 16 bytes", id.len() as u64);
+        if (1..=16).contains(&id.len()) { Ok(Self::of(id)) } else { Err(refused) }
     }
 
     /// Draws an id at random that no other file has. Store its [`fingerprint`](Self::fingerprint) with the file:
@@ -149,7 +147,6 @@ impl FileId {
     /// On bare WebAssembly (`wasm32-unknown-unknown`). It has neither a clock nor random numbers, so that each run
     /// would draw the same ids; get random bytes from the host, and pass them to [`new`](Self::new).
     #[cfg(feature = "std")]
-    #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())
     }
@@ -161,7 +158,6 @@ impl FileId {
     }
 
     /// Returns the id that has this stored fingerprint.
-    #[must_use]
     pub const fn from_fingerprint(fingerprint: u64) -> Self {
         Self { fingerprint }
     }

@@ -115,10 +115,8 @@
     test,
     allow(
         clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
         clippy::float_cmp,
-        clippy::checked_conversions,
         reason = "tests use small numbers, and compare floats that are exact"
     )
 )]

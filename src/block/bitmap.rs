@@ -33,16 +33,6 @@ impl Probe {
     }
 }
 
-/// The first `count` bits of a word.
-pub(crate) const fn first_bits(count: usize) -> u64 {
-    match count {
-        0 => 0,
-        1..GROUP => (1 << count) - 1,
-        // Apart, because a shift by all 64 bits overflows.
-        _ => u64::MAX,
-    }
-}
-
 /// Returns the positions of the set bits of `word`, ascending.
 #[inline]
 pub fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::trailer::Trailer;
-use super::{FilterBlock, LoadContext, MatchBitmap};
+use super::{FilterBlock, HeldParts, LoadContext, MatchBitmap};
 use crate::codec::AlignedBuffer;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
@@ -127,7 +127,8 @@ pub trait DynamicFilter: Dynamic {
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
         let trailer = Trailer::new(contents.kind(), contents.hash_identity().into(), shape, &payload);
-        trailer.seal(payload).ok_or(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes })
+        let too_large = FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes };
+        trailer.seal(payload, HeldParts::of_field(&[])).ok_or(too_large)
     }
 
     /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and the block holds

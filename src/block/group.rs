@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::bitmap::{GROUP, bits_of, first_bits};
+use super::bitmap::{GROUP, bits_of};
 use super::open::FilterBlock;
 use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
@@ -29,7 +29,6 @@ impl PreparedKey {
 
     /// The hash of the key.
     #[inline]
-    #[must_use]
     pub const fn hash(&self) -> KeyHash {
         self.hash
     }
@@ -52,7 +51,8 @@ pub struct FilterGroup<D> {
     others: Vec<(usize, FilterBlock<D>)>,
     /// The slots of `others`, as bits.
     other_slots: u64,
-    slots: usize,
+    /// The slots in use, as bits.
+    all: u64,
     bytes: usize,
 }
 
@@ -95,11 +95,6 @@ pub enum CacheResidency {
 impl CacheResidency {
     /// Estimates the residency from the total size of the Bloom filters. The limits of 1 and 4 MiB are measured;
     /// halving or doubling them made no difference beyond noise.
-    pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
-        Self::of_bytes(groups.iter().map(|group| group.bytes).sum())
-    }
-
-    /// Estimates the residency from a size in bytes.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
@@ -121,7 +116,7 @@ impl CacheResidency {
 
 impl<D> Default for FilterGroup<D> {
     fn default() -> Self {
-        Self { classes: Vec::new(), others: Vec::new(), other_slots: 0, slots: 0, bytes: 0 }
+        Self { classes: Vec::new(), others: Vec::new(), other_slots: 0, all: 0, bytes: 0 }
     }
 }
 
@@ -131,13 +126,11 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
-        match groups.last_mut() {
-            Some(group) if group.slots < GROUP => group.push(block),
-            _ => {
-                let mut group = Self::default();
-                group.push(block);
-                groups.push(group);
-            }
+        if groups.last().is_none_or(|group| group.all == u64::MAX) {
+            groups.push(Self::default());
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push(block);
         }
     }
 
@@ -149,14 +142,14 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
 
     /// The slots in use, as bits.
     pub(crate) fn all(&self) -> u64 {
-        first_bits(self.slots)
+        self.all
     }
 
     /// Fills the next slot; the group must not be full.
     fn push(&mut self, block: Option<FilterBlock<D>>) {
-        let slot = self.slots;
-        self.slots += 1;
-        match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
+        let slot = self.all.trailing_ones() as usize;
+        self.all |= 1 << slot;
+        match block.map(|block| (block.shape.any.as_blocked_bloom(), block)) {
             Some((Some(shape), block)) => {
                 self.bytes += block.as_bytes().len();
                 self.join_class(shape.probes(), slot, Bloom { data: block.into_inner(), lines: shape.lines() });

@@ -26,6 +26,7 @@ pub(crate) const MAX_PARTS_BYTES: usize = KeyParts::MAX_EXTRACTORS * TAG_BYTES +
 
 /// The parts of keys that a filter holds: a view of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct HeldParts<'a> {
     field: &'a [u8],
 }
@@ -46,7 +47,6 @@ impl<'a> HeldParts<'a> {
     }
 
     /// Wraps a field, which is empty for only whole keys.
-    #[must_use]
     pub const fn of_field(field: &'a [u8]) -> Self {
         Self { field }
     }

@@ -53,6 +53,7 @@ pub(crate) const FILE_BYTES: usize = 8;
 /// # let _ = context;
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct LoadContext<'a> {
     identity: BlockIdentity,
     /// `None` if the reader has only hashes.
@@ -83,7 +84,6 @@ pub struct KnownHash<'a> {
 
 impl<'a> LoadContext<'a> {
     /// Creates the context of an unbound block, to be probed with hashes of `hasher`.
-    #[must_use]
     pub const fn new(hasher: &'a KeyHasher) -> Self {
         Self { hasher: Some(hasher), ..Self::of_hash(hasher.identity()) }
     }
@@ -119,31 +119,26 @@ impl<'a> LoadContext<'a> {
     }
 
     /// Requires a block that is bound to this file.
-    #[must_use]
-    pub const fn with_file_id(mut self, file: FileId) -> Self {
-        self.identity.file = Some(file);
-        self
+    pub const fn with_file_id(self, file: FileId) -> Self {
+        Self { identity: BlockIdentity { file: Some(file), ..self.identity }, ..self }
     }
 
     /// Sets the parts of keys that the reader probes for; only whole keys by default. The filter must hold at least one
     /// of them. Set them if you probe for prefixes: a probe for a part that is not named here or not held answers "may
     /// be present", and known keys are checked by the parts named here. If the filter holds whole keys, it answers for
     /// them and checks known keys by them in any case.
-    #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
     }
 
     /// Requires a filter that records all of these parts, because its file records them, too. A filter without them
     /// answers "absent" for every such part.
-    #[must_use]
     pub const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::All(parts), ..self }
     }
 
     /// Accepts any parts of keys, and answers for all that the filter holds. Use it in tools that show or verify
     /// filters without knowing what the writer put into them. Known keys are checked only as whole keys.
-    #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
     }
@@ -163,26 +158,11 @@ impl<'a> LoadContext<'a> {
     ///
     /// Known keys need the reader's hasher. With them, a context made from only a [`HashIdentity`] refuses every block,
     /// except a range filter of ordered codes, which has no hash.
-    #[must_use]
     pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
     }
 
-    fn known_parts(&self) -> impl Iterator<Item = KnownHash<'a>> {
-        let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { Some(parts) } else { None };
-        self.hasher.into_iter().flat_map(move |hasher| {
-            self.known_keys.iter().flat_map(move |&key| {
-                let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
-                // The whole key comes first in any case, so it must not come again as a named part.
-                let parts = parts.filter(|(domain, _)| domain.is_some());
-                let hashes = core::iter::once((None, hasher.hash(key))).chain(parts);
-                hashes.map(move |(domain, hash)| KnownHash { key, domain, hash })
-            })
-        })
-    }
-
     /// Also accepts blocks of these user-defined kinds.
-    #[must_use]
     pub const fn with_kinds(self, kinds: &'a KindRegistry) -> Self {
         Self { kinds: Some(kinds), ..self }
     }
@@ -234,13 +214,20 @@ impl HeldParts<'_> {
     ///
     /// [`BlockError::Unreadable`] if there are known keys but no hasher.
     pub fn known_hashes<'a>(self, context: &LoadContext<'a>) -> Result<Vec<KnownHash<'a>>, BlockError> {
-        if !context.known_keys.is_empty() && context.hasher.is_none() {
-            return Err(BlockError::Unreadable {
-                reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
-                    .into(),
-            });
+        let mut known = Vec::new();
+        for &key in context.known_keys {
+            let Some(hasher) = context.hasher else {
+                let reason = "known keys: expected a context made with the reader's hasher, got one of a hash identity";
+                return Err(BlockError::Unreadable { reason: reason.into() });
+            };
+            let mut hashes = vec![(None, hasher.hash(key))];
+            if let Wanted::These(parts) | Wanted::All(parts) = context.parts {
+                hashes.extend(parts.key(hasher, key).hashes().map(|(domain, hash)| (Some(domain), hash)));
+            }
+            let held = hashes.into_iter().filter(|&(domain, _)| self.has(domain));
+            known.extend(held.map(|(domain, hash)| KnownHash { key, domain, hash }));
         }
-        Ok(context.known_parts().filter(|known| self.has(known.domain)).collect())
+        Ok(known)
     }
 }
 

@@ -138,16 +138,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn load_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, (D, BlockError)> {
         // Opened as borrowed bytes, so that `data` can be returned with an error.
         match FilterBlock::open_partition(data.as_ref(), hash, kinds) {
-            Ok((trailer, shape)) => Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX }),
+            Ok(FilterBlock { shape, is_verified, trailer, answered, .. }) => {
+                Ok(Self { data, shape, is_verified, trailer, answered })
+            }
             Err(error) => Err((data, error)),
         }
     }
 
-    fn open_partition(
-        data: D,
-        hash: HashIdentity,
-        kinds: Option<&KindRegistry>,
-    ) -> Result<(Trailer, OpenShape), BlockError> {
+    fn open_partition(data: D, hash: HashIdentity, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         if !trailer.is_partition {
             return Err(BlockError::NotAPartition);
@@ -155,8 +153,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if trailer.identity.hash != hash {
             return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
         }
-        let block = Self::with_trailer(data, trailer, kinds)?.verified()?;
-        Ok((block.trailer, block.shape))
+        Self::with_trailer(data, trailer, kinds)?.verified()
     }
 
     /// Returns the CRC32C of all bytes except the last four. Verifies nothing: the payload must have been compared with
@@ -223,11 +220,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         !self.probe_prefix(prefix).is_some_and(Probe::is_absent)
     }
 
-    /// The answer for a prefix; `None` if the prefix determines no part by any extractor.
+    /// The answer for a prefix; `None` if the prefix determines no part by any extractor. The block answers for a part
+    /// if it has the prefix's hash and holds such parts, and its reader names them.
     pub(crate) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe> {
+        let is_same_hash = prefix.hash_identity() == self.hash_identity();
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
-            if !self.answers(prefix, domain) {
+            if !is_same_hash || !self.held_parts().is_answered(self.answered, domain) {
                 // Unusable only if no other part has an answer.
                 answer = answer.or(Some(Probe::Unusable));
             } else if self.may_contain_added(hash) {
@@ -238,12 +237,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
         }
         answer
-    }
-
-    /// Whether the block answers a probe for a part of the prefix: it has the prefix's hash, holds such parts, and its
-    /// reader names them.
-    pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
-        prefix.hash_identity() == self.hash_identity() && self.held_parts().is_answered(self.answered, domain)
     }
 
     /// The parts of keys that the block holds.
@@ -270,11 +263,27 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns the decoded fields of the trailer.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
-        BlockInfo::new(&self.trailer, self.held_parts(), &self.shape.any)
+        let (trailer, held, shape) = (&self.trailer, self.held_parts(), &self.shape.any);
+        BlockInfo {
+            format_version: FORMAT_VERSION,
+            kind: trailer.kind,
+            requested: trailer.requested,
+            reason: trailer.reason,
+            hash: trailer.identity.hash,
+            file: trailer.identity.file,
+            whole_keys: held.has_whole_keys(),
+            extractors: held.domains().collect(),
+            salt: trailer.shape.salt,
+            keys: trailer.shape.keys,
+            block_bytes: trailer.block_bytes(),
+            payload_bytes: trailer.shape.payload_bytes,
+            payload_checksum: trailer.payload_checksum,
+            shape: shape.describe(),
+            expected_fpr: shape.expected_fpr(trailer.shape.keys),
+        }
     }
 
     /// The identity of the hash that the block was built with.
-    #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
         self.trailer.identity.hash
     }
@@ -323,10 +332,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The false positive rate that follows from the numbers of keys and bytes, from 0 to 1.
     pub fn expected_fpr(&self) -> f64 {
         self.shape.any.expected_fpr(self.trailer.shape.keys)
-    }
-
-    pub(super) fn shape(&self) -> &AnyShape {
-        &self.shape.any
     }
 
     /// The bytes of the whole block.
@@ -400,26 +405,6 @@ pub struct BlockInfo {
 }
 
 impl BlockInfo {
-    pub(super) fn new(trailer: &Trailer, held: HeldParts<'_>, shape: &AnyShape) -> Self {
-        Self {
-            format_version: FORMAT_VERSION,
-            kind: trailer.kind,
-            requested: trailer.requested,
-            reason: trailer.reason,
-            hash: trailer.identity.hash,
-            file: trailer.identity.file,
-            whole_keys: held.has_whole_keys(),
-            extractors: held.domains().collect(),
-            salt: trailer.shape.salt,
-            keys: trailer.shape.keys,
-            block_bytes: trailer.block_bytes(),
-            payload_bytes: trailer.shape.payload_bytes,
-            payload_checksum: trailer.payload_checksum,
-            shape: shape.describe(),
-            expected_fpr: shape.expected_fpr(trailer.shape.keys),
-        }
-    }
-
     /// Bits of the whole block per distinct key; infinite for a block without keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {

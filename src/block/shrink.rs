@@ -6,10 +6,8 @@ use bytes::Bytes;
 
 use super::open::{FilterBlock, open_shape};
 use super::trailer::Trailer;
-use crate::codec::{AlignedBuffer, checksum};
+use crate::codec::checksum;
 use crate::error::ShrinkError;
-use crate::filter::shrink::ShrinkFailure;
-use crate::filter::{AnyShape, EncodedShape};
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns the largest possible block of up to `max_bytes` bytes with the same keys and a higher false positive
@@ -54,42 +52,24 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// below that size. [`ShrinkError::NoMemory`] if allocation fails.
     pub fn shrink_to(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, ShrinkError> {
         let payload = self.verified_payload()?;
-        let block_bytes = self.trailer.block_bytes();
-        let failure = |failure| match failure {
-            ShrinkFailure::NoShape { min_bytes } => ShrinkError::TooSmall {
-                kind: self.trailer.kind,
-                block_bytes,
-                max_bytes,
-                min_bytes: self.tail_bytes() + min_bytes,
-            },
-            ShrinkFailure::NoMemory { bytes } => ShrinkError::NoMemory { bytes },
+        let (block_bytes, payload_bytes) = (self.trailer.block_bytes(), self.trailer.shape.payload_bytes);
+        let tail_bytes = block_bytes - payload_bytes;
+        let too_small = |min_payload_bytes| ShrinkError::TooSmall {
+            kind: self.trailer.kind,
+            block_bytes,
+            max_bytes,
+            min_bytes: tail_bytes + min_payload_bytes,
         };
-        let (any, payload) = self.payload_within(payload, max_bytes).map_err(failure)?;
-        let shape = any.encode(self.trailer.shape.keys);
+        // Saturates to an empty payload, which no kind has, so that the kind reports its minimum.
+        let max_payload_bytes = max_bytes.saturating_sub(tail_bytes);
+        let keys = self.trailer.shape.keys;
+        let (any, payload) = self.shape.any.shrink(keys, payload, max_payload_bytes, too_small)?;
+        let shape = any.encode(keys);
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
-        let data = trailer.seal_with_parts(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
-        let min_bytes = self.trailer.shape.payload_bytes;
-        let data = data.ok_or_else(|| failure(ShrinkFailure::NoShape { min_bytes }))?;
+        let data = trailer.seal(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
+        let data = data.ok_or_else(|| too_small(payload_bytes))?;
         let shape = open_shape(&trailer, any);
         Ok(FilterBlock { data, is_verified: true, trailer, shape, answered: self.answered })
-    }
-
-    /// Returns the largest payload whose block has up to `max_bytes`, and its shape.
-    fn payload_within(&self, payload: &[u8], max_bytes: u64) -> Result<(AnyShape, AlignedBuffer), ShrinkFailure> {
-        let EncodedShape { keys, payload_bytes: bytes, .. } = self.trailer.shape;
-        // Saturates to an empty payload, which no kind has, so that the kind reports its minimum.
-        let max_bytes = max_bytes.saturating_sub(self.tail_bytes());
-        if bytes > max_bytes {
-            return self.shape().shrink(keys, payload, max_bytes);
-        }
-        let mut copy = AlignedBuffer::empty(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
-        copy.append(payload);
-        Ok((self.shape().clone(), copy))
-    }
-
-    /// The bytes after the payload.
-    fn tail_bytes(&self) -> u64 {
-        self.trailer.block_bytes() - self.trailer.shape.payload_bytes
     }
 
     /// Returns the best sizes for [`shrink_to`](Self::shrink_to) in bytes of the whole block, largest first, each with
@@ -113,7 +93,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// ```
     #[must_use]
     pub fn shrink_steps(&self) -> Vec<(u64, f64)> {
-        let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
+        let mut steps = self.shape.any.shrink_steps(self.trailer.shape.keys);
         // Kinds count unbound blocks of whole keys.
         let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
         steps.iter_mut().for_each(|(block_bytes, _)| *block_bytes += more_bytes);

@@ -103,9 +103,9 @@ impl Trailer {
     }
 
     /// The parts of keys that `block` holds; this must be its trailer.
-    #[must_use]
     pub fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
-        held_parts(block, self.identity.file.is_some(), self.parts_bytes)
+        let after_parts = Ending::bytes_after_parts(self.identity.file.is_some());
+        HeldParts::at_end_of(without_last(block, after_parts), self.parts_bytes)
     }
 
     /// Encodes everything after the payload. `held` must have `parts_bytes` bytes.
@@ -129,15 +129,9 @@ impl Trailer {
         out
     }
 
-    /// Seals `payload` into a block of whole keys; `None` if a value does not fit its field.
+    /// Seals `payload` into a block that holds these parts of keys; `None` if a value does not fit its field.
     #[must_use]
-    pub fn seal(&self, payload: AlignedBuffer) -> Option<Bytes> {
-        self.seal_with_parts(payload, HeldParts::of_field(&[]))
-    }
-
-    /// Seals `payload` into a block that holds these parts of keys.
-    #[must_use]
-    pub fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
+    pub fn seal(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
         let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
         let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
         // The library's kinds always meet these limits. A user-defined kind, or an identity from elsewhere, may not.
@@ -161,40 +155,27 @@ impl Trailer {
     ///
     /// [`BlockError`], if there is none.
     pub fn decode(block: &[u8]) -> Result<Self, BlockError> {
-        Self::decode_end(block, block.len() as u64)
-    }
-
-    /// Like [`decode`](Self::decode), from the end of a block of `block_bytes`; its last [`MAX_TAIL_BYTES`] bytes are
-    /// enough.
-    ///
-    /// # Errors
-    ///
-    /// [`BlockError`], if there is none.
-    pub fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
         let other_magic = |got| BlockError::Magic { got };
         // Magic and version first, so that other bytes and newer formats are named as such, and not as damage.
-        let (trailer, flags) = Ending::fields(block, block_bytes, (MAGIC, FORMAT_VERSION), other_magic)?;
+        let (trailer, flags) = Ending::fields(block, (MAGIC, FORMAT_VERSION), other_magic)?;
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !(Ending::BOUND | Ending::PARTS) != 0 && flags != PARTITION {
             let expected =
                 "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
-            return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
+            return Err(BlockError::field("flags", expected, flags >> 4));
         }
         let param_bytes = usize::from(trailer.u8::<24>() >> 4) * 4;
-        let tail = CheckedTail::read(block, block_bytes, trailer, param_bytes)?;
+        let tail = CheckedTail::read(block, trailer, param_bytes)?;
         let decoded = Self::from_checked_tail(&tail, flags == PARTITION)?;
         // After the checksum, so that a damaged field is reported as damage and not as a wrong length.
-        if decoded.block_bytes() != block_bytes {
-            return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
-        }
-        Ok(decoded)
+        let (expected, got) = (decoded.block_bytes(), block.len() as u64);
+        if expected == got { Ok(decoded) } else { Err(BlockError::Length { expected, got }) }
     }
 
     fn from_checked_tail(tail: &CheckedTail<'_>, is_partition: bool) -> Result<Self, BlockError> {
         let trailer = tail.trailer;
         let got = trailer.u8::<23>() & 15;
-        let (field, expected) = ("fallback reason", "0 to 6");
-        let reason = FallbackReason::from_code(got).ok_or(BlockError::Field { field, expected, got: got.into() })?;
+        let reason = FallbackReason::from_code(got).ok_or(BlockError::field("fallback reason", "0 to 6", got))?;
         Ok(Self {
             kind: KindId::from_code(trailer.u8::<21>()),
             requested: KindId::from_code(trailer.u8::<22>()),
@@ -240,20 +221,18 @@ impl Ending {
     /// The maximum size of a block's tail, without parameter words.
     pub const MAX_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
 
-    /// Returns the last 32 bytes of a block or container of `bytes`, and their flags, if they have this magic and
-    /// version.
+    /// Returns the last 32 bytes of a block or container, and their flags, if they have this magic and version.
     ///
     /// # Errors
     ///
     /// [`BlockError`] if they do not.
     pub fn fields<E: From<BlockError>>(
-        end: &[u8],
-        bytes: u64,
+        block: &[u8],
         (magic, expected): (u16, u8),
         other_magic: impl FnOnce(u16) -> E,
     ) -> Result<(Fields<'_, TRAILER_BYTES>, u8), E> {
-        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: bytes };
-        let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or(too_short)?;
+        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: block.len() as u64 };
+        let (_, trailer) = Fields::<TRAILER_BYTES>::at_end_of(block).ok_or(too_short)?;
         let got = trailer.u16::<26>();
         if got != magic {
             return Err(other_magic(got));
@@ -298,26 +277,21 @@ pub struct CheckedTail<'a> {
 }
 
 impl<'a> CheckedTail<'a> {
-    /// Reads the tail from the end of a block of `block_bytes`. The caller must have checked the version and flags in
-    /// `trailer`.
+    /// Reads the tail from the end of a block. The caller must have checked the version and flags in `trailer`.
     ///
     /// # Errors
     ///
     /// [`BlockError`] if the block is too short or the checksum differs.
-    pub fn read(
-        block: &'a [u8],
-        block_bytes: u64,
-        trailer: Fields<'a, TRAILER_BYTES>,
-        param_bytes: usize,
-    ) -> Result<Self, BlockError> {
-        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
+    pub fn read(block: &'a [u8], trailer: Fields<'a, TRAILER_BYTES>, param_bytes: usize) -> Result<Self, BlockError> {
+        let too_short = |expected| BlockError::TooShort { expected: expected as u64, got: block.len() as u64 };
         let flags = trailer.u8::<25>();
         let is_bound = flags & Ending::BOUND != 0;
         let after_parts = Ending::bytes_after_parts(is_bound);
+        let before = without_last(block, after_parts);
         // No checksum has covered this word yet. It only decides where the tail begins, which the checksum then
         // confirms.
-        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & Ending::PARTS != 0)
-            .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
+        let parts_bytes = parts_bytes(before, flags & Ending::PARTS != 0);
+        let parts_bytes = parts_bytes.ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
         // If the block is shorter than the tail, the wrapped position fails the split.
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
@@ -326,7 +300,7 @@ impl<'a> CheckedTail<'a> {
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let held = held_parts(block, is_bound, parts_bytes);
+        let held = HeldParts::at_end_of(before, parts_bytes);
         held.check_word()?;
         let params = tail.split_at(param_bytes).0.as_chunks().0;
         let file = if is_bound { without_last(tail, TRAILER_BYTES).last_chunk() } else { None };
@@ -346,11 +320,6 @@ impl<'a> CheckedTail<'a> {
             id => Ok(BlockIdentity { hash: HashIdentity { id, seed: self.trailer.u64::<0>() }, file: self.file }),
         }
     }
-}
-
-/// The parts of keys that the filter at the end of `block` holds.
-fn held_parts(block: &[u8], is_bound: bool, parts_bytes: u16) -> HeldParts<'_> {
-    HeldParts::at_end_of(without_last(block, Ending::bytes_after_parts(is_bound)), parts_bytes)
 }
 
 /// The bytes before the last `count`; none if there are fewer.
@@ -425,7 +394,7 @@ mod tests {
         // All buffers first: the last one could grow where it is.
         let payloads: Vec<_> = (0..16).map(|_| AlignedBuffer::zeroed(128).unwrap()).collect();
         for payload in payloads {
-            let block = trailer.seal_with_parts(payload, HeldParts::of_field(&held)).unwrap();
+            let block = trailer.seal(payload, HeldParts::of_field(&held)).unwrap();
             assert_eq!(block.as_ptr().addr() % 64, 0);
             assert_eq!(Trailer::decode(&block), Ok(trailer));
         }
@@ -434,7 +403,7 @@ mod tests {
     #[test]
     fn a_hash_that_the_trailer_has_no_bits_for_is_not_written_as_another() {
         let mut trailer = example(None);
-        let sealed = |trailer: &Trailer| trailer.seal(AlignedBuffer::zeroed(128).unwrap());
+        let sealed = |trailer: &Trailer| trailer.seal(AlignedBuffer::zeroed(128).unwrap(), HeldParts::of_field(&[]));
         assert!(sealed(&trailer).is_some());
         // Its low four bits are those of XXH3.
         trailer.identity.hash.id = HashId::Unknown(HashId::Xxh3.code() + 16);

@@ -86,8 +86,7 @@ impl EncodedShape {
     ///
     /// [`BlockError::Field`], if the block has another number of words.
     pub fn words<const N: usize>(&self, expected: &'static str) -> Result<[u32; N], BlockError> {
-        let got = self.params.count().into();
         let words = self.params.as_slice().try_into();
-        words.map_err(|_| BlockError::Field { field: "parameter words", expected, got })
+        words.map_err(|_| BlockError::field("parameter words", expected, self.params.count()))
     }
 }

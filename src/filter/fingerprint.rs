@@ -44,14 +44,6 @@ pub(crate) trait PeeledShape: FilterShape + Copy {
     fn build_bytes(&self, keys: u64) -> u64 {
         self.cells() * CellSums::BYTES + keys * size_of::<u32>() as u64
     }
-
-    /// Builds the payload of keys that have been peeled.
-    fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
-        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
-        self.set_cells(sums, order, payload.as_mut_slice());
-        let peak_bytes = sums.bytes() + size_of_val(order.as_slice()) as u64 + payload.capacity() as u64;
-        Ok(BuiltPayload { shape: self, payload, attempts: u32::from(self.salt()) + 1, peak_bytes })
-    }
 }
 
 /// Builds the filter of distinct, ascending `hashes`. Keeps as many cells as possible from `reserve` on empty.
@@ -75,7 +67,10 @@ pub(crate) fn attempt<S: PeeledShape>(
 ) -> Result<BuiltPayload<S>, AttemptError> {
     shape.add_all(sums, hashes, threads)?;
     let order = shape.peel(sums, reserve)?;
-    Ok(shape.assign(sums, &order)?)
+    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(FallbackReason::MemoryBudget)?;
+    shape.set_cells(sums, &order, payload.as_mut_slice());
+    let peak_bytes = sums.bytes() + size_of_val(order.as_slice()) as u64 + payload.capacity() as u64;
+    Ok(BuiltPayload { shape, payload, attempts: u32::from(shape.salt()) + 1, peak_bytes })
 }
 
 /// Calls a function with a placement and the [`Width`] for `$bits` bits, so that its loops are compiled for both.

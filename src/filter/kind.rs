@@ -20,6 +20,7 @@ pub(crate) struct BuildLimits {
     pub(crate) threads: usize,
 }
 
+#[cfg(test)]
 impl Default for BuildLimits {
     /// One thread, and unlimited memory.
     fn default() -> Self {

@@ -66,7 +66,7 @@ pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_ch
 pub(crate) use power::power;
 pub(crate) use reason::FallbackReason;
 pub(crate) use shape::{FilterShape, ShapeFields};
-pub(crate) use sizing::{RATE_KEYS, by_size_or_rate, fingerprint_bits, no_such_fingerprints};
+pub(crate) use sizing::{RATE_KEYS, by_size_or_rate, fingerprint_bits};
 pub(crate) use user::KindRegistry;
 
 use crate::error::BlockError;

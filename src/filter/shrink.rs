@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::AnyShape;
 use crate::codec::AlignedBuffer;
+use crate::error::ShrinkError;
 
 /// No filter is made smaller than this rate allows: it would be negative for fewer than one absent key in a hundred,
 /// and is better dropped. The limit also bounds how many divisors of a Bloom filter's lines are listed.
@@ -15,21 +16,6 @@ const MAX_FPR: f64 = 0.99;
 /// The maximum number of steps listed. Ribbon has up to 31, Bloom at usual sizes about 10; a user-defined kind may have
 /// one for each byte.
 const MAX_STEPS: usize = 64;
-
-/// The reason why there is no smaller payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShrinkFailure {
-    /// The kind has no useful shape of so few bytes.
-    NoShape {
-        /// The size of the smallest useful payload.
-        min_bytes: u64,
-    },
-    /// Allocation failed.
-    NoMemory {
-        /// The size of the payload.
-        bytes: u64,
-    },
-}
 
 impl AnyShape {
     /// Lists the steps of a filter of `keys` keys, largest first: the bytes of the unbound block, and its rate.
@@ -47,23 +33,29 @@ impl AnyShape {
         steps
     }
 
-    /// Makes the largest payload that is smaller than `payload` and has at most `max_bytes`. Returns it with its shape.
+    /// Makes the largest payload of at most `max_bytes`, which is a copy if `payload` has no more. Returns it with its
+    /// shape. `too_small` makes an error of the bytes of the smallest useful payload.
     pub(crate) fn shrink(
         &self,
         keys: u64,
         payload: &[u8],
         max_bytes: u64,
-    ) -> Result<(Self, AlignedBuffer), ShrinkFailure> {
-        let too_small = || ShrinkFailure::NoShape { min_bytes: self.min_bytes(keys) };
-        let smaller = self.worthwhile(keys, max_bytes).ok_or_else(too_small)?;
+        too_small: impl Fn(u64) -> ShrinkError,
+    ) -> Result<(Self, AlignedBuffer), ShrinkError> {
+        let own_bytes = self.payload_bytes();
+        if own_bytes <= max_bytes {
+            let mut copy = AlignedBuffer::empty(own_bytes).ok_or(ShrinkError::NoMemory { bytes: own_bytes })?;
+            copy.append(payload);
+            return Ok((self.clone(), copy));
+        }
+        let smaller = self.worthwhile(keys, max_bytes).ok_or_else(|| too_small(self.min_bytes(keys)))?;
         let bytes = smaller.payload_bytes();
         // The library's kinds always return a smaller shape within the limit. A user-defined kind may not; it then has
         // no other size.
-        let failed = ShrinkFailure::NoShape { min_bytes: self.payload_bytes() };
-        if bytes > max_bytes || bytes >= self.payload_bytes() {
-            return Err(failed);
+        if bytes > max_bytes {
+            return Err(too_small(own_bytes));
         }
-        let mut out = AlignedBuffer::zeroed(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
+        let mut out = AlignedBuffer::zeroed(bytes).ok_or(ShrinkError::NoMemory { bytes })?;
         let is_done = match (self, &smaller) {
             (Self::BlockedBloom(shape), Self::BlockedBloom(smaller)) => {
                 shape.shrink_into(smaller, payload, out.as_mut_slice())
@@ -72,7 +64,7 @@ impl AnyShape {
             (Self::User(shape), Self::User(smaller)) => shape.shrink_into(smaller, payload, out.as_mut_slice()),
             _ => false,
         };
-        if is_done { Ok((smaller, out)) } else { Err(failed) }
+        if is_done { Ok((smaller, out)) } else { Err(too_small(own_bytes)) }
     }
 
     /// Returns the largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.

@@ -8,11 +8,6 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// all files, so that all filters of a store have one rate.
 pub(crate) const RATE_KEYS: u64 = 1 << 24;
 
-/// Returns the error for fingerprints that a kind does not support.
-pub(crate) fn no_such_fingerprints(option: &'static str, expected: &'static str, bits: u8) -> ConfigError {
-    ConfigError::OutOfRange { option, expected, got: bits.into() }
-}
-
 /// Calls `of_size` or `of_rate` for a target. Fingerprint bits are an error: a Bloom filter has no fingerprints.
 pub(crate) fn by_size_or_rate<T>(
     sizing: Sizing,
@@ -23,7 +18,7 @@ pub(crate) fn by_size_or_rate<T>(
         Sizing::BitsPerKey(size) => of_size(size),
         Sizing::Rate(rate) => of_rate(rate),
         Sizing::FingerprintBits(bits) => {
-            Err(no_such_fingerprints("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
+            Err(ConfigError::out_of_range("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
         }
     }
 }
@@ -54,7 +49,7 @@ pub(crate) fn fingerprint_bits(
             fitting.ok_or(ConfigError::SizeOutOfRange { kind, min: least, got: size.get() })
         }
         Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
-        Sizing::FingerprintBits(bits) => Err(no_such_fingerprints(
+        Sizing::FingerprintBits(bits) => Err(ConfigError::out_of_range(
             "fingerprint bits",
             "a width that the kind supports (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
             bits,

@@ -7,7 +7,7 @@ use core::fmt;
 
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
-use super::kind::{BuildLimits, Kind};
+use super::kind::{BuildLimits, BuildResult, Kind};
 use super::payload::{BuiltPayload, NotStreamed};
 use super::reason::FallbackReason;
 use super::shape::{FilterShape, ShapeFields};
@@ -125,8 +125,8 @@ impl GuardedKind {
 
     /// Decodes the shape of a stored filter, if the payload has the length that its kind requires.
     pub(crate) fn decode(&self, encoded: &EncodedShape) -> Result<UserShape, BlockError> {
-        let (field, expected) = ("payload bytes", "the length that the user-defined kind returns for the parameters");
-        let refused = BlockError::Field { field, expected, got: encoded.payload_bytes };
+        let expected = "the length that the user-defined kind returns for the parameters";
+        let refused = BlockError::field("payload bytes", expected, encoded.payload_bytes);
         let bytes = guarded(Err(refused.clone()), || self.kind.payload_bytes(encoded))?;
         let shape = UserShape { kind: self.clone(), encoded: *encoded };
         // A payload of another length could make a present key absent.
@@ -135,8 +135,8 @@ impl GuardedKind {
 }
 
 fn wrong_number(id: KindId) -> ConfigError {
-    let (option, expected) = ("number of a user-defined kind", "128 to 255, and not taken by another kind");
-    ConfigError::OutOfRange { option, expected, got: id.code().into() }
+    let expected = "128 to 255, and not taken by another kind";
+    ConfigError::out_of_range("number of a user-defined kind", expected, id.code())
 }
 
 /// Returns the result of `call`, or `otherwise` if it panics and panics can be caught.
@@ -177,12 +177,7 @@ impl Kind for GuardedKind {
         guarded(u64::MAX, || self.kind.build_bytes(&plan.encoded))
     }
 
-    fn build(
-        &self,
-        plan: &UserShape,
-        hashes: &[KeyHash],
-        _limits: BuildLimits,
-    ) -> Result<BuiltPayload<UserShape>, FallbackReason> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let failed = FallbackReason::ConstructionFailed;
         let (encoded, bytes) = guarded_build(|| self.kind.build(&plan.encoded, hashes))?;
         // The number of keys is counted from the hashes; the kind's own number is ignored.

@@ -31,6 +31,7 @@ use crate::policy::{BlockBuilder, BuildContext, BuildReport, BuiltFilter, Filter
 /// let built = builder.finish();
 /// println!("{} bits per key", built.report.bits_per_key());
 /// ```
+#[must_use]
 pub struct FilterBuilder {
     policy: Arc<dyn FilterPolicy>,
     context: BuildContext,
@@ -100,7 +101,6 @@ impl FilterBuilder {
 
     /// Builds the filter. Store its block unchanged, preferably at a multiple of 64 bytes. If there is no block, always
     /// search the file.
-    #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let Self { policy, context, started, interruption } = self;
         let is_interrupted = interruption.has_happened();

@@ -55,6 +55,7 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 /// A [`FilterSet`] probes the filters of many files together. The package `sstfilter-store` adds partitions, memory
 /// budgets, range filters, and files that come and go.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Filters {
     shared: Arc<Shared>,
 }
@@ -76,7 +77,6 @@ impl Default for Filters {
 
 impl Filters {
     /// Filters that `policy` chooses. By default, keys are hashed with a fixed seed, and filters hold whole keys.
-    #[must_use]
     pub fn new(policy: impl FilterPolicy + 'static) -> Self {
         let (hasher, parts, kinds) = (KeyHasher::default(), KeyParts::whole_keys(), KindRegistry::default());
         Self { shared: Arc::new(Shared { hasher, parts, kinds, policy: Arc::new(policy) }) }
@@ -89,38 +89,32 @@ impl Filters {
     }
 
     /// Hashes keys with `hasher`. Filters built with another hash are not used.
-    #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
         self.with(|shared| shared.hasher = hasher)
     }
 
     /// Puts these parts of keys into filters, and probes for them. You can add an extractor to a store at any time:
     /// older filters record that they lack its parts, and answer "may be present" for prefixes.
-    #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
         self.with(|shared| shared.parts = parts)
     }
 
     /// Also reads filters of these user-defined kinds.
-    #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
         self.with(|shared| shared.kinds = kinds)
     }
 
     /// Builds the filters that `policy` chooses. Reading does not depend on the policy.
-    #[must_use]
     pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
         self.with(|shared| shared.policy = Arc::new(policy))
     }
 
     /// The hasher.
-    #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.shared.hasher
     }
 
     /// The parts of keys.
-    #[must_use]
     pub fn key_parts(&self) -> &KeyParts {
         &self.shared.parts
     }
@@ -139,20 +133,17 @@ impl Filters {
 
     /// Hashes a key, for the filters of all files.
     #[inline]
-    #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.shared.hasher.hash(key)
     }
 
     /// Hashes a prefix of keys, for the filters of all files.
-    #[must_use]
     pub fn prefix<'a>(&self, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         self.shared.parts.prefix(&self.shared.hasher, prefix)
     }
 
     /// Returns a builder for the filter of a new file. The block is bound to `file`, an id that no other contents may
     /// ever have: use [`FileId::random`].
-    #[must_use]
     pub fn builder(&self, file: FileId) -> FilterBuilder {
         FilterBuilder::new(self.policy().clone(), self.build_context(file))
     }
@@ -185,14 +176,12 @@ impl Filters {
     }
 
     /// Returns the context that policies receive, for engines that call [`FilterPolicy::builder`] themselves.
-    #[must_use]
     pub fn build_context(&self, file: FileId) -> BuildContext {
         BuildContext::new(self.hasher()).with_key_parts(self.key_parts().clone()).with_file_id(file)
     }
 
     /// Returns the context that a file's block is checked against, for engines that call [`FilterBlock::load`]
     /// themselves.
-    #[must_use]
     pub fn load_context(&self, file: FileId) -> LoadContext<'_> {
         LoadContext::new(self.hasher()).with_key_parts(self.key_parts()).with_kinds(self.kinds()).with_file_id(file)
     }

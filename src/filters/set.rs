@@ -9,7 +9,7 @@ use super::reader::FilterReader;
 use crate::block::{CacheResidency, FilterGroup, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of};
 use crate::error::BlockError;
 use crate::hash::{KeyHash, PreparedPrefix};
-use crate::stats::{CountedBySet, StripedCounters, ThreadCounters};
+use crate::stats::{CountedBySet, PROBES, StripedCounters, ThreadCounters};
 
 /// The filters of many files, in any order, probed together for a key.
 ///
@@ -53,9 +53,6 @@ pub struct FilterSet<D> {
     residency: CacheResidency,
 }
 
-/// The counter of probes. A probe of the set probes every filter, so all filters share one counter.
-const PROBES: usize = 0;
-
 /// The counter of the positives of the filter at `index`.
 const fn positives_of(index: usize) -> usize {
     PROBES + 1 + index
@@ -71,12 +68,11 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
         let mut readers: Vec<_> = readers.into_iter().map(|reader| reader.for_hash(hash)).collect();
         let counters = Arc::new(StripedCounters::new(positives_of(readers.len())));
         for (index, reader) in readers.iter_mut().enumerate() {
-            let (counters, probes, positives) = (counters.clone(), PROBES, positives_of(index));
-            reader.enter_set(CountedBySet { counters, probes, positives });
+            reader.enter_set(CountedBySet { counters: counters.clone(), positives: positives_of(index) });
             // A filter that cannot be probed for keys takes a place as well, so that bits and indices agree.
             FilterGroup::push_to(&mut groups, reader.block_of_keys().cloned());
         }
-        let residency = CacheResidency::of(&groups);
+        let residency = CacheResidency::of_bytes(groups.iter().map(FilterGroup::bytes).sum());
         Self { groups, readers, filters: filters.clone(), counters, residency }
     }
 }

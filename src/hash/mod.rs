@@ -40,6 +40,7 @@ pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
+#[must_use]
 pub struct KeyHash(u64);
 
 impl KeyHash {
@@ -49,7 +50,6 @@ impl KeyHash {
     /// wyhash, but not in FNV, CRC or the key itself. No bit was used to group keys (sharding, partitioning,
     /// bucketing). Otherwise false positives are more frequent, though no false negative occurs; use [`KeyHash::mix`]
     /// instead.
-    #[must_use]
     pub const fn from_well_mixed(hash: u64) -> Self {
         Self(hash)
     }
@@ -58,7 +58,6 @@ impl KeyHash {
     /// high bits select the shard.
     ///
     /// The mixing is a bijection: distinct values stay distinct.
-    #[must_use]
     pub const fn mix(value: u64) -> Self {
         Self(mix64(value ^ DEFAULT_HASH_SEED))
     }
@@ -78,7 +77,6 @@ impl KeyHash {
     /// number of partitions.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the halves: the upper is below the number of partitions")]
-    #[must_use]
     pub const fn in_partition(self, partitions: u32) -> (u32, Self) {
         let product = self.0 as u128 * partitions as u128;
         ((product >> 64) as u32, Self(product as u64))
@@ -168,6 +166,7 @@ impl HashId {
 /// The identity of a hash function. Equal identities mean equal hashes, except for one wrong secret seed in 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[must_use]
 pub struct HashIdentity {
     /// The function.
     pub id: HashId,
@@ -179,13 +178,11 @@ impl HashIdentity {
     /// Creates an identity as a block records it. For a secret seed, pass its fingerprint: blocks store this number in
     /// the clear. Blocks have four bits for `id`, so no block is written for an [unknown](HashId::Unknown) code above
     /// 15.
-    #[must_use]
     pub const fn new(id: HashId, seed: u64) -> Self {
         Self { id, seed }
     }
 
     /// Returns the identity of a user-defined hash with this tag. Use it for filters that see only hashes, not keys.
-    #[must_use]
     pub const fn custom(tag: u64) -> Self {
         Self { id: HashId::Custom, seed: tag }
     }
@@ -223,6 +220,7 @@ type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
 /// assert_ne!(default.identity(), seeded.identity());
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct KeyHasher {
     /// The seed of XXH3; unused with a custom function.
     seed: u64,
@@ -232,7 +230,6 @@ pub struct KeyHasher {
 
 impl KeyHasher {
     /// Returns XXH3-64 with a seed that every filter block stores in the clear.
-    #[must_use]
     pub const fn with_seed(seed: u64) -> Self {
         Self { seed, custom: None, identity: HashIdentity { id: HashId::Xxh3, seed } }
     }
@@ -243,7 +240,6 @@ impl KeyHasher {
     /// The engine must keep the seed: without it, its tables stay readable but their filters are useless. The
     /// fingerprint misses one wrong seed in 2^32. Tables catch nearly all of these by probing the filter for two keys
     /// that it must contain. The fingerprint has only 32 bits so that it reveals little of the seed (SECURITY.md).
-    #[must_use]
     pub fn with_secret_seed(seed: impl Into<SecretSeed>) -> Self {
         let seed = seed.into();
         let identity = HashIdentity { id: HashId::Xxh3Secret, seed: seed.fingerprint().into() };
@@ -285,13 +281,11 @@ impl KeyHasher {
     }
 
     /// The identity that filter blocks record for this hasher.
-    #[must_use]
     pub const fn identity(&self) -> HashIdentity {
         self.identity
     }
 
     /// Hashes `key`.
-    #[must_use]
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         match &self.custom {
@@ -309,13 +303,9 @@ impl KeyHasher {
     /// share a fingerprint, and two functions a tag.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        self.identity == other.identity
-            && self.seed == other.seed
-            && match (&self.custom, &other.custom) {
-                // Functions cannot be compared, only their addresses.
-                (Some(function), Some(other)) => Arc::ptr_eq(function, other),
-                (function, other) => function.is_none() && other.is_none(),
-            }
+        // Functions cannot be compared, only their addresses.
+        let address = |hasher: &Self| hasher.custom.as_ref().map(|function| Arc::as_ptr(function).cast::<()>());
+        self.identity == other.identity && self.seed == other.seed && address(self) == address(other)
     }
 }
 
@@ -350,7 +340,7 @@ mod tests {
         let secret = KeyHasher::with_secret_seed(0xdead_beef_cafe_f00d);
         assert_eq!(open.hash(b"k"), secret.hash(b"k"));
         assert_ne!(open.identity(), secret.identity());
-        assert!(secret.identity().seed <= u64::from(u32::MAX));
+        assert!(u32::try_from(secret.identity().seed).is_ok());
         assert!(!format!("{secret:?}").contains(&0xdead_beef_cafe_f00d_u64.to_string()));
         assert!(KeyHasher::from_identity(secret.identity()).is_none());
     }

@@ -57,7 +57,6 @@ impl KeyHash {
     /// Returns the hash of the same bytes in `domain`. It is unrelated to this hash and to those in other domains.
     ///
     /// Distinct hashes stay distinct in a domain. Domains can be nested; their order matters.
-    #[must_use]
     pub const fn in_domain(self, domain: Domain) -> Self {
         // Mixed, because hashes that differ only by a constant are related: fuse filters would place them side by side.
         Self(mix64(self.0 ^ domain.tag))
@@ -100,6 +99,7 @@ impl KeyHash {
 /// assert!(!of_new.probe_prefix(b"t04").is_absent(), "it determines no part, so the filter cannot tell");
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct KeyParts {
     whole_keys: bool,
     /// Shared by all open tables that use them.
@@ -159,20 +159,17 @@ impl KeyParts {
     pub const MAX_EXTRACTORS: usize = 63;
 
     /// Whole keys.
-    #[must_use]
     pub fn whole_keys() -> Self {
         Self { whole_keys: true, extractors: Arc::new([]) }
     }
 
     /// The parts that `extractor` returns, without whole keys.
-    #[must_use]
     pub fn extracted(extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { whole_keys: false, extractors: Arc::new([DomainExtractor::new(extractor)]) }
     }
 
     /// Adds the parts that `extractor` returns. It replaces an extractor with the same name, because a name stands for
     /// one function.
-    #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         let added = DomainExtractor::new(extractor);
         let mut extractors = self.extractors.to_vec();
@@ -196,38 +193,24 @@ impl KeyParts {
     }
 
     /// Hashes a prefix once, for the filters of all files that hold these parts.
-    #[must_use]
     pub fn prefix<'a>(&self, hasher: &KeyHasher, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.prefix_hash(hasher, prefix)?));
         let hashes = self.extractors.iter().filter_map(hash).collect();
         PreparedPrefix { prefix, identity: hasher.identity(), hashes }
     }
 
-    /// Hashes a key's parts, to probe filters that hold parts but no whole keys. If a filter holds whole keys, probe
-    /// for the key's hash, which excludes more files. Pass the bytes that were written: a filter partitioned by key
-    /// range uses them to find the key's partition, whatever the extractor returns.
-    #[must_use]
+    /// Hashes a key's parts, to probe filters that hold parts but no whole keys. A key outside an extractor's domain
+    /// has no such part. If a filter holds whole keys, probe for the key's hash, which excludes more files. Pass the
+    /// bytes that were written: a filter partitioned by key range uses them to find the key's partition, whatever the
+    /// extractor returns.
     pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));
         let hashes = self.extractors.iter().filter_map(hash).collect();
         PreparedPrefix { prefix: key, identity: hasher.identity(), hashes }
     }
 
-    /// Returns the hashes of `key` in a filter that holds these parts, each with its domain: first the key's own,
-    /// without a domain, then those of its parts. A key outside an extractor's domain has no such part.
-    pub(crate) fn hashes<'a>(
-        &'a self,
-        hasher: &'a KeyHasher,
-        key: &'a [u8],
-    ) -> impl Iterator<Item = (Option<Domain>, KeyHash)> + 'a {
-        let whole = self.whole_keys.then(|| (None, hasher.hash(key)));
-        let of_part = move |part: &DomainExtractor| Some((Some(part.domain), part.hash(hasher, key)?));
-        whole.into_iter().chain(self.extractors.iter().filter_map(of_part))
-    }
-
     /// Returns these parts without the extractors in `unstable` and those that a filter cannot record: names must have
     /// 1 to 255 bytes, and only the first [`MAX_EXTRACTORS`](Self::MAX_EXTRACTORS) stay.
-    #[must_use]
     pub fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
             let name = part.extractor.name();
@@ -238,7 +221,6 @@ impl KeyParts {
     }
 
     /// Returns the parts whose domain `keeps` accepts; `None` stands for whole keys.
-    #[must_use]
     pub fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
         let extractors = self.extractors.iter().filter(|part| keeps(Some(part.domain))).cloned().collect();
         Self { whole_keys: self.whole_keys && keeps(None), extractors }
@@ -288,6 +270,7 @@ impl KeyParts {
 /// A prefix with the hashes of the parts that it determines ([`KeyParts::prefix`]), or a key with those of its parts
 /// ([`KeyParts::key`]), ready to probe the filters of many files.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct PreparedPrefix<'a> {
     prefix: &'a [u8],
     identity: HashIdentity,
@@ -302,7 +285,6 @@ impl<'a> PreparedPrefix<'a> {
     }
 
     /// The identity of the hash function. A filter with another one answers "may be present".
-    #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.identity
     }
@@ -497,17 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_its_own_hash_and_one_for_each_part() {
+    fn a_key_has_a_hash_for_each_part() {
         let (hasher, parts) = (KeyHasher::default(), three_parts());
-        let hashes = |key: &[u8]| parts.hashes(&hasher, key).map(|(_, hash)| hash).collect::<Vec<_>>();
+        let hashes = |key: &[u8]| parts.key(&hasher, key).hashes().collect::<Vec<_>>();
         let [fixed, delimited] = ["fixed-prefix:2", "prefix-to-byte:0x3a"].map(Domain::new);
-        assert_eq!(
-            hashes(b"ab:c"),
-            [hasher.hash(b"ab:c"), hasher.hash(b"ab").in_domain(fixed), hasher.hash(b"ab:").in_domain(delimited)]
-        );
-        assert_eq!(hashes(b"a"), [hasher.hash(b"a")], "outside both domains");
-        let in_domains = parts.hashes(&hasher, b"ab:c").map(|(domain, _)| domain);
-        assert!(in_domains.eq([None, Some(fixed), Some(delimited)]));
+        let in_domain = |part: &[u8], domain| (domain, hasher.hash(part).in_domain(domain));
+        assert_eq!(hashes(b"ab:c"), [in_domain(b"ab", fixed), in_domain(b"ab:", delimited)]);
+        assert_eq!(hashes(b"a"), [], "outside both domains");
     }
 
     #[test]
@@ -516,8 +494,7 @@ mod tests {
         let hashes = |prefix: &[u8]| parts.prefix(&hasher, prefix).hashes().collect::<Vec<_>>();
         assert_eq!(hashes(b"a"), []);
         assert_eq!(hashes(b"ab").len(), 1);
-        let of_key = parts.hashes(&hasher, b"ab:zz").filter_map(|(domain, hash)| Some((domain?, hash)));
-        assert_eq!(hashes(b"ab:"), of_key.collect::<Vec<_>>());
+        assert_eq!(hashes(b"ab:"), parts.key(&hasher, b"ab:zz").hashes().collect::<Vec<_>>());
     }
 
     #[test]

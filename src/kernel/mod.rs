@@ -52,32 +52,24 @@ macro_rules! dispatch_generic {
     ($kernel:ident::$function:ident, $($sets:ident)::+, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         match $crate::simd::selected() {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-            $crate::simd::InstructionSet::Avx512 => $crate::kernel::call_with!(
-                "avx512dq,avx512vl,avx512vbmi,avx512vpopcntdq,gfni,avx2,bmi1,bmi2,lzcnt,popcnt",
+            $crate::simd::InstructionSet::Avx512 => $crate::kernel::dispatch_generic!(
+                @with "avx512dq,avx512vl,avx512vbmi,avx512vpopcntdq,gfni,avx2,bmi1,bmi2,lzcnt,popcnt",
                 $kernel::$function::<$($sets)::+::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
             ),
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-            $crate::simd::InstructionSet::Avx2 => $crate::kernel::call_with!(
-                "avx2,bmi1,bmi2,lzcnt,popcnt",
+            $crate::simd::InstructionSet::Avx2 => $crate::kernel::dispatch_generic!(
+                @with "avx2,bmi1,bmi2,lzcnt,popcnt",
                 $kernel::$function::<$($sets)::+::avx2::Avx2>, ($($argument: $type),*) $(-> $result)?
             ),
             #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
-            $crate::simd::InstructionSet::Neon => $crate::kernel::call_with!(
-                "neon", $kernel::$function::<$($sets)::+::neon::Neon>, ($($argument: $type),*) $(-> $result)?
+            $crate::simd::InstructionSet::Neon => $crate::kernel::dispatch_generic!(
+                @with "neon", $kernel::$function::<$($sets)::+::neon::Neon>, ($($argument: $type),*) $(-> $result)?
             ),
             _ => $portable($($argument),*),
         }
     };
-}
-pub(crate) use dispatch_generic;
-
-/// Calls a function from one that is compiled with the instructions `$features`.
-#[cfg(any(
-    all(target_arch = "x86_64", target_feature = "sse2"),
-    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
-))]
-macro_rules! call_with {
-    ($features:literal, $kernel:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
+    // Calls the kernel from a function that is compiled with the instructions.
+    (@with $features:literal, $kernel:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
         #[target_feature(enable = $features)]
         fn compiled($($argument: $type),*) $(-> $result)? {
             // SAFETY: this function has the instructions.
@@ -87,10 +79,6 @@ macro_rules! call_with {
         unsafe { compiled($($argument),*) }
     }};
 }
-#[cfg(any(
-    all(target_arch = "x86_64", target_feature = "sse2"),
-    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
-))]
-pub(crate) use call_with;
+pub(crate) use dispatch_generic;
 
 pub(crate) mod prefetch;

@@ -11,27 +11,21 @@ pub(crate) fn prefetch_line(line: &[u8; 64]) {
 /// Prefetches the cache line of any address, valid or not.
 ///
 /// The line goes into all levels (`T0`), because it is probed within a microsecond, and again for later keys. A
-/// non-temporal hint would keep a hot filter out of the larger caches.
+/// non-temporal hint would keep a hot filter out of the larger caches. Other architectures than x86-64 and aarch64 have
+/// no stable hint, so nothing is done there.
 #[inline(always)]
-#[cfg(target_arch = "x86_64")]
 pub fn prefetch<T>(address: *const T) {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which no address makes fault; every x86-64 has SSE.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
-}
-
-/// Prefetches the cache line of any address, valid or not.
-#[inline(always)]
-#[cfg(target_arch = "aarch64")]
-pub fn prefetch<T>(address: *const T) {
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
     // SAFETY: a hint, which no address makes fault; it changes no register and no flag. Assembly, because the intrinsic
     // is not stable.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
 }
-
-/// Does nothing: there is no stable hint for this architecture.
-#[inline(always)]
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub fn prefetch<T>(_address: *const T) {}

@@ -9,7 +9,8 @@ use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
-    BuildLimits, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
+    BuildLimits, BuildResult, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS,
+    StreamedPayload,
 };
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
@@ -129,8 +130,7 @@ impl<K: Kind> Job<K> {
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
-        let parts =
-            has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
+        let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
         Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
@@ -374,7 +374,7 @@ impl<K: Kind> Job<K> {
         &self,
         hashes: &[KeyHash],
         peak_bytes: &mut u64,
-        build: impl FnOnce(&K::Shape, BuildLimits) -> Result<BuiltPayload<K::Shape>, FallbackReason>,
+        build: impl FnOnce(&K::Shape, BuildLimits) -> BuildResult<K::Shape>,
     ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
@@ -410,7 +410,7 @@ impl<K: Kind> Job<K> {
             has_whole_keys: held.has_whole_keys(),
             ..Trailer::new(self.kind.id(), self.identity, shape.encode(keys), &payload)
         };
-        let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
+        let block = trailer.seal(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(self.kind.id()),

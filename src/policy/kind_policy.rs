@@ -45,6 +45,7 @@ use crate::units::Sizing;
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct FixedPolicy {
     pub(super) kind: AnyKind,
     pub(super) rules: Rules,
@@ -161,36 +162,27 @@ impl FixedPolicy {
     /// [user-defined](Self::user_defined) kinds are checked.
     ///
     /// The check costs one probe per key, and makes Bloom builders buffer their hashes.
-    #[must_use]
-    pub fn with_self_check(mut self) -> Self {
-        self.rules.is_self_checked = true;
-        self
+    pub fn with_self_check(self) -> Self {
+        Self { rules: Rules { is_self_checked: true, ..self.rules }, ..self }
     }
 
     /// Returns finished filters without probing them for their keys.
-    #[must_use]
-    pub fn without_self_check(mut self) -> Self {
-        self.rules.is_self_checked = false;
-        self
+    pub fn without_self_check(self) -> Self {
+        Self { rules: Rules { is_self_checked: false, ..self.rules }, ..self }
     }
 
     /// Sets the minimum number of keys for the kind; smaller files get a blocked Bloom filter. The default is 1,024 for
     /// Ribbon and 0 for all others.
-    #[must_use]
-    pub fn with_min_keys(mut self, keys: u64) -> Self {
-        self.rules.min_keys = keys;
-        self
+    pub fn with_min_keys(self, keys: u64) -> Self {
+        Self { rules: Rules { min_keys: keys, ..self.rules }, ..self }
     }
 
     /// Sets the maximum number of keys for the kind, at most 2^40 - 1; larger files get a blocked Bloom filter.
-    #[must_use]
-    pub fn with_max_keys(mut self, keys: u64) -> Self {
-        self.rules.max_keys = keys;
-        self
+    pub fn with_max_keys(self, keys: u64) -> Self {
+        Self { rules: Rules { max_keys: keys, ..self.rules }, ..self }
     }
 
     /// The kind that files get unless the policy falls back.
-    #[must_use]
     pub fn kind(&self) -> KindId {
         each_kind!(&self.kind, kind => kind.id())
     }

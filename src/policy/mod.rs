@@ -109,39 +109,34 @@ pub trait BlockBuilder: Send + fmt::Debug {
 }
 
 /// What an engine can say about a file, as methods of everything that builds its filters: the context of a policy, and
-/// the builders of a file's filter or filters. Each has a `with` that changes its [`BuildContext`]. A macro and not a
-/// trait, which every caller would have to import.
+/// the builders of a file's filter or filters. Each is `#[must_use]`, and has a `with` that changes its
+/// [`BuildContext`]. A macro and not a trait, which every caller would have to import.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! build_settings {
     () => {
         /// Sets why the file is written; `BuildPurpose::Flush` by default.
-        #[must_use]
         pub fn with_purpose(self, purpose: $crate::BuildPurpose) -> Self {
             self.with(|context| context.purpose = purpose)
         }
 
         /// Sets the level that the file goes to.
-        #[must_use]
         pub fn with_level(self, level: u32) -> Self {
             self.with(|context| context.level = Some(level))
         }
 
         /// Marks the file as going to the bottommost level: no older file can contain its keys.
-        #[must_use]
         pub fn at_bottommost_level(self) -> Self {
             self.with(|context| context.bottommost = true)
         }
 
         /// Sets the number of distinct keys to come, or an upper bound. A Bloom filter of whole keys is then built as
         /// keys arrive, without buffering their hashes. More keys than expected raise the false positive rate.
-        #[must_use]
         pub fn with_expected_keys(self, keys: u64) -> Self {
             self.with(|context| context.expected_keys = Some(keys))
         }
 
         /// Limits the memory that building uses in addition to the hashes and the finished filters.
-        #[must_use]
         pub fn with_memory_budget(self, bytes: u64) -> Self {
             self.with(|context| context.memory_budget = Some(bytes))
         }
@@ -153,7 +148,6 @@ macro_rules! build_settings {
         /// started, the calling one does its work. Ribbon, xor, xor+ and binary fuse filters use several threads, and
         /// partitions cut by hash range are built several at a time. A policy of yours is then called for them in any
         /// order, on any of these threads, and the bytes do not depend on the order if the policy's choices do not.
-        #[must_use]
         pub fn with_threads(self, threads: usize) -> Self {
             self.with(|context| context.threads = threads)
         }
@@ -176,6 +170,7 @@ macro_rules! build_settings {
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct BuildContext {
     /// The store's hasher.
     pub hasher: KeyHasher,
@@ -201,7 +196,6 @@ pub struct BuildContext {
 
 impl BuildContext {
     /// Creates the context of a flush with an unknown number of keys.
-    #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         Self {
             hasher: hasher.clone(),
@@ -227,13 +221,11 @@ impl BuildContext {
     /// present" for others. A filter of only whole keys records nothing. A block records up to 63 extractors, whose
     /// names must have 1 to 255 bytes. The builder checks some prefixes of the keys, and leaves out an extractor that
     /// breaks its promise: [`BuildReport::unstable_extractors`] names it.
-    #[must_use]
     pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
         Self { key_parts, ..self }
     }
 
     /// Binds the block to its file, for 8 bytes: it can then be loaded only with this id.
-    #[must_use]
     pub fn with_file_id(self, file: FileId) -> Self {
         Self { file_id: Some(file), ..self }
     }

@@ -24,6 +24,7 @@ pub(super) fn stopwatch() -> impl Fn() -> Duration {
 /// A finished filter.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct BuiltFilter {
     /// The block. Write it unchanged, preferably on a 64-byte boundary. `None` if the file gets no filter; the report
     /// says why.
@@ -34,7 +35,6 @@ pub struct BuiltFilter {
 
 impl BuiltFilter {
     /// Creates a result, for user-defined policies.
-    #[must_use]
     pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
         Self { block, report }
     }

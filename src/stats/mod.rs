@@ -37,13 +37,14 @@ enum Count {
     Searched,
 }
 
+/// The counter of a set's probes. A probe of the set probes every filter, so all filters share one counter.
+pub(crate) const PROBES: usize = 0;
+
 /// The answers that a set counts for one of its filters. A set probes all filters each time, so it counts its probes
 /// once, and the positives of each filter.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
     pub(crate) counters: Arc<StripedCounters>,
-    /// The index of the counter of the set's probes.
-    pub(crate) probes: usize,
     /// The index of the counter of this filter's positives.
     pub(crate) positives: usize,
 }
@@ -111,16 +112,15 @@ impl FilterCounters {
 
     /// Returns the counts so far. Outcomes are read before positives, and positives before the set's probes, so that no
     /// part exceeds its whole: additions are Release, and a thread counts the whole before the part.
-    #[must_use]
     pub fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
-        if let Some(CountedBySet { counters, probes, positives }) = self.in_set.as_deref() {
+        if let Some(CountedBySet { counters, positives }) = self.in_set.as_deref() {
             // The part before the whole; see `StripedCounters::sum`.
             let positives = counters.sum(*positives);
-            let probes = counters.sum(*probes);
+            let probes = counters.sum(PROBES);
             if is_usable {
                 stats.positives += positives;
                 stats.negatives += probes.saturating_sub(positives);
@@ -146,6 +146,7 @@ impl FilterCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
+#[must_use]
 pub struct FilterStats {
     /// Probes answered "absent".
     pub negatives: u64,
@@ -251,13 +252,11 @@ impl FilterStats {
     }
 
     /// Returns the sums of both counts.
-    #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         self.with_each(other, u64::saturating_add)
     }
 
     /// Returns the counts added after `earlier`.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with_each(earlier, u64::saturating_sub)
     }

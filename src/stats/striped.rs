@@ -40,6 +40,7 @@ impl<T: ?Sized> Stripes<T> {
     }
 
     /// The stripe of this thread, and whether no other thread writes there.
+    #[cold]
     fn of_thread(&self, empty: impl FnOnce() -> Box<T>) -> (&T, bool) {
         match self.owned.get(stripe_of_thread()) {
             Some(stripe) => (stripe.get_or_init(empty), true),
@@ -75,14 +76,9 @@ impl StripedCounters {
     pub fn of_thread(&self) -> ThreadCounters<'_> {
         let (stripe, is_owned) = match self.stripes.own() {
             Some(stripe) => (stripe, true),
-            None => self.first_of_thread(),
+            None => self.stripes.of_thread(|| (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect()),
         };
         ThreadCounters { counters: stripe.get(PADDING..).unwrap_or_default(), is_owned }
-    }
-
-    #[cold]
-    fn first_of_thread(&self) -> (&[AtomicU64], bool) {
-        self.stripes.of_thread(|| (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// Returns the totals of all counters; within each stripe, the first is read first. See [`sum`](Self::sum).
@@ -296,20 +292,12 @@ thread_local! {
 }
 
 /// The stripe of this thread: its own or the shared one.
-#[inline]
 fn stripe_of_thread() -> usize {
-    match STRIPE.get() {
-        UNCLAIMED => claim_stripe(),
-        stripe => stripe,
+    if STRIPE.get() == UNCLAIMED {
+        // No claim can be made while the thread ends.
+        STRIPE.set(CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED));
     }
-}
-
-#[cold]
-fn claim_stripe() -> usize {
-    // No claim can be made while the thread ends.
-    let stripe = CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED);
-    STRIPE.set(stripe);
-    stripe
+    STRIPE.get()
 }
 
 #[cfg(test)]

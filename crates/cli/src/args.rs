@@ -28,12 +28,13 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success. Sound filters that cannot be used, tables left out because they are not
-       understood, and orphan sidecars are reported, but are not damage
-  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found,
-       including a sidecar of another table (inspect, verify, probe, compare, report,
-       advise --tables), entries are missing (dump --salvage), a key was lost (demo,
-       compare), no filter meets the need (advise)
+  0    success. Sound filters that cannot be used, damaged filters that a sound sidecar
+       replaces, tables left out because they are not understood, and orphan sidecars are
+       reported, but are not damage
+  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found
+       (inspect, verify, probe, compare, report, advise --tables), a sidecar is of another
+       table (all of these but compare), entries are missing (dump --salvage), a key was
+       lost (demo, compare), no filter meets the need (advise)
   2    failure: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
@@ -158,6 +159,10 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) range: RangeFilterArgs,
 
+    /// Level that the tables are for, which they record; by default, none
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..=u64::from(u32::MAX)), allow_negative_numbers = true)]
+    pub(crate) level: Option<u32>,
+
     /// Replace the tables of an earlier build in the directory once all new ones are complete. The disk must have room
     /// for both
     #[arg(long)]
@@ -171,7 +176,7 @@ pub(crate) struct BuildArgs {
 /// The filter to build.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones
+    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without filters
     #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
     pub(crate) policy: String,
 
@@ -236,8 +241,11 @@ fn parse_partition_bytes(text: &str) -> Result<u32, String> {
 /// The policy that chooses the kind for each table.
 pub(crate) const AUTO: &str = "auto";
 
+/// No policy.
+const NONE: &str = "none";
+
 fn policy_names() -> PossibleValuesParser {
-    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+    PossibleValuesParser::new([AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
 /// The names of all kinds.
@@ -246,16 +254,31 @@ fn kind_names() -> PossibleValuesParser {
 }
 
 impl FilterArgs {
-    /// Returns the policy that the options describe, by default with 10 bits per key.
+    /// Returns the policy of a command that only writes filters.
     pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
+        self.policy_or_none()?
+            .context("--policy none: expected a kind of filter or auto: only `build` can leave filters out")
+    }
+
+    /// Returns the policy that the options describe, by default with 10 bits per key.
+    pub(crate) fn policy_or_none(&self) -> anyhow::Result<Option<Arc<dyn FilterPolicy>>> {
+        if self.policy == NONE {
+            let is_sized = self.fpr.is_some() || self.bits_per_key.is_some();
+            ensure!(
+                !is_sized,
+                "--policy none: expected no size of filters, got one: leave out --fpr and --bits-per-key"
+            );
+            return Ok(None);
+        }
         let (option, sizing) = match self.fpr {
             Some(rate) => ("--fpr", Sizing::Rate(rate)),
             None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
         };
-        Ok(match KindEntry::named(&self.policy) {
+        Ok(Some(match KindEntry::named(&self.policy) {
             Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
+            // `auto`: clap refuses any other name.
             None => Arc::new(AutoPolicy::new(sizing).with_context(|| self.auto_context(option))?),
-        })
+        }))
     }
 
     /// Whether no option chooses the filter.
@@ -293,7 +316,7 @@ pub(crate) struct AdviseArgs {
     /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
     /// Pebble), filter blocks, or directories of them
     #[arg(long, value_name = "PATH", num_args = 1..,
-        conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+        conflicts_with_all = ["keys", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
     /// With --tables: draw the sizes and rates of their filters by level, together with sstfilter's, in a new SVG file
@@ -327,18 +350,22 @@ pub(crate) struct AdviseArgs {
         value_parser = kind_names())]
     pub(crate) policy: String,
 
-    /// With --levels: the budget as mean bits per key over all keys, instead of --memory [default: the size of the
-    /// filters of --tables, or 10]
-    #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true, requires = "levels",
-        conflicts_with_all = ["memory", "keys"])]
+    /// With --tables: also show what filters of this size would cost; auto builds filters with the rate of a Bloom
+    /// filter of this size. With --levels: the budget as mean bits per key over all keys, instead of --memory [default:
+    /// the size of the filters of --tables, or 10]
+    // Not `BitsPerKey`: a mean over levels without filters may be below 1.
+    #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true,
+        conflicts_with_all = ["memory", "keys", "ranges"])]
     pub(crate) bits_per_key: Option<f64>,
 
     /// With --levels: no filters on the last level, for stores where nearly every lookup finds its key
     #[arg(long, requires = "levels", conflicts_with = "keys")]
     pub(crate) optimize_for_hits: bool,
 
-    /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]
+    /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]. With --tables: also show
+    /// what filters of this rate would cost
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true,
+        conflicts_with_all = ["memory", "bits_per_key"])]
     pub(crate) fpr: Option<FalsePositiveRate>,
 
     /// Maximum size of the filter in bytes (units K, M, G); with --levels, of all filters together
@@ -383,10 +410,12 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
         let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
         Ok(LevelSize::new(level, parse_count(keys)?).with_runs(count_in(1..=u64::MAX)(runs)?))
     };
+    // From level 0 on, so that the list needs no numbers of levels.
     (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
+    // `parse` accepts infinity and NaN, which no budget or ratio can be.
     let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
     ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
@@ -410,6 +439,7 @@ pub(crate) struct MeasureArgs {
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {
     let length = parse_bytes(text)?;
+    // A smaller table would not even have one full data block.
     if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn run(
         }
     };
     if target.is_standard_output() {
+        // A report after the block would become part of it.
         ensure!(!output.is_json, "--json: standard output receives the block: write it to a file with --out");
         output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
         return Ok(Outcome::Yes);
@@ -162,8 +163,9 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
     let hasher = args.filter.hasher(secret)?;
     let policy = args.filter.policy()?;
     let keys = KeyLines::read(&args.keys, format, "--keys")?;
+    // As for the tables of `build`: for a flush, `auto` would build Bloom whatever the number of keys.
     let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
-    let mut builder = policy.builder(&context).context("the policy makes no filter")?;
+    let mut builder = policy.builder(&context).context("the policy builds no filter")?;
     for (key, _) in keys.iter() {
         builder.add_key(key);
     }
@@ -178,7 +180,7 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
-            bail!("{name} already is a filter block")
+            bail!("{name} is already a filter block")
         }
         Opened::Foreign(table) => {
             bail!(
@@ -231,7 +233,7 @@ impl BlockReport {
     fn new(path: &Path, info: &BlockInfo) -> Self {
         Self {
             path: path_name(path).into_owned(),
-            filter: Choice { kind: info.kind.name(), requested: info.requested.name(), reason: info.reason.as_str() },
+            filter: Choice::of_block(info),
             keys: info.keys,
             block_bytes: info.block_bytes,
             bits_per_key: info.bits_per_key(),

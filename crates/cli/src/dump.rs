@@ -109,6 +109,7 @@ pub(crate) fn run(
     let opened = Opened::open(&args.table, reading).map_err(|unopened| {
         if args.salvage { unopened.reason.context(format!("{name}: {UNSALVAGEABLE}")) } else { unopened.reason }
     })?;
+    // A terminal would obey control characters in keys and values.
     let escapes = args.escape || io::stdout().is_terminal();
     let mut dump = Dump {
         output,
@@ -121,6 +122,7 @@ pub(crate) fn run(
         escaped: 0,
     };
     match opened {
+        // Each arm begins the output after its checks: a refusal must not leave the first half of an object.
         Opened::Table(table) if args.salvage => {
             dump.begin()?;
             dump.salvage(&table, &name)?;

@@ -1,6 +1,7 @@
 //! Finds the tables of a directory, orders them, and opens them.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
+use crate::groups;
 use crate::input::{self, RegularFile};
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
+use crate::units::counted;
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -35,8 +38,8 @@ const PARTITIONS_MAGIC: &[u8] = b"SP";
 const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
 /// Message for a file that [`look_at`] does not recognize.
-pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
-                                  LevelDB or Pebble";
+pub(crate) const NEITHER: &str =
+    "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
 /// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {
@@ -120,32 +123,132 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
+    // Systems list a directory in any order, and output must be the same in each run.
     files.sort();
     Ok(files)
 }
 
-/// Returns the file itself, or the tables and filter blocks of a directory, recognized by their bytes, or by their name
-/// if they were cut short. A sidecar next to its table is not returned. Other files are added to `skipped`.
-pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    if input::is_standard(path) {
-        return Ok(vec![path.to_owned()]);
+/// The files that were met so far. Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
+#[derive(Default)]
+pub(crate) struct Met(HashSet<PathBuf>);
+
+impl Met {
+    /// Whether the file at `path` is met for the first time.
+    pub(crate) fn is_first(&mut self, path: &Path) -> bool {
+        // Standard input and missing files have no canonical path.
+        let canonical = fs::canonicalize(path).ok().filter(|_| !input::is_standard(path));
+        self.0.insert(canonical.unwrap_or_else(|| path.to_owned()))
     }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
-    if !metadata.is_dir() {
-        return Ok(vec![path.to_owned()]);
+}
+
+/// The files that paths lead to, each once.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The files that were passed, and the tables and filter blocks of directories.
+    pub(crate) files: Vec<PathBuf>,
+    /// Sidecars whose tables are gone. No reader uses them.
+    pub(crate) orphans: Vec<PathBuf>,
+    /// Other files of directories.
+    pub(crate) skipped: Vec<String>,
+    met: Met,
+}
+
+impl Found {
+    pub(crate) fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut found = Self::default();
+        paths.iter().try_for_each(|path| found.add(path))?;
+        Ok(found)
     }
-    // By name first: a file that was cut short has lost the bytes that identify it.
-    let is_chosen = |file: &PathBuf| {
-        let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
-        is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
-    };
-    let mut files = list(path)?;
-    // A sidecar next to its table is reported together with the table.
-    files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
-    let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
-    skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
-    ensure!(!chosen.is_empty(), "{} contains no table and no filter block", input::name(path));
-    Ok(chosen)
+
+    /// Adds the file itself, or the files of a directory. Tables and filter blocks are recognized by their bytes, or by
+    /// their name if they were cut short. A sidecar next to its table is not added.
+    pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        let is_directory = !input::is_standard(path)
+            && fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?.is_dir();
+        // A directory that comes again would add its other files to `skipped` again.
+        if !self.met.is_first(path) {
+            return Ok(());
+        }
+        if !is_directory {
+            let files = if is_orphan(path) { &mut self.orphans } else { &mut self.files };
+            files.push(path.to_owned());
+            return Ok(());
+        }
+        let (mut is_empty, skipped) = (true, self.skipped.len());
+        for file in list(path)? {
+            let role = Role::of(&file);
+            is_empty &= !matches!(role, Role::File | Role::Orphan);
+            match role {
+                Role::File if self.met.is_first(&file) => self.files.push(file),
+                Role::Orphan if self.met.is_first(&file) => self.orphans.push(file),
+                Role::Other => self.skipped.push(input::name(&file).into_owned()),
+                Role::File | Role::Orphan | Role::Sidecar => {}
+            }
+        }
+        let others = match self.skipped.len() - skipped {
+            0 => "no files".to_owned(),
+            others => counted(others as u64, "other file"),
+        };
+        ensure!(
+            !is_empty,
+            "{} contains no table and no filter block, but {others}: pass the directory with the tables (subdirectories \
+             are not searched)",
+            input::name(path)
+        );
+        Ok(())
+    }
+
+    /// Fails if there is nothing but orphans.
+    pub(crate) fn ensure_files(&self) -> anyhow::Result<()> {
+        if let ([], [orphan, ..]) = (&self.files[..], &self.orphans[..]) {
+            bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
+        }
+        Ok(())
+    }
+}
+
+/// What a file of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A table, or a filter block without a table.
+    File,
+    /// A sidecar next to its table, which is reported together with the table.
+    Sidecar,
+    Orphan,
+    Other,
+}
+
+impl Role {
+    fn of(file: &Path) -> Self {
+        // By name first: a file that was cut short has lost the bytes that identify it.
+        if is_named_like_table(file) {
+            return Self::File;
+        }
+        let look = look_at(file).ok();
+        let is_sidecar = look == Some(Look::Sidecar);
+        match table_of_sidecar(file) {
+            Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
+            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            // A filter block without a table may have any name.
+            _ => Self::File,
+        }
+    }
+}
+
+/// Whether the file is a sidecar without its table.
+pub(crate) fn is_orphan(file: &Path) -> bool {
+    !input::is_standard(file) && Role::of(file) == Role::Orphan
+}
+
+/// What an orphan is, and what to do.
+pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sidecar: delete it";
+
+/// Returns a line that names the first of these orphans, if there are any.
+pub(crate) fn orphans_line(orphans: &[PathBuf]) -> Option<String> {
+    let names: Vec<_> = orphans.iter().map(|orphan| input::name(orphan)).collect();
+    let line = || groups::line(&format!("orphan: {ORPHAN}"), "file", names.iter().map(AsRef::as_ref));
+    (!names.is_empty()).then(line)
 }
 
 /// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
@@ -182,7 +285,8 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
     if input::is_standard(path) {
         return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
     }
-    let paths = tables_newest_first(path)?;
+    // Tables of other engines are the likely reason if the names do not tell an order.
+    let paths = tables_newest_first(path).map_err(|problem| foreign_in(path).unwrap_or(problem))?;
     match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
         // Looked for only after a failure, so that sound tables are not opened twice.
@@ -194,12 +298,18 @@ pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result
 fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
-            "{} is a table of {}: expected one of sstfilter (inspect, verify and probe take both)",
+            "{}: expected a table of sstfilter, got one of {}, whose values this program cannot read: `probe` shows \
+             which tables may contain a key, and `dump --keys-only` prints the keys of a table",
             input::name(path),
             engine.name()
         )),
         _ => None,
     })
+}
+
+/// Returns an error about the first table of another engine in a directory.
+fn foreign_in(directory: &Path) -> Option<anyhow::Error> {
+    foreign_among(&list(directory).ok()?)
 }
 
 /// Opens one table; a table from standard input is read into memory.
@@ -211,6 +321,7 @@ fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table>
     if input::is_standard(file) {
         return Ok(Table::open_source(input::whole(file)?, options)?);
     }
+    // Looked at only after a failure, because nearly all tables are sstfilter's.
     let opened = Table::open(file, options);
     opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| about(file, problem)))
 }
@@ -255,6 +366,14 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
         _ => false,
     }
 }
+
+/// Whether a sidecar is not used because it is of another table. This is not damage.
+pub(crate) fn is_stale(problem: &TableError) -> bool {
+    matches!(problem, TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
+}
+
+/// What a stale sidecar is, and what happens to it.
+pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 
 /// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.
 pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {

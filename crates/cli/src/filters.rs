@@ -40,7 +40,7 @@ pub(crate) fn build(
     context: &BuildContext,
     hashes: &[KeyHash],
 ) -> anyhow::Result<FilterBlock<Bytes>> {
-    let mut builder = policy.builder(context).context("its policy makes no filter")?;
+    let mut builder = policy.builder(context).context("its policy builds no filter")?;
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
@@ -51,7 +51,7 @@ pub(crate) fn build(
 /// Fails if the filter is of another kind than requested.
 pub(crate) fn ensure_as_requested(filter: &FilterBlock<Bytes>) -> anyhow::Result<()> {
     let info = filter.info();
-    ensure!(info.kind == info.requested, "its policy makes a {} filter instead: {}", info.kind, info.reason);
+    ensure!(info.kind == info.requested, "its policy builds a {} filter instead ({})", info.kind, info.reason);
     Ok(())
 }
 
@@ -70,6 +70,7 @@ pub(crate) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], match
 pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
     let (mut matches, mut positives) = (MatchBitmap::default(), 0);
     for from in (0..probes).step_by(BATCH) {
+        // Made batch by batch: all hashes of a measurement would take hundreds of megabytes.
         let hashes = present(FIRST_ABSENT + from, (probes - from).min(BATCH as u64));
         positives += count_batch(filter, &hashes, &mut matches);
     }
@@ -161,6 +162,7 @@ impl Timed {
     pub(crate) fn sample(&mut self, files: &[Vec<KeyHash>], absent: &[KeyHash]) -> anyhow::Result<()> {
         let Self { policy, filters, times, matches } = self;
         let keys: usize = files.iter().map(Vec::len).sum();
+        // One build of few keys is too short for the clock.
         let builds = KEYS_PER_SAMPLE.div_ceil(keys);
         timed(&mut times.build_ns_per_key, builds * keys, || {
             let mut rounds = (0..builds).flat_map(|_| files);

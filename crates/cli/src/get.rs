@@ -70,6 +70,7 @@ pub(crate) fn run(
     secret: Option<&KeyHasher>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
+    // Before any table is opened, because a malformed key is found at once.
     let keys = args.keys(format)?;
     // Without a range prefix: lookups do not use range filters.
     let (set, _) = files::open_set(&args.tables, TableReading { secret, ..TableReading::default() })?;
@@ -106,6 +107,7 @@ fn print(lookups: &[KeyLookup], format: KeysFormat, output: &mut Output<'_>) -> 
     let shown = |key: &Text| if format == KeysFormat::Hex { hex(&key.0) } else { key.to_string() };
     for KeyLookup { key, value, .. } in lookups {
         match value {
+            // The bare value, for scripts; of several, each needs its key.
             Some(value) if lookups.len() == 1 => {
                 output.record(&[&encode(value)], format.line_end())?;
                 if value.0.is_empty() {

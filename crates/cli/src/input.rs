@@ -52,6 +52,7 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
     }
     let context = || format!("cannot read {} ({option})", name(path));
     let file = File::open(path).with_context(context)?;
+    // A directory opens like a file on Unix; its first read fails with a message that does not name it.
     ensure!(!file.metadata().with_context(context)?.is_dir(), "{}: expected a file, got a directory", name(path));
     Ok(Box::new(file))
 }

@@ -52,6 +52,7 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 fn exit_code(signal: SignalNumber) -> u8 {
+    // Signals have numbers up to 64, so the default is never used.
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 

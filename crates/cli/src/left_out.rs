@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::input;
+use crate::groups::{self, without_path};
 use crate::output::Outcome;
+use crate::{files, input};
 
 /// A table that no figure counts.
 #[derive(Debug, Serialize)]
@@ -18,19 +19,29 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    pub(crate) fn new(path: &Path, why: String, outcome: Outcome) -> Self {
+    pub(crate) fn new(path: &Path, why: &str, outcome: Outcome) -> Self {
         let path = input::name(path).into_owned();
         // Some reasons name the file themselves.
-        let why = match why.strip_prefix(&format!("{path}: ")) {
-            Some(reason) => reason.to_owned(),
-            None => why,
-        };
-        Self { path, why, outcome }
+        Self { why: without_path(why, &path), path, outcome }
+    }
+
+    /// Leaves out a sidecar without its table.
+    pub(crate) fn orphan(path: &Path) -> Self {
+        Self::new(path, &format!("orphan: {}", files::ORPHAN), Outcome::Yes)
     }
 
     /// Returns the worst outcome of the tables that were left out.
     pub(crate) fn outcome(all: &[Self]) -> Outcome {
         all.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes)
+    }
+
+    /// Returns a line for each reason, with `label` before it.
+    pub(crate) fn lines(all: &[Self], label: &str) -> Vec<String> {
+        let groups = groups::by(all, |left| &left.why).into_iter();
+        let line = |(why, files): (&String, Vec<&Self>)| {
+            groups::line(&format!("{label}: {why}"), "file", files.iter().map(|left| left.path.as_str()))
+        };
+        groups.map(line).collect()
     }
 
     /// Returns the first table left out with its reason in parentheses, to end a sentence.

@@ -13,6 +13,7 @@ mod effort;
 mod files;
 mod filters;
 mod get;
+mod groups;
 mod input;
 mod inspect;
 mod interrupt;
@@ -100,6 +101,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),
         Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
+        // Lookups read only sstfilter's tables, which need no comparator and no manifest.
         Command::Get(args) => get::run(args, format, secret, &mut output),
         Command::Scan(args) => scan::run(args, format, reading, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),

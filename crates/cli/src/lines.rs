@@ -163,14 +163,15 @@ impl KeyLines {
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
             ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
             note(&format!(
-                "note: {name} contains NUL bytes, which text does not: they are read as bytes of keys, and lines end \
-                 the keys; if NUL ends them, pass --keys-format nul"
+                "note: {name} contains NUL bytes, which are read as bytes of keys: if a NUL byte ends each key, pass \
+                 --keys-format nul"
             ));
         }
         if byte_order_mark_bytes(&text, format) > 0 {
             note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
         }
         let lines = Self::parse(text, format).with_context(|| name.clone().into_owned())?;
+        // More often a wrong path than an empty set of keys.
         ensure!(lines.len() > 0, "{} contains no key: expected {}", input::name(path), format.expected());
         for remark in lines.remarks(format) {
             note(&format!("note: {name}: {remark}"));
@@ -185,10 +186,10 @@ impl KeyLines {
             format!("{blank} skipped: the empty key is a line with only a tab")
         });
         let returns = (format == KeysFormat::Lines && self.carriage_returns > 0).then(|| {
-            let (returns, all) = (units::counted(self.carriage_returns, "line"), units::grouped(self.len() as u64));
+            let (returns, all) = (units::grouped(self.carriage_returns), units::counted(self.len() as u64, "line"));
             format!(
                 "{returns} of {all} with a carriage return at the end, which is read as a byte of the key or value: \
-                 if it is not one, pass --keys-format crlf"
+                 if it belongs to the end of the line, pass --keys-format crlf"
             )
         });
         blank.into_iter().chain(returns)
@@ -204,6 +205,7 @@ impl KeyLines {
     /// Adds the line from `start` to `end`, the position of its line feed or of the end of the text.
     fn add_line(&mut self, start: usize, end: usize) {
         let content = &self.text[start..end];
+        // Counted for a note and not dropped, because a key may end with one.
         self.carriage_returns += u64::from(content.ends_with(b"\r"));
         if content.is_empty() {
             self.blank_lines += 1;
@@ -349,6 +351,7 @@ fn last_key_end(text: &[u8], start: usize, format: KeysFormat) -> Option<usize> 
 /// a tab, which would end one.
 fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat) -> anyhow::Result<()> {
     let digits = if format == KeysFormat::Hex { 2 } else { 1 };
+    // One piece more than a key, because the end of a key is looked for only after each piece.
     let most = digits * MAX_KEY_BYTES + PIECE_BYTES;
     let rest = &text[keys_end..];
     let is_value = |rest: &[u8]| rest.len() as u64 <= most + digits * MAX_VALUE_BYTES && rest.contains(&b'\t');
@@ -448,7 +451,7 @@ mod tests {
         };
         assert!(remarks(KeysFormat::Crlf).starts_with("2 empty lines skipped: the empty key is"));
         let of_lines = remarks(KeysFormat::Lines);
-        assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 lines of 6 with"), "{of_lines}");
+        assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 of 6 lines with"), "{of_lines}");
     }
 
     /// In the long form, tries every listed byte in each format; otherwise one byte per format.

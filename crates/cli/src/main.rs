@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return explain(&message),
     };
+    // Other commands write nothing that a signal could leave half done, so its default action suits them.
     if cli.makes_files() {
         sstfilter_cli::end_in_order();
     }

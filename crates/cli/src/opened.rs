@@ -16,6 +16,7 @@ use crate::files::{self, Look, TableReading};
 use crate::input::{self, RegularFile};
 use crate::output::Outcome;
 use crate::partitions::Container;
+use crate::parts::NO_WHOLE_KEYS;
 use crate::progress::ReadProgress;
 use crate::ranges::{self, RangeBlock, RangePrefix};
 
@@ -155,7 +156,7 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
     let has_whole_keys = sidecar.metadata.has_whole_keys();
-    ensure!(has_whole_keys, "{}: holds parts of keys, and this program does not have their extractor", context());
+    ensure!(has_whole_keys, "{}: {NO_WHOLE_KEYS}", context());
     if let Some(container) = container {
         return Ok(Opened::Partitions(Box::new(container)));
     }
@@ -267,6 +268,7 @@ pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Fore
 }
 
 fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Option<TakenComparator> {
+    // First, because the user may know better than a manifest.
     if let Some(name) = reading.comparator {
         return Some(TakenComparator { name: name.to_owned(), from: Origin::Option });
     }
@@ -295,6 +297,7 @@ pub(crate) fn foreign_to_probe(
 /// Infers a table's comparator from its keys. Fails only if the table cannot be read.
 fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparator>, Error> {
     match table.take_comparator_from_keys() {
+        // Bytes that could not be read must not pass for a table that only needs a comparator.
         Err(unread @ Error::Io { .. }) => Err(unread),
         Ok(()) if table.engine() == Engine::LevelDb && table.load_filter().is_ok() => {
             Ok(Some(TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys }))
@@ -339,6 +342,7 @@ fn look_at(path: &Path) -> anyhow::Result<Look> {
 
 /// Distinguishes a failure to read from bytes that are not a table.
 pub(crate) fn outcome_of(reason: &anyhow::Error) -> Outcome {
+    // First, because these errors themselves distinguish damage from what is only not supported.
     let of_foreign = reason.downcast_ref().map(outcome_of_foreign);
     let is_unread = reason.chain().any(<dyn core::error::Error>::is::<std::io::Error>);
     of_foreign.unwrap_or(if is_unread { Outcome::Failed } else { Outcome::No })

@@ -8,6 +8,7 @@ use std::path::{MAIN_SEPARATOR, Path};
 use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Serialize, Serializer};
+use sstfilter_table::TablePart;
 
 /// The result of a command that ran to its end; the number is the exit code.
 ///
@@ -71,6 +72,7 @@ impl<'a> Output<'a> {
     pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: &[u8]) -> anyhow::Result<()> {
         let mut record = parts.concat();
         if self.escapes {
+            // A tab separates key and value, and cannot move the cursor back.
             record = escaped(&record, |character| drives_terminal(character) && character != '\t').into_bytes();
         }
         record.extend(terminator);
@@ -124,6 +126,7 @@ pub(crate) fn shell_word(path: &Path) -> String {
     let has_escapes = matches!(name, Cow::Owned(_));
     // A word with a leading `-` would be an option.
     let name = if name.starts_with('-') && name != "-" { Cow::Owned(format!("./{name}")) } else { name };
+    // Without `~`, which shells expand at the beginning of a word.
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+,:@%=".contains(character);
     if has_escapes {
         // Bash and zsh read escapes in this form.
@@ -135,26 +138,37 @@ pub(crate) fn shell_word(path: &Path) -> String {
     }
 }
 
-/// Messages of the library about tables that need their database's comparator, and about no others.
-const UNSTATED: [&str; 2] =
-    ["as none of LevelDB does, is not supported", "whether its filter holds whole keys is not supported"];
+const STATE_COMPARATOR: &str = "if you know the name of its database's comparator, pass it with --comparator";
 
-/// Message of the library about filters whose damage would go unnoticed.
-const UNCHECKED: &str = "a filter without a checksum is not supported";
+/// Advice for messages of the library that contain all of these words: it names functions, and users need options.
+///
+/// By words, because errors of other engines' tables have no variants for what is not supported. A test below takes
+/// each message from the library.
+const ADVICE: [(&[&str], &str); 8] = [
+    (&["open with the hasher of that seed"], "pass the seed with --secret-seed-file"),
+    (&["open it with that extractor"], "pass its prefix with --range-prefix"),
+    (&["rebuild or remove it"], "`sstfilter rebuild TABLE` replaces it"),
+    // Only range filters: no option names the parts of keys that a point filter holds.
+    (&[TablePart::RangeFilter.name(), "filter of other parts of keys"], "pass its prefix with --range-prefix"),
+    (
+        &["a filter without a checksum is not supported"],
+        "damage to it would go unnoticed and hide keys; --unchecked-filters uses it anyway",
+    ),
+    (&["without the comparator of its database is not supported"], STATE_COMPARATOR),
+    (&["whether its filter holds whole keys is not supported"], STATE_COMPARATOR),
+    (
+        &["of a LevelDB database (expected "],
+        "pass --comparator leveldb.BytewiseComparator if it orders keys by their bytes",
+    ),
+];
 
-/// Returns a message of the library, with its advice reworded as options of the command line.
+/// Returns a message of the library, with advice in options of the command line.
 pub(crate) fn in_options(message: &impl fmt::Display) -> String {
     // Escaped first: a name in the message could contain a line break.
     let message = escaped(message.to_string().as_bytes(), drives_terminal);
-    let message = message.replace("open with the hasher of that seed", "pass the seed with --secret-seed-file");
-    let message = message.replace("open it with that extractor", "pass its prefix with --range-prefix");
-    let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it anyway"));
-    let is_other_prefix = message.contains("range-filter") && message.contains("filter of other parts of keys");
-    let message = if is_other_prefix { message + ": pass its prefix with --range-prefix" } else { message };
-    if UNSTATED.iter().any(|unstated| message.contains(unstated)) {
-        message + ": if you know the name of its database's comparator, pass it with --comparator"
-    } else {
-        message
+    match ADVICE.iter().find(|(words, _)| words.iter().all(|words| message.contains(words))) {
+        Some((_, advice)) => format!("{message}: {advice}"),
+        None => message,
     }
 }
 
@@ -221,6 +235,7 @@ pub(crate) struct Text(pub(crate) Vec<u8>);
 
 /// Returns two hexadecimal digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
+    // Never the default: four bits are always a digit.
     let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
@@ -246,6 +261,13 @@ impl fmt::Display for Text {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyHasher, LoadContext, SecretSeed};
+    use sstfilter_range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
+    use sstfilter_store::{FilterProblem, TableIdentity};
+    use sstfilter_table::{TableBuilder, TableOptions};
+
     use super::*;
 
     #[test]
@@ -255,6 +277,50 @@ mod tests {
         let error = anyhow::Error::new(error).context(format!("opening 7: {text}")).context("cannot begin");
         assert_eq!(explained(&error), format!("cannot begin: opening 7: {text}"));
         assert_eq!(explained(&anyhow::anyhow!("a").context("b")), "b: a");
+    }
+
+    /// Messages of the library for which the command line has an option.
+    fn messages_of_the_library() -> anyhow::Result<Vec<String>> {
+        let (hasher, secret) = (KeyHasher::default(), KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8])));
+        let (expected, got) = (hasher.identity(), secret.identity());
+        let block = std::fs::read("../../fixtures/v1/range-hashed-delimited.block")?;
+        let context = RangeContext::new(LoadContext::new(&hasher), None);
+        let prefixed = RangeUnits::integer(4)?.with_prefix(Arc::new(FixedPrefix::new(1)));
+        let policy = RangePolicy::hashed(prefixed, 8, FalsePositiveRate::ONE_PERCENT)?;
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+        builder.add(b"prefix", b"")?;
+        let table =
+            sstfilter_table::Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
+        let other = TableIdentity::new([7; 16], 7, 7);
+        let mut messages = vec![
+            BlockError::HashMismatch { expected, got }.to_string(),
+            RangeFilter::load(block, context).map(drop).unwrap_err().to_string(),
+            table.range_filter_problem().unwrap().to_string(),
+            FilterProblem::OtherTable { expected: other, got: other }.to_string(),
+        ];
+        for (fixture, comparator) in [
+            ("rocksdb/11.8-checksum-none-fv5.sst", None),
+            ("leveldb/6000-keys.ldb", None),
+            ("leveldb/6000-keys.ldb", Some("idb_cmp1")),
+            ("pebble/v8-bloom.sst", None),
+        ] {
+            let table = sstfilter_interop::Table::open(std::fs::File::open(format!("../interop/fixtures/{fixture}"))?)?;
+            let table = comparator.into_iter().fold(table, sstfilter_interop::Table::with_comparator);
+            messages.push(table.try_probe(b"").unwrap_err().to_string());
+        }
+        Ok(messages)
+    }
+
+    /// The failure guarded against: a message of the library is reworded, and its advice silently disappears.
+    #[test]
+    fn each_piece_of_advice_is_for_a_message_that_the_library_has() {
+        let messages = messages_of_the_library().unwrap();
+        assert_eq!(messages.len(), ADVICE.len());
+        for (words, advice) in ADVICE {
+            let about: Vec<_> =
+                messages.iter().filter(|message| words.iter().all(|words| message.contains(words))).collect();
+            assert!(matches!(about[..], [message] if in_options(message).ends_with(advice)), "{words:?}: {about:?}");
+        }
     }
 
     #[test]

@@ -59,16 +59,15 @@ impl<'a> Partitions<'a> {
         self.index.has_whole_keys()
     }
 
-    /// Whether the filter may contain a key with its hash. Returns `true` for every key of a partition without a usable
-    /// filter, and for every key if the filter holds no whole keys.
-    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+    /// Whether the filter may contain a key with its hash; `None` if the key's partition has no usable filter, or the
+    /// filter holds no whole keys.
+    pub(crate) fn answer(&self, key: &[u8], hash: KeyHash) -> Option<bool> {
         if !self.index.has_whole_keys() {
-            return true;
+            return None;
         }
         let (number, hash) = self.index.locate(key, hash);
-        let block = self.blocks.get(number as usize).and_then(|block| block.as_ref().ok());
-        // A partition without a usable filter may contain any key.
-        block.is_none_or(|block| block.may_contain(hash))
+        let block = self.blocks.get(number as usize)?.as_ref().ok()?;
+        Some(block.may_contain(hash))
     }
 
     /// Returns the partitions that should have a filter but have no usable one.
@@ -165,6 +164,7 @@ pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> 
     // The reader names the hash or file that it found instead of the expected one: try again with that.
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
+            // Only if the two differ: otherwise, the same error would come back forever.
             Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
             Err(PartitionError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
             index => return index,
@@ -259,11 +259,12 @@ impl PartitionFields {
         self.problems.first().map(String::as_str)
     }
 
-    /// Returns why the first partition with another kind than requested has that kind.
-    pub(crate) fn fallback(&self) -> Option<String> {
-        let requested = |kind: &&KindPartitions| kind.filter.kind != kind.filter.requested;
-        let Choice { requested, reason, .. } = self.kinds.iter().find(requested)?.filter;
-        Some(format!("not all of its partitions are {requested}: {reason}"))
+    /// Returns the kinds of partitions that are not the requested one, fallbacks first.
+    pub(crate) fn others(&self) -> Vec<Choice> {
+        let filters = self.kinds.iter().map(|kind| kind.filter);
+        let mut others: Vec<_> = filters.filter(|filter| !filter.is_as_requested()).collect();
+        others.sort_by_key(Choice::is_by_number_of_keys);
+        others
     }
 
     /// Returns the names of the partitions' kinds.
@@ -303,6 +304,7 @@ fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]
         positives += info.expected_fpr * info.keys as f64;
     }
     // Keys of partitions without a usable filter are always positive.
+    // `max`, because a malformed index may record fewer keys than its partitions do.
     (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
 }
 
@@ -315,10 +317,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionE
     let mut kinds: Vec<KindPartitions> = Vec::new();
     for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
-            Ok(info) => {
-                let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
-                (Choice { kind, requested, reason }, info.keys)
-            }
+            Ok(info) => (Choice::of_block(&info), info.keys),
             Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };

@@ -6,6 +6,10 @@ use serde::Serialize;
 use sstfilter::{BlockInfo, Domain};
 use sstfilter_store::PartitionIndex;
 
+/// Why a filter is not probed. The library's message names its functions.
+pub(crate) const NO_WHOLE_KEYS: &str =
+    "its filter holds only parts of keys, and this program does not have their extractor";
+
 /// A filter records only tags of its extractors' names. A name is known if the file around the filter, the user, or the
 /// library (for its own extractors) supplies it.
 #[derive(Clone, Debug, Serialize)]

@@ -13,7 +13,7 @@ use sstfilter_table::{Table, TableOptions};
 
 use crate::args::{FilterArgs, PartitionArgs};
 use crate::build::report::Choice;
-use crate::files::{self, Look};
+use crate::files::{self, Found, Look};
 use crate::opened::Reading;
 use crate::output::{Outcome, explained, path_name};
 use crate::replace::{Mark, Replaces};
@@ -92,12 +92,12 @@ fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         !input::is_standard(path),
         "standard input: expected a table's file, because its filter is written next to it"
     );
-    let found = files::expand(path, &mut Vec::new())?;
-    if found.len() == 1 && found[0] == path {
-        return Ok(found);
+    let Found { files, orphans, .. } = Found::of(&[path.to_owned()])?;
+    if files == [path] || orphans == [path] {
+        return Ok(vec![path.to_owned()]);
     }
     // Chosen by name, so that damaged tables are included and reported.
-    let tables: Vec<_> = found.into_iter().filter(|file| files::has_table_extension(file)).collect();
+    let tables: Vec<_> = files.into_iter().filter(|file| files::has_table_extension(file)).collect();
     ensure!(!tables.is_empty(), "{} contains no table of sstfilter", input::name(path));
     Ok(tables)
 }
@@ -142,8 +142,9 @@ impl<'a> Rebuild<'a> {
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         replaces.check(&sidecar_path(path))?;
-        let (sidecar, bytes) = table.install_sidecar(&built, &self.writing)?.unwrap_or_default();
-        Ok(Rebuilt::new(&sidecar, bytes, built.filters().point_report.as_ref()))
+        let bytes = table.install_sidecar(&built, &self.writing)?.map_or(0, |(_, bytes)| bytes);
+        // As passed: the library returns an absolute path.
+        Ok(Rebuilt::new(&sidecar_path(path), bytes, built.filters().point_report.as_ref()))
     }
 
     /// Opens the table at `path`. Fails if its readers could not use a new filter.

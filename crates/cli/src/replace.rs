@@ -78,6 +78,7 @@ fn kind(found: FileType) -> &'static str {
 /// Writes a file under a temporary name and then renames it.
 pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path_name(path));
+    // The temporary file is in the same directory, because a rename does not cross file systems.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _writing = interrupt::writing();
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
@@ -102,6 +103,7 @@ impl OwnFiles {
         ensure_no_database(directory)?;
         let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
         let files: Vec<_> = files.into_iter().map(own).collect();
+        // All before the first is written: half of a new report next to half of an old one would mislead.
         files.iter().try_for_each(|(path, replaces)| replaces.check(path))?;
         // A trial, so that a read-only directory is refused before the work and not after it.
         let file = LocalFileSystem.create(directory);

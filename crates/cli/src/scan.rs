@@ -68,6 +68,7 @@ pub(crate) fn run(
         note(&format!("note: reading without a range filter: {}", in_options(&problem)));
     }
     let mut entries = Vec::new();
+    // Collected before anything is printed: an error must not follow half of the entries.
     for entry in set.range(ends.range()) {
         let (key, value) = entry?;
         entries.push(Entry { key: Text(key.to_vec()), value: Text(value.to_vec()) });

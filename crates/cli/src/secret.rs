@@ -16,6 +16,7 @@ const MAX_SEED_FILE_BYTES: u64 = 64;
 /// The file may be a pipe, so that a seed need not be on disk. Reading stops once the contents are too long for a seed.
 pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
     let mut contents = Vec::new();
+    // One byte more, to notice a file that is too long.
     let read = input::open(file, "--secret-seed-file")?.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents);
     read.with_context(|| format!("cannot read the secret seed in {}", input::name(file)))?;
     if let Some(bytes) = parse(&contents) {

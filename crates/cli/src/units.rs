@@ -19,6 +19,7 @@ pub(crate) fn whole(figure: f64) -> u64 {
 /// Formats a length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
     match NumberPrefix::binary(length as f64) {
+        // A number of single bytes has no decimals.
         NumberPrefix::Standalone(_) => format!("{length} B"),
         NumberPrefix::Prefixed(prefix, scaled) => format!("{scaled:.1} {prefix}B"),
     }
@@ -27,6 +28,7 @@ pub(crate) fn bytes(length: u64) -> String {
 /// Formats a rate from 0 to 1 as a percentage with three decimals, or in scientific notation below 0.001 %.
 pub(crate) fn percent(rate: f64) -> String {
     let percentage = rate * 100.0;
+    // Three decimals would show it as zero.
     if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
 }
 
@@ -49,23 +51,19 @@ const NORMAL_95: f64 = 1.96;
 /// Lippman-Hand 1983), from (1 - p)^n = 0.05.
 const NONE_SEEN_95: f64 = 3.0;
 
-/// A margin is shown if it exceeds this share of the rate, because the second digit is then uncertain.
-const SHOWN_MARGIN: f64 = 0.05;
-
-/// Returns how far the rate `positives / probes` may be from the real one in 95 of 100 cases.
+/// Returns how far the rate `positives / probes` may be from the real one in 95 of 100 cases, if probes are
+/// independent.
 pub(crate) fn margin(positives: u64, probes: u64) -> f64 {
     let probes = probes as f64;
     let rate = positives as f64 / probes;
     if positives == 0 { NONE_SEEN_95 / probes } else { NORMAL_95 * (rate * (1.0 - rate) / probes).sqrt() }
 }
 
-/// Formats an observed rate, with its margin if that is large.
+/// Formats an observed rate with its margin.
 pub(crate) fn with_margin(rate: f64, margin: f64) -> String {
+    // No positive among the probes does not mean that there is none: the bound says how few there are.
     if rate == 0.0 {
         return format!("< {}", percent(margin));
-    }
-    if margin <= SHOWN_MARGIN * rate {
-        return percent(rate);
     }
     let [rate, margin] = [rate, margin].map(|rate| rate * 100.0);
     // Two digits of the margin: further digits of the rate would be noise.
@@ -224,7 +222,7 @@ mod tests {
         assert_eq!(measured(216, 22_721), "0.95 +- 0.13 %");
         assert_eq!(measured(10, 1_000), "1.00 +- 0.62 %");
         assert_eq!(measured(1, 2), "50.0 +- 69.3 %");
-        assert_eq!(measured(9_500, 1_000_000), "0.950 %", "certain to 2 %");
+        assert_eq!(measured(9_500, 1_000_000), "0.950 +- 0.019 %", "also with many probes");
         assert_eq!(measured(2, 1_000_000), "0.00020 +- 0.00028 %");
     }
 

@@ -9,10 +9,11 @@ use clap::Args;
 use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
-use sstfilter_store::{FilterPart, FilterProblem, PartitionError};
-use sstfilter_table::{FilterVerdict, Table, TableError};
+use sstfilter_store::{FilterPart, FilterProblem, PartitionError, sidecar_path};
+use sstfilter_table::{FilterVerdict, Table, TableError, TableLocation, TablePart};
 
-use crate::files::{self, Look};
+use crate::files::{self, Found, Look};
+use crate::groups::without_path;
 use crate::opened::{self, Reading, Sidecar};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::progress::ReadProgress;
@@ -36,6 +37,8 @@ pub(crate) struct VerifyReport {
     entries: u64,
     /// Partitions of all filters.
     partitions: u64,
+    /// Number of sidecars that were made for another table.
+    stale: usize,
     files: Vec<FileVerdict>,
     /// Sidecars without a table, which no reader uses.
     orphans: Vec<String>,
@@ -54,6 +57,10 @@ struct FileVerdict {
     /// Partitions of its filters.
     partitions: u64,
     problems: Vec<String>,
+    /// Damage to the table's own filters, which those of a sound sidecar replace.
+    replaced: Vec<String>,
+    /// Why the sidecar is ignored, if it was made for another table; else null.
+    stale_sidecar: Option<String>,
     /// Why the filter was not compared with the keys; null if it was.
     filter_not_asked: Option<String>,
     /// The engine that wrote the table, unless it is this library.
@@ -82,15 +89,16 @@ struct BlockCounts {
     damaged: u64,
 }
 
-/// Verifies all files. The answer is no if anything is damaged.
+/// Verifies all files. The answer is no if anything is damaged, or if a sidecar was made for another table.
 pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyReport) {
-    let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut found, mut verdicts) = (Found::default(), Vec::new());
     for path in &args.paths {
-        match files::expand(path, &mut skipped) {
-            Ok(files) => chosen.extend(files),
-            Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
+        if let Err(problem) = found.add(path) {
+            verdicts.push(FileVerdict::unreadable(path, &problem));
         }
     }
+    let Found { files: mut chosen, orphans, skipped, .. } = found;
+    chosen.extend(orphans);
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
     let progress = ReadProgress::new("verifying", chosen.iter().map(length).sum());
     let reading = Reading { progress: Some(&progress), ..reading };
@@ -102,7 +110,8 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
     progress.begin(0);
     let report = VerifyReport::new(verdicts, skipped);
     // An unread file outweighs damage, because its state is unknown.
-    let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
+    let is_sound = report.sound && report.stale == 0;
+    let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(is_sound) };
     (outcome, report)
 }
 
@@ -130,7 +139,7 @@ impl FileVerdict {
                     Some(problem) => verdict.add(problem),
                     None => return Self::unreadable(path, &problem),
                 },
-                Ok(table) => verdict.verify_table(&table),
+                Ok(table) => verdict.verify_table(&table, path),
             },
         }
         verdict
@@ -179,9 +188,8 @@ impl FileVerdict {
                 return self.problems.push(explained(&problem));
             }
         }
-        let table = files::table_of_sidecar(path);
-        self.is_orphan = table.as_ref().is_some_and(|table| !table.exists());
-        let Some(table) = table.filter(|table| table.is_file()) else { return };
+        self.is_orphan = files::is_orphan(path);
+        let Some(table) = files::table_of_sidecar(path).filter(|table| table.is_file()) else { return };
         match files::open_table(&table, reading.of_tables()) {
             Ok(table) => table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem)),
             Err(problem) => self.problems.push(explained(&problem)),
@@ -210,9 +218,18 @@ impl FileVerdict {
         }
     }
 
-    fn verify_table(&mut self, table: &Table) {
+    fn verify_table(&mut self, table: &Table, path: &Path) {
         let (report, damage) = table.verify_all();
-        damage.iter().for_each(|problem| self.add(problem));
+        let sidecar = sidecar_path(path);
+        let is_in_sidecar = |at: &TableLocation| at.path.as_deref() == Some(sidecar.as_path());
+        let is_replaced = table.uses_sidecar() && !damage.iter().filter_map(damaged_filter).any(is_in_sidecar);
+        for problem in &damage {
+            if is_replaced && damaged_filter(problem).is_some() {
+                self.replaced.push(in_options(problem));
+            } else {
+                self.add(problem);
+            }
+        }
         self.entries = report.entries;
         self.entries_missing = table.properties().entries.checked_sub(report.entries).filter(|&missing| missing > 0);
         self.partitions = report.filter_partitions;
@@ -284,9 +301,28 @@ impl FileVerdict {
     }
 
     fn add(&mut self, problem: &TableError) {
+        if let TableError::Filter { source, .. } = problem
+            && files::is_stale(problem)
+        {
+            self.stale_sidecar = Some(in_options(source));
+            return;
+        }
         self.is_unreadable |= files::is_unread(problem);
         self.problems.push(in_options(problem));
     }
+}
+
+/// Returns the location of a damaged filter; `None` if something else is damaged, or could not be read.
+fn damaged_filter(problem: &TableError) -> Option<&TableLocation> {
+    let (TableError::Checksum { at, .. }
+    | TableError::Corrupt { at, .. }
+    | TableError::Filter { at, .. }
+    | TableError::FalseNegative { at, .. }) = problem
+    else {
+        return None;
+    };
+    let is_filter = matches!(at.part, TablePart::Filter | TablePart::FilterIndex | TablePart::RangeFilter);
+    Some(at).filter(|_| is_filter && !files::is_unread(problem))
 }
 
 fn point_filter_keys(block: Bytes) -> Result<u64, BlockError> {
@@ -313,6 +349,7 @@ impl VerifyReport {
             unreadable,
             entries: files.iter().map(|file| file.entries).sum(),
             partitions: files.iter().map(|file| file.partitions).sum(),
+            stale: files.iter().filter(|file| file.stale_sidecar.is_some()).count(),
             files,
             orphans: orphans.into_iter().map(|file| file.path).collect(),
             skipped,
@@ -324,10 +361,7 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             for problem in &file.problems {
-                // Messages about tables end with the file's name, and those about sidecars begin with it.
-                let problem = problem.replace(&format!(" of {}", file.path), "");
-                let path = if problem.starts_with(&file.path) { String::new() } else { format!("{}: ", file.path) };
-                writeln!(f, "{path}{problem}")?;
+                writeln!(f, "{}: {}", file.path, without_path(problem, &file.path))?;
             }
             if let Some(missing) = file.entries_missing {
                 let (missing, all) = (units::grouped(missing), units::grouped(file.entries + missing));
@@ -336,6 +370,17 @@ impl fmt::Display for VerifyReport {
                     "{}: {missing} of {all} entries cannot be read: `dump --salvage` prints the others",
                     file.path
                 )?;
+            }
+            for problem in &file.replaced {
+                let problem = without_path(problem, &file.path);
+                writeln!(
+                    f,
+                    "{}: the table's own filter is damaged, but a sound sidecar replaces it: {problem}",
+                    file.path
+                )?;
+            }
+            if let Some(problem) = &file.stale_sidecar {
+                writeln!(f, "{}: stale sidecar: {problem}", file.path)?;
             }
         }
         for file in &self.files {
@@ -346,7 +391,7 @@ impl fmt::Display for VerifyReport {
             }
         }
         for file in &self.orphans {
-            writeln!(f, "{file}: an orphan: its table is not next to it, so no reader uses it")?;
+            writeln!(f, "{file}: orphan: {}", files::ORPHAN)?;
         }
         for file in &self.skipped {
             let is_leftover = files::is_leftover(Path::new(file));
@@ -359,13 +404,17 @@ impl fmt::Display for VerifyReport {
             0 => String::new(),
             partitions => format!(", {}", units::counted(partitions, "partition")),
         };
-        let orphans = match self.orphans.len() as u64 {
+        let counted = |count: usize, what| match count as u64 {
             0 => String::new(),
-            orphans => format!(", {}", units::counted(orphans, "orphan")),
+            count => format!(", {}", units::counted(count, what)),
         };
+        let replaced = self.files.iter().filter(|file| !file.replaced.is_empty()).count();
+        let replaced = counted(replaced, "damaged filter") + if replaced > 0 { " replaced by a sidecar" } else { "" };
+        let (stale, orphans) = (counted(self.stale, "stale sidecar"), counted(self.orphans.len(), "orphan"));
         writeln!(
             f,
-            "{files} checked, {entries} entries{partitions}: {damaged} damaged, {unreadable} unreadable{orphans}"
+            "{files} checked, {entries} entries{partitions}: {damaged} damaged, {unreadable} \
+             unreadable{replaced}{stale}{orphans}"
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use sstfilter::internal::{AlignedBuffer, Interruption, Trailer};
+use sstfilter::internal::{AlignedBuffer, HeldParts, Interruption, Trailer};
 use sstfilter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, KindId};
 
@@ -133,7 +133,6 @@ impl RangeBuilder {
 
     /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for its intended ranges; the
     /// rate of other ranges depends on the keys.
-    #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
         let (mut report, rate) = (self.report.clone(), self.rate);
@@ -193,6 +192,6 @@ impl RangeBuilder {
         debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
         *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
         let trailer = Trailer::new(KindId::RANGE, self.identity, shape.encode(), &payload);
-        trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
+        trailer.seal(payload, HeldParts::of_field(&[])).ok_or(FallbackReason::TooManyKeys)
     }
 }

@@ -31,6 +31,7 @@ use crate::codec::{LINE_BYTES, checksum_without_last};
 ///
 /// Call the `with_*` methods before the first key; later calls have no effect.
 #[derive(Debug)]
+#[must_use]
 pub struct FileFilterBuilder {
     config: Arc<Config>,
     file: FileId,
@@ -100,7 +101,6 @@ impl FileFilterBuilder {
 
     /// Sets everything that `context` says about the file, except its id, hasher and parts of keys, which the store
     /// determines.
-    #[must_use]
     pub fn with_context(self, context: &BuildContext) -> Self {
         self.with(|own| {
             let BuildContext { hasher, key_parts, file_id, .. } = core::mem::replace(own, context.clone());
@@ -149,7 +149,6 @@ impl FileFilterBuilder {
     }
 
     /// Returns the id that the filters are bound to.
-    #[must_use]
     pub const fn file_id(&self) -> FileId {
         self.file
     }

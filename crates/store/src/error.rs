@@ -56,7 +56,7 @@ pub enum FilterProblem {
         /// The parts that the filter holds.
         got: String,
     },
-    /// The sidecar belongs to another table, or to an earlier table of the same name: create it again.
+    /// The sidecar belongs to another table, or to an earlier table of the same name: rebuild or remove it.
     OtherTable {
         /// The table that the sidecar was opened for.
         expected: TableIdentity,
@@ -138,7 +138,11 @@ impl fmt::Display for FilterProblem {
                 write!(f, "filter of other parts of keys: expected one of {expected}, got {got}")
             }
             Self::OtherTable { expected, got } => {
-                write!(f, "sidecar of another or an earlier table: expected {expected}, got {got}; make it again")
+                write!(
+                    f,
+                    "the sidecar is of another table, or of an earlier table of this name: expected {expected}, got {got}; \
+                     rebuild or remove it"
+                )
             }
             Self::Block(error) => error.fmt(f),
             Self::Partition(error) => error.fmt(f),

@@ -136,7 +136,6 @@ impl FilterStore {
     }
 
     /// Returns the hash, the parts of keys that filters hold, and the policy for new files.
-    #[must_use]
     pub fn filters(&self) -> &Filters {
         &self.config.reader.filters
     }
@@ -162,7 +161,6 @@ impl FilterStore {
 
     /// Returns a builder for the filters of a file that is to be written. They are bound to `file`: an id that no other
     /// contents ever have, such as the one from [`FileId::random`].
-    #[must_use]
     pub fn builder(&self, file: FileId) -> FileFilterBuilder {
         FileFilterBuilder::new(self.config.clone(), file)
     }

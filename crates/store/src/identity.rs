@@ -28,7 +28,6 @@ impl TableIdentity {
     }
 
     /// Returns the id that the filter of the table's sidecar is bound to.
-    #[must_use]
     pub fn file_id(&self) -> FileId {
         self.id.into()
     }

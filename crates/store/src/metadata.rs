@@ -412,13 +412,11 @@ impl FilterMetadata {
     }
 
     /// Returns the id that the filters are bound to.
-    #[must_use]
     pub const fn file_id(&self) -> FileId {
         self.file
     }
 
     /// Returns the identity of the hash that the filters were built with.
-    #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.hash
     }

@@ -241,8 +241,8 @@ impl fmt::Display for TableError {
             }
             Self::Checksum { at, expected, got } => write!(
                 f,
-                "damaged, or from another table, offset or write: {at}: expected checksum {expected:#010x}, \
-                 got {got:#010x}"
+                "checksum of the {at}: expected {expected:#010x}, got {got:#010x}; the bytes are damaged, or belong to \
+                 another table, offset or write"
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
@@ -296,7 +296,7 @@ mod tests {
         let at = TableLocation { path, part: TablePart::Index, offset: 4096 };
         let error = TableError::Checksum { at: at.clone(), expected: 1, got: 2 };
         let text = error.to_string();
-        for part in ["index at offset 4096", "/db/7.sst", "expected checksum 0x00000001", "got 0x00000002"] {
+        for part in ["index at offset 4096", "/db/7.sst", "expected 0x00000001", "got 0x00000002"] {
             assert!(text.contains(part), "{text}");
         }
         let text = TableError::corrupt(at, "a restart point", 9).to_string();

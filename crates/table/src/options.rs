@@ -209,7 +209,6 @@ impl TableOptions {
     }
 
     /// Returns the context for the policy, with the hasher and the key parts.
-    #[must_use]
     pub fn context(&self) -> BuildContext {
         let filters = self.store.filters();
         let (hasher, key_parts) = (filters.hasher().clone(), filters.key_parts().clone());

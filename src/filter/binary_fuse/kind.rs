@@ -40,11 +40,8 @@ impl BinaryFuseKind {
     /// [`ConfigError`] for another number of cells, a rate below 2^-32, a size below that of fingerprints of 4 bits, or
     /// an unsupported width.
     pub fn new(cells: u8, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        let arity = FuseArity::of_cells(cells).ok_or(ConfigError::OutOfRange {
-            option: "cells of a key in a binary fuse filter",
-            expected: "3 or 4",
-            got: cells.into(),
-        })?;
+        let refused = ConfigError::out_of_range("cells of a key in a binary fuse filter", "3 or 4", cells);
+        let arity = FuseArity::of_cells(cells).ok_or(refused)?;
         let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
         let fingerprint_bits = fingerprint_bits(KindId::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;

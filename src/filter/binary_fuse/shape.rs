@@ -101,18 +101,14 @@ impl FilterShape for FuseShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word, segments] = encoded.words("2 for binary fuse")?;
         let [fingerprint_bits, arity, log2_segment, reserved] = word.to_le_bytes();
-        let wrong = BlockError::Field { field: "cells of a key", expected: "3 or 4", got: arity.into() };
-        let arity = FuseArity::of_cells(arity).ok_or(wrong)?;
+        let arity = FuseArity::of_cells(arity).ok_or(BlockError::field("cells of a key", "3 or 4", arity))?;
         let is_width = FINGERPRINT_BITS.contains(&fingerprint_bits);
         BlockError::require(is_width, "fingerprint bits", "4 to 32", fingerprint_bits)?;
         let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
         // Reported with the reserved byte above it, which must be 0.
         BlockError::require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
-        let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(BlockError::Field {
-            field: "segments",
-            expected: "at least 1, and at most 2^38 cells in all",
-            got: segments.into(),
-        })?;
+        let wrong = BlockError::field("segments", "at least 1, and at most 2^38 cells in all", segments);
+        let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(wrong)?;
         Ok(shape.with_salt(encoded.salt))
     }
 

@@ -79,11 +79,8 @@ impl BlockedBloomKind {
     ///
     /// [`ConfigError::OutOfRange`] when `factor` is not from 1 to 1,024.
     pub fn with_fold(self, factor: u32) -> Result<Self, ConfigError> {
-        if !(1..=MAX_FACTOR).contains(&factor) {
-            let (option, expected) = ("factor of a bloom filter's lines", "1 to 1024");
-            return Err(ConfigError::OutOfRange { option, expected, got: factor.into() });
-        }
-        Ok(Self { factor, ..self })
+        let refused = ConfigError::out_of_range("factor of a bloom filter's lines", "1 to 1024", factor);
+        if (1..=MAX_FACTOR).contains(&factor) { Ok(Self { factor, ..self }) } else { Err(refused) }
     }
 
     /// Sets the number of probes. The default is the number with the lowest rate at the size
@@ -104,8 +101,7 @@ impl BlockedBloomKind {
     /// does not reach the requested rate at 100 bits per key.
     pub fn with_probes(self, probes: u8) -> Result<Self, ConfigError> {
         if !(1..=MAX_PROBES).contains(&probes) {
-            let (option, expected) = ("probes of a bloom filter", "1 to 16");
-            return Err(ConfigError::OutOfRange { option, expected, got: probes.into() });
+            return Err(ConfigError::out_of_range("probes of a bloom filter", "1 to 16", probes));
         }
         // With other probes the rate needs another size.
         let kind = match self.rate {

@@ -128,7 +128,7 @@ mod tests {
         subsets
             .map(|subset| {
                 let untouched: f64 =
-                    sets.iter().map(|set| (63.0_f64 / 64.0).powi((set & subset).count_ones() as i32)).sum();
+                    sets.iter().map(|set| (63.0_f64 / 64.0).powi((set & subset).count_ones().cast_signed())).sum();
                 let sign = if subset.count_ones() % 2 == 0 { 1.0 } else { -1.0 };
                 sign * (-keys_per_line * (1.0 - untouched / 8.0)).exp()
             })

@@ -77,17 +77,13 @@ impl CuckooShape {
     /// Returns the shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
     pub(crate) fn with_tag_bits(keys: u64, tag_bits: u8) -> Result<Self, ConfigError> {
         if !TAG_BITS.contains(&tag_bits) {
-            return Err(ConfigError::OutOfRange { option: "tag bits", expected: "4 to 32", got: tag_bits.into() });
+            return Err(ConfigError::out_of_range("tag bits", "4 to 32", tag_bits));
         }
         let pairs = places_for(keys).div_ceil(PLACES_PER_PAIR.into()).max(1);
         let words = (pairs * u128::from(tag_bits)).div_ceil(8);
         match u64::try_from(words) {
             Ok(words) if words <= MAX_PAYLOAD_BYTES / 8 => Ok(Self::of_words(tag_bits, words)),
-            _ => Err(ConfigError::OutOfRange {
-                option: "keys of a cuckoo filter",
-                expected: "at most 32 GiB of tags",
-                got: keys,
-            }),
+            _ => Err(ConfigError::out_of_range("keys of a cuckoo filter", "at most 32 GiB of tags", keys)),
         }
     }
 

@@ -27,12 +27,12 @@ pub(crate) struct RegisterBlockedShape {
 impl RegisterBlockedShape {
     /// Returns the shape of a filter of `bytes` bytes, or the reason why there is none.
     pub(crate) fn new(bytes: u64, probes: u8) -> Result<Self, ConfigError> {
-        let refused = |option, expected, got| ConfigError::OutOfRange { option, expected, got };
         if !PROBES.contains(&probes) {
-            return Err(refused("probes of a register-blocked bloom filter", "2 to 4", probes.into()));
+            return Err(ConfigError::out_of_range("probes of a register-blocked bloom filter", "2 to 4", probes));
         }
-        let expected = "a power of two of bytes, from 64 to 2^30";
-        Self::of_bytes(bytes, probes).ok_or(refused("size of a register-blocked bloom filter", expected, bytes))
+        let (option, expected) =
+            ("size of a register-blocked bloom filter", "a power of two of bytes, from 64 to 2^30");
+        Self::of_bytes(bytes, probes).ok_or(ConfigError::out_of_range(option, expected, bytes))
     }
 
     /// Returns the smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is
@@ -79,15 +79,14 @@ impl RegisterBlockedShape {
 
 impl FilterShape for RegisterBlockedShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| BlockError::Field { field, expected, got };
         let [code] = encoded.words("1 for register-blocked Bloom")?;
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
         // Compares the whole word, because no other word width is supported.
         let probes = PROBES.into_iter().find(|&probes| code_of(probes) == code);
-        let probes = probes.ok_or(field("word layout", expected, code.into()))?;
+        let probes = probes.ok_or(BlockError::field("word layout", expected, code))?;
         BlockError::require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;
-        let expected = "a power of two from 64 to 2^30";
-        Self::of_bytes(encoded.payload_bytes, probes).ok_or(field("payload bytes", expected, encoded.payload_bytes))
+        let wrong = BlockError::field("payload bytes", "a power of two from 64 to 2^30", encoded.payload_bytes);
+        Self::of_bytes(encoded.payload_bytes, probes).ok_or(wrong)
     }
 
     fn params(&self) -> ParamWords {

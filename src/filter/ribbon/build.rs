@@ -9,7 +9,7 @@ use super::layer::Layer;
 use super::section::{SECTION_SLOTS, bucket_starts, run_all, section_bytes, solve_section, split_into_sections};
 use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
 use crate::codec::AlignedBuffer;
-use crate::filter::{BuiltPayload, FallbackReason, FilterShape};
+use crate::filter::{BuildResult, BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::{KeyHash, sort_hashes};
 
 /// The salts of the final layer that are tried at each size: all that four bits can record.
@@ -23,7 +23,7 @@ pub(crate) fn build(
     max_attempts: u32,
     threads: usize,
     section: &mut Section,
-) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+) -> BuildResult<RibbonShape> {
     let reserve = payload_reserve(hashes.len() as u64, columns).ok_or(FallbackReason::TooManyKeys)?;
     let payload = AlignedBuffer::empty(reserve).ok_or(FallbackReason::MemoryBudget)?;
     let mut work =
@@ -86,7 +86,7 @@ impl Work<'_> {
 
     /// Builds the final layer, which must take all of `hashes`, and appends the thresholds. Tries all salts before it
     /// adds slots.
-    fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+    fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> BuildResult<RibbonShape> {
         let min_blocks = final_blocks(hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
         for attempt in 0..max_attempts {
@@ -122,7 +122,7 @@ impl Work<'_> {
     }
 
     /// Appends the thresholds to the columns.
-    fn append_thresholds(mut self, salt: u8, attempts: u32) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+    fn append_thresholds(mut self, salt: u8, attempts: u32) -> BuildResult<RibbonShape> {
         let shape = RibbonShape::new(self.columns, &self.blocks, salt).ok_or(FallbackReason::TooManyKeys)?;
         let length = self.payload.as_slice().len() + self.thresholds.len() * 8;
         self.payload.reserve(length).ok_or(FallbackReason::MemoryBudget)?;

@@ -10,9 +10,7 @@ use super::section::thread_bytes;
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
-use crate::filter::{
-    BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
-};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS};
 use crate::hash::KeyHash;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -96,7 +94,7 @@ impl RibbonKind {
                 Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
             }
             Sizing::FingerprintBits(bits) => {
-                Err(no_such_fingerprints("fingerprint bits of a ribbon filter", "1 to 32", bits))
+                Err(ConfigError::out_of_range("fingerprint bits of a ribbon filter", "1 to 32", bits))
             }
         }
     }
@@ -125,15 +123,8 @@ impl RibbonKind {
     ///
     /// [`ConfigError::OutOfRange`] when `attempts` is not from 1 to 1,024.
     pub fn with_max_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
-        if !(1..=1_024).contains(&attempts) {
-            let (option, expected) = ("attempts at a ribbon filter", "1 to 1024");
-            return Err(ConfigError::OutOfRange { option, expected, got: attempts.into() });
-        }
-        Ok(Self { max_attempts: attempts, ..self })
-    }
-
-    fn columns_for(&self, keys: u64) -> Columns {
-        self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE)
+        let refused = ConfigError::out_of_range("attempts at a ribbon filter", "1 to 1024", attempts);
+        if (1..=1_024).contains(&attempts) { Ok(Self { max_attempts: attempts, ..self }) } else { Err(refused) }
     }
 
     /// Returns the smallest number of keys from which Ribbon's block is always smaller than Bloom's.
@@ -169,7 +160,8 @@ impl Kind for RibbonKind {
         if keys < SMALLER_FROM_AT_MOST.into() && keys < self.smaller_from() {
             return Err(FallbackReason::NotSmaller);
         }
-        expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
+        let columns = self.size.and_then(|size| columns_for_size(keys, size)).or(self.equal).unwrap_or(Columns::ONE);
+        expected_shape(keys, columns).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &RibbonShape) -> u64 {
@@ -180,12 +172,7 @@ impl Kind for RibbonKind {
         thread_bytes(keys)
     }
 
-    fn build(
-        &self,
-        plan: &RibbonShape,
-        hashes: &[KeyHash],
-        limits: BuildLimits,
-    ) -> Result<BuiltPayload<RibbonShape>, FallbackReason> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
         // The lock is held only to take or return a section, so that builds run in parallel.
         #[cfg(feature = "std")]
         let mut section = self.shared.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();

@@ -60,22 +60,18 @@ pub(super) fn split_into_sections<'a>(
     })
 }
 
-/// Runs all `tasks`, and appends their bumped keys to `bumped` in the order of the sections.
+/// Runs all `tasks`, and appends their bumped keys to `bumped` in the order of the sections, because the bytes must not
+/// depend on which thread finishes first.
 pub(super) fn run_all<'a>(
     tasks: impl Iterator<Item = SectionTask<'a>>,
     section: &mut Section,
     bumped: &mut Vec<KeyHash>,
     threads: usize,
 ) {
-    if threads > 1 {
-        return run_in_parallel(tasks.collect(), section, bumped, threads);
+    if threads <= 1 {
+        return tasks.for_each(|task| task.run(section, bumped));
     }
-    tasks.for_each(|task| task.run(section, bumped));
-}
-
-/// Runs all tasks on several threads. Bumped keys stay in the order of the sections, because the bytes must not depend
-/// on which thread finishes first.
-fn run_in_parallel(tasks: Vec<SectionTask<'_>>, section: &mut Section, bumped: &mut Vec<KeyHash>, threads: usize) {
+    let tasks: Vec<_> = tasks.collect();
     let mut passed_on: Vec<Vec<KeyHash>> = tasks.iter().map(|_| Vec::new()).collect();
     let tasks = tasks.into_iter().zip(&mut passed_on).collect();
     share(threads, tasks, section, |section, (task, bumped): (SectionTask<'_>, &mut Vec<KeyHash>)| {

@@ -116,8 +116,9 @@ impl RibbonShape {
         Self::new(columns, blocks, self.salt())
     }
 
-    /// Copies the first columns of each block from `words` to `kept`, as many as `smaller` has there.
-    fn copy_columns(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
+    /// Copies the first columns of each block from `words` to `kept`, as many as `smaller` has there, and the
+    /// thresholds of all bumping layers, which do not depend on the columns.
+    fn copy_into(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
         for (from, to) in self.layers().iter().zip(smaller.layers()) {
             for block in 0..to.blocks() {
                 let (first, _) = from.block(block, self.columns.upper());
@@ -126,11 +127,6 @@ impl RibbonShape {
                 kept.copy_from_slice(words.get(word_range(first, count)?)?);
             }
         }
-        Some(())
-    }
-
-    /// Copies the thresholds of all bumping layers. They do not depend on the columns.
-    fn copy_thresholds(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
         let count = |shape: &Self| shape.layers().iter().map(|layer| layer.words(shape.columns)).sum::<u64>();
         let from = words.get(usize::try_from(count(self)).ok()?..)?;
         let to = kept.get_mut(usize::try_from(count(smaller)).ok()?..)?;
@@ -178,8 +174,7 @@ impl RibbonShape {
     }
 
     pub(in crate::filter) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
-        let (words, kept) = (payload.as_chunks().0, out.as_chunks_mut().0);
-        self.copy_columns(smaller, words, kept).and_then(|()| self.copy_thresholds(smaller, words, kept)).is_some()
+        self.copy_into(smaller, payload.as_chunks().0, out.as_chunks_mut().0).is_some()
     }
 
     pub(super) fn layers(&self) -> &[Layer] {
@@ -189,14 +184,13 @@ impl RibbonShape {
 
 impl FilterShape for RibbonShape {
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| BlockError::Field { field, expected, got };
         let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
-            return Err(field("parameter words", "2 to 8 for ribbon", 0));
+            return Err(BlockError::field("parameter words", "2 to 8 for ribbon", 0_u64));
         };
         let expected = "1 to 32, with a lower share only above 1";
-        let columns = Columns::decode(packed).ok_or(field("ribbon columns", expected, packed.into()))?;
-        let expected = "1 to 7, none of them empty";
-        Self::new(columns, blocks, encoded.salt).ok_or(field("ribbon layers", expected, blocks.len() as u64))
+        let columns = Columns::decode(packed).ok_or(BlockError::field("ribbon columns", expected, packed))?;
+        let wrong = BlockError::field("ribbon layers", "1 to 7, none of them empty", blocks.len() as u64);
+        Self::new(columns, blocks, encoded.salt).ok_or(wrong)
     }
 
     fn params(&self) -> ParamWords {

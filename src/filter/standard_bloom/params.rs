@@ -58,10 +58,9 @@ pub(crate) struct BloomParams {
 impl BloomParams {
     /// Returns parameters with given `positions` and `probes`, if they are valid.
     pub(crate) fn new(positions: u64, probes: u8) -> Result<Self, ConfigError> {
-        let refused = |option, expected, got| Err(ConfigError::OutOfRange { option, expected, got });
         match (positions, probes) {
-            (0, _) => refused("positions of a filter", "1 or more", positions),
-            (_, 0 | 33..) => refused("probes", "1 to 32", probes.into()),
+            (0, _) => Err(ConfigError::out_of_range("positions of a filter", "1 or more", positions)),
+            (_, 0 | 33..) => Err(ConfigError::out_of_range("probes", "1 to 32", probes)),
             _ => Ok(Self { positions, probes }),
         }
     }

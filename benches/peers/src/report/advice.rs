@@ -26,7 +26,7 @@ pub struct AdviceArgs {
 const HEADER: &str = "\
 //! Measured times of building and probing, written by `sstfilter-peers advice` from `benches/results`.
 
-/// Name of a kind or variant, and its nanoseconds per key to build and per absent key to probe in batches, with 10,000,
+/// Name of a kind or variant, with its nanoseconds per key to build and per absent key to probe in batches, at 10,000,
 /// 100,000, 1,000,000 and 10,000,000 keys.
 pub(super) const MEASURED: &[(&str, [(f64, f64); 4])] = &[
 ";

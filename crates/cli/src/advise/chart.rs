@@ -102,6 +102,7 @@ fn point(name: &str, filter: &TableFilter) -> Point {
 fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 2] {
     let mut keys: Vec<_> = drawn.iter().map(|(_, filter)| filter.keys).collect();
     keys.sort_unstable();
+    // The median stands for all, because bits per key hardly depend on the number of keys.
     let keys = keys.get(keys.len() / 2).copied().unwrap_or(1);
     let rates = (0..=STEPS).map(|step| highest * (lowest / highest).powf(f64::from(step) / f64::from(STEPS)));
     let line = |name: &str, colour, policy: fn(Sizing) -> Result<FixedPolicy, ConfigError>| {

@@ -11,7 +11,7 @@ use sstfilter_store::{LevelPlan, LevelSize, PlannedLevel};
 
 use super::tables::{TableFilter, Unknown, filter_of};
 use crate::args::AdviseArgs;
-use crate::files;
+use crate::files::Found;
 use crate::left_out::LeftOut;
 use crate::opened::{Opened, Reading};
 use crate::output::{Column, Outcome, figures, in_options};
@@ -35,6 +35,8 @@ pub(crate) struct LevelsReport {
     enough: Option<Total>,
     /// Useless reads with equal bits over useless reads with the plan; null if the plan has none.
     ratio: Option<f64>,
+    /// Tables that every lookup reads, because they have no usable filter.
+    unfiltered: Vec<LeftOut>,
     /// Tables left out of these figures.
     left_out: Vec<LeftOut>,
 }
@@ -66,6 +68,7 @@ struct Total {
 struct Store {
     levels: Vec<LevelSize>,
     now: Option<Total>,
+    unfiltered: Vec<LeftOut>,
     left_out: Vec<LeftOut>,
 }
 
@@ -85,7 +88,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let configure = |sizing| kind.configure(sizing);
     let plan = LevelPlan::new(&store.levels, memory_bytes, configure).context("--levels")?;
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
-    let outcome = LeftOut::outcome(&store.left_out);
+    let outcome = LeftOut::outcome(&store.left_out).max(LeftOut::outcome(&store.unfiltered));
     let plan_within = |bytes| LevelPlan::new(&store.levels, bytes, configure).ok();
     // Not finite if the plan has no useless reads: null in the report.
     let ratio = equal.useless_reads() / plan.useless_reads();
@@ -99,6 +102,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         equal_bits: Total::of(&equal),
         now: store.now,
         ratio: ratio.is_finite().then_some(ratio),
+        unfiltered: store.unfiltered,
         left_out: store.left_out,
     };
     Ok((outcome, report))
@@ -120,6 +124,7 @@ fn keys_of(levels: &[LevelSize]) -> u64 {
 
 fn memory_bytes(args: &AdviseArgs, keys: u64, now: Option<Total>) -> u64 {
     let of_bits = |bits_per_key: f64| whole(keys as f64 * bits_per_key / 8.0);
+    // Tables without filters do not set a budget.
     match (args.memory, args.bits_per_key, now.filter(|now| now.bytes > 0)) {
         (Some(bytes), _, _) => bytes,
         (None, Some(bits_per_key), _) => of_bits(bits_per_key),
@@ -131,38 +136,51 @@ fn memory_bytes(args: &AdviseArgs, keys: u64, now: Option<Total>) -> u64 {
 fn store(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
     if let Some(sizes) = args.levels.as_ref().and_then(Option::as_ref) {
         ensure!(args.tables.is_empty(), "--levels: expected the keys of levels or --tables, got both");
-        return Ok(Store { levels: sizes.0.clone(), now: None, left_out: Vec::new() });
+        return Ok(Store { levels: sizes.0.clone(), now: None, unfiltered: Vec::new(), left_out: Vec::new() });
     }
     ensure!(!args.tables.is_empty(), "--levels: expected the keys of levels (such as 40K/4,1e5,1e6), or --tables");
     store_of_tables(args, reading)
 }
 
 fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
-    let (mut filters, mut left_out) = (BTreeMap::<u32, Vec<TableFilter>>::new(), Vec::new());
-    for path in &args.tables {
-        for file in files::expand(path, &mut Vec::new())? {
-            match surveyed(&file, reading) {
-                Ok((level, filter)) => filters.entry(level).or_default().push(filter),
-                Err(why) => left_out.push(why.leave_out(&file)),
+    let mut filters = BTreeMap::<u32, Vec<TableFilter>>::new();
+    let (mut unfiltered, mut left_out) = (Vec::new(), Vec::new());
+    let found = Found::of(&args.tables)?;
+    for file in &found.files {
+        let (filter, problem) = match filter_of(file, reading, &mut left_out) {
+            // Stays in its level, as a filter of no bytes that is positive for every key.
+            Err(Unknown::Unfiltered(table, why, outcome)) => {
+                (without_filter(file, &table, reading), Some(LeftOut::new(file, &why, outcome)))
+            }
+            filter => (filter, None),
+        };
+        match filter.and_then(|filter| Ok((known_level(&filter)?, filter))) {
+            Ok((level, filter)) => {
+                filters.entry(level).or_default().push(filter);
+                unfiltered.extend(problem);
+            }
+            Err(why) => {
+                let mut left = why.leave_out(file);
+                left.outcome = left.outcome.max(problem.map_or(Outcome::Yes, |problem| problem.outcome));
+                left_out.push(left);
             }
         }
     }
+    left_out.extend(found.orphans.iter().map(|orphan| LeftOut::orphan(orphan)));
     let first = LeftOut::first(&left_out);
-    ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
+    ensure!(
+        !filters.is_empty(),
+        "--levels: expected tables whose level is known, got none{first}: pass the keys of each level instead, such as \
+         --levels 40K/4,1e5,1e6"
+    );
     let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
     let now = Total::of_tables(&levels, &filters);
-    Ok(Store { levels, now: Some(now), left_out })
+    Ok(Store { levels, now: Some(now), unfiltered, left_out })
 }
 
-/// Returns a table's level and filter. A missing filter counts as one of no bytes that is positive for every key.
-fn surveyed(path: &Path, reading: Reading<'_>) -> Result<(u32, TableFilter), Unknown> {
-    let filter = match filter_of(path, reading) {
-        Err(Unknown::NoFilter(table)) => without_filter(path, &table, reading)?,
-        filter => filter?,
-    };
+fn known_level(filter: &TableFilter) -> Result<u32, Unknown> {
     let unknown = "its level is unknown: neither the table nor a MANIFEST next to it records it";
-    let level = filter.level.ok_or_else(|| Unknown::Because(unknown.to_owned(), Outcome::Yes))?;
-    Ok((level, filter))
+    filter.level.ok_or_else(|| Unknown::Because(unknown.to_owned(), Outcome::Yes))
 }
 
 fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
@@ -205,6 +223,7 @@ impl Total {
     /// range includes its key; larger tables are hit with a higher probability.
     fn of_tables(levels: &[LevelSize], filters: &BTreeMap<u32, Vec<TableFilter>>) -> Self {
         let useless_reads = levels.iter().zip(filters.values()).map(|(level, filters)| {
+            // Each table is a run, and a lookup probes every run.
             if level.runs == filters.len() as u64 {
                 return filters.iter().filter(|filter| filter.keys > 0).map(|filter| filter.expected_fpr).sum();
             }
@@ -241,7 +260,7 @@ impl fmt::Display for LevelsReport {
         let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
         writeln!(
             f,
-            "{} filters for {levels} of {keys} in all, in {}\n",
+            "{} filters for {levels} with {keys} in all, in {}\n",
             self.kind,
             counted(self.memory_bytes, "byte")
         )?;
@@ -264,8 +283,9 @@ impl fmt::Display for LevelsReport {
             ("useless reads", |row| reads(row.1.useless_reads)),
         ];
         writeln!(f, "{}", figures(&columns, &totals))?;
-        for left in &self.left_out {
-            writeln!(f, "{left}")?;
+        let unfiltered = LeftOut::lines(&self.unfiltered, "counted as always read");
+        for line in unfiltered.iter().chain(&LeftOut::lines(&self.left_out, "left out")) {
+            writeln!(f, "{line}")?;
         }
         writeln!(f, "useless reads: tables read per lookup of a key that no table contains")?;
         if let Some(enough) = self.enough {
@@ -274,6 +294,7 @@ impl fmt::Display for LevelsReport {
             writeln!(f, "{bytes} would be enough: {reads} useless reads instead of {planned}")?;
         }
         match self.ratio {
+            // First, because the ratio would compare the plan with no filters at all.
             _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
                 writeln!(f, "even the smallest filters do not fit with equal bits per key everywhere")
             }
@@ -281,7 +302,7 @@ impl fmt::Display for LevelsReport {
             Some(ratio) if ratio > 1.005 => {
                 writeln!(f, "equal bits per key everywhere cause {ratio:.2} times the useless reads of this plan")
             }
-            _ => writeln!(f, "equal bits per key everywhere are as good"),
+            _ => writeln!(f, "equal bits per key everywhere would be as good"),
         }
     }
 }

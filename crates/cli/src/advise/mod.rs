@@ -49,7 +49,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
     let report = AdviceReport {
         keys: need.keys,
         target: match need.target {
-            Target::Rate(rate) => format!("at most {rate} false positives"),
+            Target::Rate(rate) => format!("at most {} false positives", units::brief_percent(rate.get())),
             Target::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
         },
         absent_lookups: need.absent_lookups,
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
 }
 
 fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
+    // Never missing: clap requires it for this form of the command.
     let keys = args.keys.unwrap_or_default();
     let lookups = args.lookups_per_key * keys as f64;
     // Far below 2^64, because the number is converted to an integer.
@@ -122,7 +123,7 @@ fn behind(other: &Candidate, first: &Candidate, need: &Need) -> String {
         (_, ..1.0) => format!("is {:.0} % smaller than {name}", (1.0 - bytes) * 100.0),
         _ => format!("takes {:.0} % more memory than {name}", (bytes - 1.0) * 100.0),
     };
-    format!("{size}, and takes {} its time over the filter's life", times(other.seconds, first.seconds))
+    format!("{size}, and needs {} its time over the filter's life", times(other.seconds, first.seconds))
 }
 
 /// Formats the ratio of `other` to `first`. Without keys, both may be 0.

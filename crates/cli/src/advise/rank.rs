@@ -83,12 +83,14 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
             Err(why_not) => refused.push(Refused { kind: kind.name, why_not }),
         }
     }
+    // Stable: without keys, all costs are zero and the kinds keep their order.
     ranked.sort_by(|one, other| one.cost().total_cmp(&other.cost()));
     (ranked, refused)
 }
 
 impl Need {
     fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
+        // Ordered: kinds that can remove keys can also insert them.
         if self.updates > kind.updates {
             let cannot =
                 if self.updates == Updates::Insert { "accepts no keys once it is built" } else { "cannot remove keys" };

@@ -3,20 +3,24 @@
 use core::fmt;
 use std::path::Path;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde::Serialize;
+use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FixedPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
+use sstfilter_store::sidecar_path;
 use sstfilter_table::Table;
 
 use super::chart;
 use crate::args::AdviseArgs;
+use crate::files::{self, Found};
+use crate::input;
+use crate::inspect::NO_FILTER;
 use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
-use crate::units::{counted, grouped, percent};
-use crate::{files, input};
+use crate::units::{brief_percent, counted, grouped, percent};
 
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
@@ -52,7 +56,7 @@ pub(crate) struct Cost {
 #[derive(Debug, Serialize)]
 struct Alternative {
     policy: &'static str,
-    goal: &'static str,
+    goal: String,
     #[serde(flatten)]
     cost: Cost,
     /// Negative if the alternative takes more.
@@ -63,16 +67,15 @@ struct Alternative {
 
 /// Why the cost of a table's filter is unknown.
 pub(crate) enum Unknown {
-    /// The table has none.
-    NoFilter(Opened),
+    /// Every lookup reads the table, because it has no filter, or one that cannot be used.
+    Unfiltered(Opened, String, Outcome),
     Because(String, Outcome),
 }
 
 impl Unknown {
     pub(crate) fn leave_out(self, path: &Path) -> LeftOut {
         match self {
-            Self::NoFilter(_) => LeftOut::new(path, "it has no filter".to_owned(), Outcome::Yes),
-            Self::Because(why, outcome) => LeftOut::new(path, why, outcome),
+            Self::Unfiltered(_, why, outcome) | Self::Because(why, outcome) => LeftOut::new(path, &why, outcome),
         }
     }
 }
@@ -117,34 +120,43 @@ impl Policy {
         }
     }
 
-    fn kind_policy(self, sizing: Sizing) -> Option<FixedPolicy> {
-        match self {
-            Self::Bloom => FixedPolicy::bloom(sizing),
-            Self::Auto | Self::Ribbon => FixedPolicy::ribbon(sizing),
+    fn kind_policy(self, goal: Goal, sizing: Sizing) -> Option<FixedPolicy> {
+        match (self, goal) {
+            (Self::Bloom, _) => FixedPolicy::bloom(sizing),
+            // As `AutoPolicy` does: a size is that of Bloom, and large tables get Ribbon of the same rate.
+            (Self::Auto, Goal::Chosen(Sizing::BitsPerKey(size))) => {
+                RibbonKind::same_rate_as_bloom(size).map(FixedPolicy::from)
+            }
+            (Self::Auto | Self::Ribbon, _) => FixedPolicy::ribbon(sizing),
         }
         .ok()
     }
 }
 
-/// The figure in which the alternative filter must equal the present one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The size or rate of the alternative filters.
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Goal {
+    /// The rate of the present filter.
     SameRate,
+    /// The size of the present filter.
     SameBytes,
+    /// By an option of the command line.
+    Chosen(Sizing),
 }
 
 impl Goal {
-    const ALL: [Self; 2] = [Self::SameRate, Self::SameBytes];
-
-    const fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Self::SameRate => "same rate",
-            Self::SameBytes => "same bytes",
+            Self::SameRate => "same rate".to_owned(),
+            Self::SameBytes => "same bytes".to_owned(),
+            Self::Chosen(Sizing::Rate(rate)) => format!("rate of {}", brief_percent(rate.get())),
+            Self::Chosen(sizing) => sizing.to_string(),
         }
     }
 
     fn sizing(self, filter: &TableFilter) -> Option<Sizing> {
         match self {
+            Self::Chosen(sizing) => Some(sizing),
             Self::SameRate => FalsePositiveRate::new(filter.expected_fpr).ok().map(Sizing::Rate),
             Self::SameBytes => BitsPerKey::new(filter.bits_per_key()).ok().map(Sizing::BitsPerKey),
         }
@@ -159,7 +171,7 @@ impl TableFilter {
     /// Returns the filter that `policy` would build for the table's keys, including a fallback to Bloom.
     fn replaced(&self, policy: Policy, goal: Goal) -> Option<Self> {
         let sizing = goal.sizing(self)?;
-        let kind = policy.kind_policy(sizing)?;
+        let kind = policy.kind_policy(goal, sizing)?;
         let plan = match kind.plan(self.keys, None) {
             Ok(plan) => plan,
             // As builders do: a file with too few keys for Ribbon gets Bloom.
@@ -182,33 +194,47 @@ impl Cost {
 
 /// Compares the filters. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
-    ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with only --tables");
+    ensure!(args.memory.is_none(), "--memory: expected --levels or --keys with it, got only --tables");
+    let size = args.bits_per_key.map(BitsPerKey::new).transpose().context("--bits-per-key")?;
+    let chosen = args.fpr.map(Sizing::Rate).or(size.map(Sizing::BitsPerKey));
     let (mut named, mut left_out) = (Vec::new(), Vec::new());
-    for path in &args.tables {
-        let files = files::expand(path, &mut Vec::new())?;
-        for file in files {
-            match filter_of(&file, reading) {
-                Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
-                Err(why) => left_out.push(why.leave_out(&file)),
-            }
+    let found = Found::of(&args.tables)?;
+    for file in &found.files {
+        match filter_of(file, reading, &mut left_out) {
+            Ok(filter) => named.push((input::name(file).into_owned(), filter)),
+            Err(why) => left_out.push(why.leave_out(file)),
         }
     }
+    left_out.extend(found.orphans.iter().map(|orphan| LeftOut::orphan(orphan)));
     let first = LeftOut::first(&left_out);
-    ensure!(!named.is_empty(), "--tables: no filter with a known cost{first}");
+    ensure!(!named.is_empty(), "--tables: expected filters whose cost is known, got none{first}");
     if let Some(path) = &args.chart {
         chart::write(path, &named)?;
     }
     let filters: Vec<_> = named.into_iter().map(|(_, filter)| filter).collect();
     let outcome = LeftOut::outcome(&left_out);
-    Ok((outcome, TablesReport::new(&filters, left_out)))
+    Ok((outcome, TablesReport::new(&filters, chosen, left_out)))
 }
 
-/// Returns the filter of the table at `path`, or why its cost is unknown.
-pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+/// Returns the filter of the table at `path`, or why its cost is unknown. A sidecar that is not used is left out.
+pub(crate) fn filter_of(
+    path: &Path,
+    reading: Reading<'_>,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
-        Opened::Table(table) => filter_of_table(path, table),
-        Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
+        Opened::Table(table) => {
+            left_out.extend(table.sidecar_problem().map(|problem| {
+                let why = if files::is_stale(problem) { files::STALE.to_owned() } else { in_options(problem) };
+                LeftOut::new(&sidecar_path(path), &why, files::outcome_of_filter(problem))
+            }));
+            filter_of_table(path, table)
+        }
+        Opened::FilterBlock(block) => match block.verify() {
+            Ok(()) => Ok(TableFilter::of_block(&block)),
+            Err(problem) => Err(Unknown::Unfiltered(Opened::FilterBlock(block), problem.to_string(), Outcome::No)),
+        },
         Opened::RangeFilter(_) => {
             Err(Unknown::Because("it is a range filter, which lookups do not use".to_owned(), Outcome::Yes))
         }
@@ -218,13 +244,15 @@ pub(crate) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
 }
 
 fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
+    // First, because the figures of a damaged filter would come from damaged bytes.
     if let Some(problem) = table.filter_problem() {
-        return Err(Unknown::Because(in_options(&problem), files::outcome_of_filter(&problem)));
+        let outcome = files::outcome_of_filter(&problem);
+        return Err(Unknown::Unfiltered(Opened::Table(table), in_options(&problem), outcome));
     }
     let filter = match (Partitions::of_table(&table, path), table.filters().block()) {
         (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
         (None, Some(block)) => TableFilter::of_block(block),
-        (None, None) => return Err(Unknown::NoFilter(Opened::Table(table))),
+        (None, None) => return Err(Unknown::Unfiltered(Opened::Table(table), NO_FILTER.to_owned(), Outcome::Yes)),
     };
     Ok(TableFilter { level: table.properties().level, ..filter })
 }
@@ -232,17 +260,33 @@ fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknow
 fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let failed = |problem: Error| Unknown::Because(in_options(&problem), outcome_of_foreign(&problem));
     let info = match table.filter_info() {
-        Err(Error::NoFilter) => return Err(Unknown::NoFilter(Opened::Foreign(table))),
+        Err(Error::NoFilter) => {
+            return Err(Unknown::Unfiltered(Opened::Foreign(table), NO_FILTER.to_owned(), Outcome::Yes));
+        }
         info => info.map_err(failed)?,
     };
-    let (keys, expected_fpr) = if let Some(known) = info.keys.zip(info.expected_fpr) {
-        known
-    } else {
-        // Only if the rate must be measured, because this reads all keys.
+    let known = info.keys.zip(info.expected_fpr);
+    // Reads all keys, so only to count them, or if nothing else names the comparator.
+    if known.is_none() {
         table.take_comparator_from_keys().map_err(failed)?;
-        measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
+    } else if unusable(&table).is_some() {
+        // Without it, the filter is still unusable.
+        table.take_comparator_from_keys().ok();
+    }
+    if let Some(why) = unusable(&table) {
+        return Err(Unknown::Unfiltered(Opened::Foreign(table), why, Outcome::Yes));
+    }
+    let (keys, expected_fpr) = match known {
+        Some(known) => known,
+        None => measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?,
     };
     Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: reading.manifests.level(path) })
+}
+
+/// Returns why every key may be present, whatever the bits of the filter.
+fn unusable(table: &ForeignTable) -> Option<String> {
+    // Any key shows whether the filter can answer.
+    table.try_probe(b"").err().map(|why| in_options(&why))
 }
 
 impl TableFilter {
@@ -267,6 +311,7 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     for key in table.user_keys() {
         let mut key = key.map_err(|problem| problem.to_string())?;
         keys += 1;
+        // Further keys are only counted: bits per key need their number, and the rate is certain enough.
         if keys <= MEASURED_KEYS as u64 {
             key.extend(ABSENT_SUFFIX);
             probed += 1;
@@ -279,7 +324,8 @@ fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     Ok((keys, positives as f64 / probed as f64))
 }
 
-/// A row of costs: the name of the filters, their cost, and the share of the present bytes that they save.
+/// A row of costs: the name of the filters, their cost, and how many bytes less or more than the present ones they
+/// take.
 pub(crate) type CostRow = (String, Cost, String);
 
 /// The columns of rows of costs.
@@ -288,7 +334,7 @@ pub(crate) const COST_COLUMNS: [Column<CostRow>; 5] = [
     ("bytes", |(_, cost, _)| grouped(cost.bytes)),
     ("bits per key", |(_, cost, _)| format!("{:.2}", cost.bits_per_key)),
     ("expected rate", |(_, cost, _)| percent(cost.expected_fpr)),
-    ("saved", |(.., saved)| saved.clone()),
+    ("than now", |(.., difference)| difference.clone()),
 ];
 
 /// The columns of costs by level.
@@ -301,20 +347,22 @@ pub(crate) const LEVEL_COLUMNS: [Column<LevelCost>; 5] = [
 ];
 
 /// Note on the figures of all rows.
-pub(crate) const ABOUT_COSTS: &str = "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's \
-    within 1 % above 5,000 keys; small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a \
-    few percent more";
+pub(crate) const ABOUT_COSTS: &str = "rates are means weighted by keys; sizes are of whole blocks, and above 5,000 keys \
+    those of Ribbon are estimates within 1 %; small filters are rounded up to 64 bytes, so \"same bytes\" can be a few \
+    percent larger";
 
 impl TablesReport {
-    pub(crate) fn new(filters: &[TableFilter], left_out: Vec<LeftOut>) -> Self {
+    /// Compares the filters with those of the same rate, of the same size, and of the `chosen` rate or size.
+    pub(crate) fn new(filters: &[TableFilter], chosen: Option<Sizing>, left_out: Vec<LeftOut>) -> Self {
         let now = Cost::of(filters);
+        let goals = [Goal::SameRate, Goal::SameBytes].into_iter().chain(chosen.map(Goal::Chosen));
         let every = |goal| Policy::ALL.map(|policy| Alternative::new(filters, now, policy, goal));
         Self {
             tables: filters.len(),
             keys: filters.iter().map(|filter| filter.keys).sum(),
             now,
             levels: LevelCost::of_each(filters),
-            alternatives: Goal::ALL.into_iter().flat_map(every).collect(),
+            alternatives: goals.flat_map(every).collect(),
             left_out,
         }
     }
@@ -324,7 +372,7 @@ impl TablesReport {
         let now = ("now".to_owned(), self.now, String::new());
         let row = |other: &Alternative| {
             let filter = format!("{}, {}", other.policy, other.goal);
-            (filter, other.cost, share(other.saved_bytes, self.now.bytes))
+            (filter, other.cost, difference(other.saved_bytes, self.now.bytes))
         };
         core::iter::once(now).chain(self.alternatives.iter().map(row)).collect()
     }
@@ -333,7 +381,7 @@ impl TablesReport {
     pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
         self.alternatives.iter().filter(|other| other.kept > 0).map(|other| {
             let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
-            format!("{policy}, {goal}: {kept} kept, because {policy} supports no such rate or size")
+            format!("{policy}, {goal}: {kept} unchanged, because {policy} supports no such rate or size")
         })
     }
 
@@ -342,11 +390,15 @@ impl TablesReport {
         let is_auto = |found: &&Alternative| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name();
         let auto = self.alternatives.iter().find(is_auto).filter(|_| self.tables > 0)?;
         let (was, is) = (grouped(self.now.bytes), grouped(auto.cost.bytes));
-        let ours = format!("at the same false positive rate, sstfilter's filters would take {is} bytes");
-        Some(match auto.saved_bytes {
-            1.. => format!("{ours} instead of {was}: {} less", share(auto.saved_bytes, self.now.bytes)),
-            _ => format!("{ours}, no fewer than the present {was}"),
-        })
+        let difference = difference(auto.saved_bytes, self.now.bytes);
+        let left_out = match self.left_out.len() as u64 {
+            0 => String::new(),
+            count => format!(" ({} left out)", counted(count, "file")),
+        };
+        Some(format!(
+            "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: \
+             {difference}{left_out}"
+        ))
     }
 }
 
@@ -356,6 +408,7 @@ impl LevelCost {
         let mut levels: Vec<_> = filters.iter().map(|filter| filter.level).collect();
         levels.sort_unstable();
         levels.dedup();
+        // The only row would repeat the totals.
         if levels == [None] {
             return Vec::new();
         }
@@ -374,6 +427,7 @@ impl Alternative {
     fn new(filters: &[TableFilter], now: Cost, policy: Policy, goal: Goal) -> Self {
         let replaced: Vec<_> = filters.iter().map(|filter| filter.replaced(policy, goal)).collect();
         let kept = replaced.iter().filter(|filter| filter.is_none()).count();
+        // A table that keeps its filter still counts: without it, the alternative would seem to save its bytes.
         let used: Vec<_> = replaced.iter().zip(filters).map(|(ours, now)| ours.unwrap_or(*now)).collect();
         let cost = Cost::of(&used);
         let saved_bytes = now.bytes.cast_signed().saturating_sub(cost.bytes.cast_signed());
@@ -381,11 +435,15 @@ impl Alternative {
     }
 }
 
-/// Formats a part of a whole as a percentage.
-fn share(part: i64, whole: u64) -> String {
-    let tenths = (part as f64 * 1_000.0 / whole.max(1) as f64).round();
-    // Adding zero turns minus zero into zero, which prints without a sign.
-    format!("{:.1} %", (tenths + 0.0) / 10.0)
+/// Formats the bytes that are saved, or spent if the number is negative, as a percentage of the present ones.
+fn difference(saved: i64, now: u64) -> String {
+    let percent = format!("{:.1} %", saved.unsigned_abs() as f64 * 100.0 / now.max(1) as f64);
+    match saved {
+        // By the text, so that what rounds to nothing is neither less nor more.
+        _ if percent == "0.0 %" => "the same".to_owned(),
+        1.. => percent + " less",
+        _ => percent + " more",
+    }
 }
 
 impl fmt::Display for TablesReport {
@@ -396,8 +454,8 @@ impl fmt::Display for TablesReport {
         if !self.levels.is_empty() {
             writeln!(f, "{}", figures(&LEVEL_COLUMNS, &self.levels))?;
         }
-        for left in &self.left_out {
-            writeln!(f, "{left}")?;
+        for line in LeftOut::lines(&self.left_out, "left out") {
+            writeln!(f, "{line}")?;
         }
         writeln!(f, "{ABOUT_COSTS}")?;
         self.conclusion().iter().try_for_each(|conclusion| writeln!(f, "{conclusion}"))
@@ -406,13 +464,13 @@ impl fmt::Display for TablesReport {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::difference;
 
     #[test]
-    fn a_share_that_rounds_to_nothing_has_no_sign() {
+    fn a_difference_that_rounds_to_nothing_is_neither_less_nor_more() {
         assert_eq!(
-            [-1, 0, 1, -340, 250].map(|part| share(part, 10_000)),
-            ["0.0 %", "0.0 %", "0.0 %", "-3.4 %", "2.5 %"]
+            [-1, 0, 1, -340, 250].map(|saved| difference(saved, 10_000)),
+            ["the same", "the same", "the same", "3.4 % more", "2.5 % less"]
         );
     }
 }

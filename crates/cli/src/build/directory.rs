@@ -43,6 +43,7 @@ impl Directory {
         ensure_no_database(path)?;
         let tables = own_tables(path)?;
         if !tables.is_empty() && !overwrite {
+            // At least one: a sidecar without its table is in the way, too.
             let count = tables.iter().filter(|file| files::has_table_extension(file)).count().max(1);
             let (directory, tables) = (path_name(path), units::counted(count as u64, "table"));
             bail!("{directory} already contains {tables}: choose another --out, or replace them with --overwrite");

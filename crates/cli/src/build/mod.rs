@@ -53,9 +53,17 @@ pub(crate) fn run(
 
 fn table_options(args: &BuildArgs, reading: TableReading<'_>) -> anyhow::Result<TableOptions> {
     let hasher = args.filter.hasher(reading.secret)?;
-    let options = TableOptions::default()
-        .with_policy(args.filter.policy()?)
-        .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
+    // For a flush, `auto` would build Bloom whatever the number of keys.
+    let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
+    let context = match args.level {
+        Some(level) => context.with_level(level),
+        None => context,
+    };
+    let options = TableOptions::default().with_context(context);
+    let options = match args.filter.policy_or_none()? {
+        Some(policy) => options.with_policy(policy),
+        None => options.without_filter(),
+    };
     let options = match args.range.policy(reading.range_prefix.as_ref())? {
         Some(policy) => options.with_range_filter(policy),
         None => options,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::path::Path;
 
 use serde::Serialize;
-use sstfilter::BuildReport;
+use sstfilter::{BlockInfo, BuildReport, FallbackReason};
 use sstfilter_table::TableSummary;
 
 use super::source::Source;
@@ -124,6 +124,7 @@ impl TableLine {
             filter: Choice::of(filter),
             filter_bytes: filter.map_or(0, |report| report.block_bytes),
             bits_per_key: filter.map_or(0.0, BuildReport::bits_per_key),
+            // Without a filter, every lookup in range reads the table.
             expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
         }
     }
@@ -192,12 +193,38 @@ impl Choice {
             reason: filter.map_or("as requested", |report| report.reason.as_str()),
         }
     }
+
+    /// Returns the choice that a block records.
+    pub(crate) fn of_block(info: &BlockInfo) -> Self {
+        Self { kind: info.kind.name(), requested: info.requested.name(), reason: info.reason.as_str() }
+    }
+
+    pub(crate) fn is_as_requested(&self) -> bool {
+        self.kind == self.requested
+    }
+
+    /// Whether the number of keys decided the kind. That is how `auto` chooses, so it is no fallback that needs a look.
+    /// A policy for one kind writes the same block for so few keys: nothing in the block tells the two apart.
+    pub(crate) fn is_by_number_of_keys(&self) -> bool {
+        self.reason == FallbackReason::TooFewKeys.as_str()
+    }
+
+    /// Returns why the kind is not the requested one.
+    pub(crate) fn why(&self) -> String {
+        let Self { requested, reason, .. } = self;
+        if self.is_by_number_of_keys() {
+            format!("{reason} for {requested}")
+        } else {
+            format!("not {requested}: {reason}")
+        }
+    }
 }
 
 impl fmt::Display for Choice {
-    /// Writes `bloom`, or `bloom (ribbon: too few keys)` if another kind was requested.
+    /// Writes `bloom`, `bloom (too few keys for ribbon)`, or `bloom (not ribbon: memory budget)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, requested, reason } = self;
-        if kind == requested { write!(f, "{kind}") } else { write!(f, "{kind} ({requested}: {reason})") }
+        // The reason only where it explains something: nearly all kinds are as requested.
+        let kind = self.kind;
+        if self.is_as_requested() { write!(f, "{kind}") } else { write!(f, "{kind} ({})", self.why()) }
     }
 }

@@ -37,6 +37,7 @@ impl Source {
     /// Returns key and value of entry `index`, which is below [`len`](Self::len).
     pub(super) fn entry<'a>(&'a self, index: u64, scratch: &'a mut Scratch) -> (&'a [u8], &'a [u8]) {
         match self {
+            // Never fails, because all lines are in memory.
             Self::Lines(lines) => usize::try_from(index).map_or((&[], &[]), |index| lines.entry(index)),
             Self::Generated { value_bytes, .. } => {
                 scratch.generate(index, *value_bytes);

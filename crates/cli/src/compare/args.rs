@@ -24,10 +24,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "P%", default_value = "10%", value_parser = Holdout::parse, allow_negative_numbers = true)]
     pub(super) holdout: Holdout,
 
-    /// Deal the keys round-robin to N files, so that all key ranges overlap
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000),
-        allow_negative_numbers = true)]
-    pub(super) files: u64,
+    /// Deal the keys round-robin to N files, so that all key ranges overlap [default: the number of tables in --input,
+    /// or 1]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=1_000_000), allow_negative_numbers = true)]
+    pub(super) files: Option<u64>,
 
     /// Compare at this false positive rate, between 0 and 1 [default: the rate of blocked Bloom at 10 bits per key]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
@@ -56,6 +56,7 @@ impl Holdout {
 
     /// Whether a key with this hash is held out: the lowest hashes are.
     pub(super) fn takes(self, hash: u64) -> bool {
+        // In floating point: no share needs more than its 53 bits, and 2^64 itself is no `u64`.
         (hash as f64) < self.percent / 100.0 * 2.0_f64.powi(64)
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
 
 /// Names the smallest filter.
 fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
+    // The first of equally small ones: `auto` comes last, so that the sentence names the kind that it chose.
     let smallest = rows.iter().min_by_key(|row| row.bytes);
     let Some(best) = smallest else { return NONE.to_owned() };
     let (name, size) = (best.name(), bytes(best.bytes));
@@ -42,7 +43,7 @@ fn at_one_rate(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             (1.0 - best.bytes as f64 / bloom.bytes as f64) * 100.0,
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
-        None => format!("At {footing}, {name} is smallest: {size}; blocked Bloom is not possible there."),
+        None => format!("At {footing}, {name} is smallest: {size}; blocked Bloom cannot reach that."),
     }
 }
 
@@ -67,8 +68,8 @@ fn at_one_size(rows: &[Row], bloom: Option<&Row>, footing: Footing) -> String {
             best.times.build_ns_per_key / bloom.times.build_ns_per_key,
         ),
         None => format!(
-            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; blocked Bloom is not \
-             possible there."
+            "At {footing}, {name} reads the fewest data blocks: {read} expected per absent key; blocked Bloom cannot \
+             be that small."
         ),
     }
 }
@@ -128,9 +129,9 @@ mod tests {
     #[test]
     fn a_comparison_without_bloom_names_what_is_there() {
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::Fpr(1e-9), 7);
-        assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom is not possible there."), "{text}");
+        assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom cannot reach that."), "{text}");
         let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::BitsPerKey(1.0), 7);
-        assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom is not"), "{text}");
+        assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom cannot be that small"), "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sstfilter::{KeyHash, KeyHasher};
 use sstfilter_interop::Engine;
 
 use super::args::{CompareArgs, Holdout};
-use crate::files::{self, Look};
+use crate::files::{self, Look, Met};
 use crate::input;
 use crate::left_out::{BY_SST_DUMP, LeftOut};
 use crate::lines::{KeyLines, KeysFormat};
@@ -35,8 +35,9 @@ impl Workload {
     /// Deals the stored keys to `count` files round-robin, so that all key ranges overlap.
     fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
-        let keys = counted(stored.len() as u64, "key");
-        ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
+        let (keys, got) = (grouped(stored.len() as u64), grouped(count));
+        // A file without keys would have no filter to compare.
+        ensure!(count <= stored.len() as u64, "--files: expected at most {keys}, the number of stored keys, got {got}");
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
         // Only hashes are kept for the measurement: every kind takes the same ones.
@@ -81,9 +82,16 @@ pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'
         None => Split::held_out(&input, args.holdout)?,
     };
     if intake.has_other_codecs {
+        // Once for all tables, because the command is long.
         intake.notes.push(format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}"));
     }
-    Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), intake)
+    // Keys held out of tiny tables may leave fewer keys than tables.
+    let files = args.files.unwrap_or_else(|| input.tables.clamp(1, split.stored.len() as u64));
+    if args.files.is_none() && input.tables > 1 {
+        let files = counted(files, "file");
+        intake.notes.push(format!("the keys are dealt to {files}, as many as tables: --files N takes another number"));
+    }
+    Workload::new(split, files, &tables.secret.cloned().unwrap_or_default(), intake)
 }
 
 /// Returns which of the ascending `absent` keys are between the smallest and the largest of a file's ascending `keys`.
@@ -110,6 +118,7 @@ impl<'a> Split<'a> {
     /// Splits keys by source: the `given` keys that are not `stored` are absent.
     fn given(stored: &'a Keys, given: &'a Keys, notes: &mut Vec<String>) -> anyhow::Result<Self> {
         let stored: Vec<_> = stored.iter().collect();
+        // Sorted lists instead of a set: a set of all keys would take as much memory again.
         let absent: Vec<_> = given.iter().filter(|key| stored.binary_search(key).is_err()).collect();
         let present = given.len() - absent.len() as u64;
         let present_keys = counted(present, "key");
@@ -140,15 +149,21 @@ impl<'a> Split<'a> {
 /// Distinct keys, ascending.
 struct Keys {
     lines: KeyLines,
+    /// Tables that some of them come from.
+    tables: u64,
 }
 
 impl Keys {
     /// Reads the keys of all `paths`, the values of `option`.
     fn read(paths: &[PathBuf], option: &str, intake: &mut Intake<'_>) -> anyhow::Result<Self> {
-        let mut lines = KeyLines::default();
+        let (mut lines, mut tables, mut met) = (KeyLines::default(), 0, Met::default());
         for path in paths {
             for source in Source::of_path(path, intake)? {
-                source.read_into(&mut lines, option, intake)?;
+                let before = lines.len();
+                if met.is_first(source.path()) {
+                    source.read_into(&mut lines, option, intake)?;
+                    tables += u64::from(matches!(source, Source::Table(_)) && lines.len() > before);
+                }
             }
         }
         let hint =
@@ -157,10 +172,10 @@ impl Keys {
         ensure!(lines.len() > 0, "{option}: no keys in these tables{first}{hint}");
         lines.sort_and_dedup();
         if lines.duplicate_keys > 0 {
-            let repeated = counted(lines.duplicate_keys, "repetition");
-            intake.notes.push(format!("{option}: {repeated} of keys dropped, because each key counts once"));
+            let repeated = counted(lines.duplicate_keys, "repeated key");
+            intake.notes.push(format!("{option}: {repeated} dropped, because each key counts once"));
         }
-        Ok(Self { lines })
+        Ok(Self { lines, tables })
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -191,7 +206,7 @@ impl Intake<'_> {
         self.has_other_codecs |= is_of_rocksdb && outcome == Outcome::Yes;
         let read =
             if keys > 0 { format!("all after its first {}: ", counted(keys as u64, "key")) } else { String::new() };
-        self.left_out.push(LeftOut::new(path, format!("{read}{}", explained(problem)), outcome));
+        self.left_out.push(LeftOut::new(path, &format!("{read}{}", explained(problem)), outcome));
     }
 }
 
@@ -219,7 +234,7 @@ impl Source {
         let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
         for file in damaged {
             let problem = files::neither(&file);
-            intake.left_out.push(LeftOut::new(&file, problem, Outcome::No));
+            intake.left_out.push(LeftOut::new(&file, &problem, Outcome::No));
         }
         let first = LeftOut::first(&intake.left_out);
         ensure!(!tables.is_empty(), "{directory} contains no table: expected tables, or a file of keys{first}");
@@ -236,7 +251,14 @@ impl Source {
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
                 bail!("{} is a filter block, which has no keys: pass its table, or a file of keys", input::name(path))
             }
+            // Files of keys have no magic number, so any other file may be one.
             Look::Neither => Ok(Self::Lines(path.to_owned())),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Lines(path) | Self::Table(path) => path,
         }
     }
 

@@ -62,9 +62,11 @@ pub(super) fn rows(workload: &Workload, sizing: Sizing, omissions: &mut Vec<Omis
         }
         stages.inc(1);
     }
+    // After all builds, because the filters take turns.
     stages.set_message("taking times");
     filters::take_times(&mut all, &workload.files, &timed_probes(workload), repetitions)?;
     let rows: Vec<_> = names.into_iter().zip(&all).map(|(name, timed)| Row::new(name, timed, workload)).collect();
+    // One reason is enough: if no kind has a row, the same setting is out of reach for all.
     let reason = omissions.first().map_or("", |omission| &omission.reason);
     ensure!(!rows.is_empty(), "no kind can build filters of these keys with {at}: {reason}");
     Ok(rows)
@@ -141,6 +143,8 @@ impl Positives {
     fn count(filters: &[FilterBlock<Bytes>], absent: &[KeyHash], reached: &[Range<usize>]) -> Self {
         let (mut sum, mut matches) = (Self::default(), MatchBitmap::default());
         for (filter, reached) in filters.iter().zip(reached) {
+            // Also for keys outside of the file's range: the filter does not know it, and more probes give a better
+            // rate.
             filter.may_contain_batch(absent, &mut matches);
             sum.positives += matches.count();
             sum.blocks += matches.iter().filter(|position| reached.contains(position)).count() as u64;

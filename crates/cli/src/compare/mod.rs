@@ -63,6 +63,7 @@ const FEW_ABSENT_KEYS: u64 = 1_000;
 impl Footing {
     fn from_args(args: &CompareArgs) -> anyhow::Result<Self> {
         Ok(match (args.fpr, args.bits_per_key) {
+            // clap refuses both options together.
             (Some(rate), _) => Self::Fpr(rate.get()),
             (None, Some(size)) => Self::BitsPerKey(size.get()),
             (None, None) => {
@@ -114,6 +115,7 @@ impl Comparison {
         let (keys, absent_keys) = (workload.keys(), workload.absent.len() as u64);
         let blocks_without_filters = workload.files_per_absent_key();
         let mut notes = workload.notes;
+        // Otherwise, the smaller filters of `auto` would look like a mistake.
         if matches!(footing, Footing::BitsPerKey(_)) {
             notes.push(
                 "auto builds filters with the rate of a Bloom filter of this size, in fewer bytes if it can".to_owned(),
@@ -162,6 +164,7 @@ impl Comparison {
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_head(f)?;
+        // Without batch times, which are in JSON: another column would not fit a terminal.
         let columns: [Column<Row>; 8] = [
             ("filter", Row::name),
             ("bytes", |row| grouped(row.bytes)),
@@ -174,6 +177,7 @@ impl fmt::Display for Comparison {
         ];
         writeln!(f, "{}", figures(&columns, &self.rows))?;
         writeln!(f, "build: ns per key; probe: ns for an absent key in one filter; blocks: read for an absent key")?;
+        writeln!(f, "measured: with a margin of 95 %, which assumes independent probes")?;
         if self.has_all_keys() {
             writeln!(f, "every filter is positive for all of its keys ({} in total)", counted(self.keys, "key"))?;
         }

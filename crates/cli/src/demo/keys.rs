@@ -29,6 +29,7 @@ fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
     let mut lines = KeyLines::parse(text, KeysFormat::Lines)?;
     lines.sort_and_dedup();
     let dropped = lines.duplicate_keys;
+    // All figures assume distinct names.
     ensure!(dropped == 0, "the bundled keys contain {dropped} names twice: build the program again");
     Ok(lines)
 }

@@ -23,6 +23,7 @@ use scans::{ScanFigures, ScansFigures};
 /// Runs the demonstration. The answer is no if any key was lost, or scans read more than they may.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     let keys = keys::bundled()?;
+    // Removed with its tables when it is dropped, also after an error.
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
     let (scenario, compacted) = measure::measure(&keys, directory.path())?;
@@ -89,6 +90,7 @@ pub(crate) struct DemoReport {
 
 /// Returns one sentence of measured figures.
 fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys: u64, lost: u64) -> String {
+    // The third policy is Ribbon, which falls back to Bloom for such small files.
     let ([without, with, _], [bloom, ribbon]) = (scenario, compacted);
     format!(
         "With {:.2} bits of Bloom filter per key, a lookup of an absent key in {FILES} files reads {:.2} data \

@@ -154,9 +154,11 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Sc
     let mut figures = ScansFigures { rows, useless_reads_left: Vec::new(), is_accepted: false };
     for stretch in STRETCHES {
         let useless = |method| figures.useless(stretch, method).unwrap_or_default();
+        // `max`, because the share of no useless reads would be NaN.
         let left = useless(Method::Ordered) / useless(Method::None).max(f64::MIN_POSITIVE);
         figures.useless_reads_left.push(left);
     }
+    // Only for stretches: if names are dealt one by one, no filter can exclude files with names next to the scan.
     figures.is_accepted = figures.useless_reads_left.first().is_some_and(|&left| left <= MAX_LEFT);
     Ok(figures)
 }

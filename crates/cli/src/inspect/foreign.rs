@@ -118,9 +118,11 @@ impl ForeignFields {
         let properties = table.properties();
         let text = |text: Option<&str>| text.map(|text| Text(text.as_bytes().to_vec()));
         let taken = taken.map(|taken| (taken.name.as_str(), taken.from.name()));
+        // The name in the table takes precedence over a stated one, as in the reader.
         let named = properties.comparator().map(|name| (name, OF_TABLE)).or(taken);
         let (comparator, comparator_from) = (named.map(|(name, _)| name), named.map(|(_, from)| from));
         let info = table.filter_info();
+        // Both count: a sound filter does not make up for damaged properties.
         let problems = [info.as_ref().err(), table.checked_properties().err()];
         let outcome = problems.into_iter().flatten().map(outcome_of_foreign).max();
         Self {
@@ -212,6 +214,7 @@ impl ForeignFields {
     pub(super) fn overview(&self) -> Overview {
         let found = self.filter.as_ref().map(FilterFields::overview);
         let found = found.unwrap_or_else(|| {
+            // By its text, because the fields keep texts for JSON and no errors.
             let no_filter = Error::NoFilter.to_string();
             Overview::without_filter("", self.filter_problem.clone().filter(|problem| *problem != no_filter))
         });
@@ -275,7 +278,7 @@ impl FilterFields {
             holds_parts_alone: self.whole_keys == Some(false),
             ..Overview::default()
         };
-        found.with_remark(State::Unusable, self.unusable.clone()).with_remark(State::Fallback, fallback)
+        found.with_remark(State::Unusable, self.unusable.clone()).with_kind(State::Fallback, fallback)
     }
 }
 
@@ -350,8 +353,8 @@ impl ForeignFields {
     fn why_silent(&self) -> String {
         match &self.properties_problem {
             Some(problem) => problem.clone(),
-            None if self.engine == Engine::LevelDb.name() => "LevelDB's tables do not say".to_owned(),
-            None => "the table does not say".to_owned(),
+            None if self.engine == Engine::LevelDb.name() => "LevelDB's tables do not record it".to_owned(),
+            None => "the table does not record it".to_owned(),
         }
     }
 }
@@ -359,12 +362,12 @@ impl ForeignFields {
 impl fmt::Display for FilterFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Lines(f);
-        lines.known("policy written", self.policy.as_ref(), "the table does not say")?;
+        lines.known("policy written", self.policy.as_ref(), "the table does not record it")?;
         lines.line("kind found", self.kind())?;
         lines.line("holds", self.coverage())?;
         lines.line("layout", self.layout())?;
         lines.line("bytes", format_args!("{} ({})", grouped(self.bytes), bytes(self.bytes)))?;
-        let uncounted = "the table does not say how many keys it has";
+        let uncounted = "the table does not record its number of keys";
         lines.known("keys", self.keys.map(grouped), uncounted)?;
         lines.known("bits per key", self.bits_per_key.map(|bits| format!("{bits:.3}")), uncounted)?;
         lines.known("expected rate", self.expected_fpr.map(percent), uncounted)?;

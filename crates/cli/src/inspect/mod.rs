@@ -2,6 +2,7 @@
 
 pub(crate) mod foreign;
 mod overview;
+mod sidecar;
 
 use core::fmt;
 use core::ops::Range;
@@ -10,17 +11,19 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use foreign::ForeignFields;
-pub(crate) use overview::{Overview, State};
+pub(crate) use overview::{NO_FILTER, Overview, State};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use sidecar::{SidecarBeside, SidecarFields};
 use sstfilter::{BlockInfo, FilterBlock};
-use sstfilter_store::{FilterPart, sidecar_path};
+use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TablePart};
 
-use crate::files::{self, Look};
+use crate::files::{self, Found, Look};
+use crate::groups::without_path;
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened::{self, Reading, Sidecar};
+use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, hex, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::parts::HeldParts;
@@ -43,6 +46,10 @@ pub(crate) struct InspectArgs {
     #[arg(long)]
     full: bool,
 
+    /// Show only files whose state is not ok. The exit code is that of all files
+    #[arg(long)]
+    only_problems: bool,
+
     /// Name of a key extractor whose parts the filters may hold: bare filters record only a tag of the name. Can be
     /// repeated. The names fixed-prefix:N and prefix-to-byte:0xNN are known
     #[arg(long = "extractor", value_name = "NAME")]
@@ -52,11 +59,16 @@ pub(crate) struct InspectArgs {
 impl InspectArgs {
     /// Returns each file, or an error for each path that leads to none.
     fn files(&self) -> Vec<Result<PathBuf, Unread>> {
-        let found = |path: &PathBuf| match files::expand(path, &mut Vec::new()) {
-            Ok(files) => files.into_iter().map(Ok).collect(),
-            Err(problem) => vec![Err(Unread { path: path.clone(), problem })],
-        };
-        self.files.iter().flat_map(found).collect()
+        let (mut found, mut all) = (Found::default(), Vec::new());
+        for path in &self.files {
+            if let Err(problem) = found.add(path) {
+                all.push(Err(Unread { path: path.clone(), problem }));
+            }
+            let mut of_path: Vec<_> = found.files.drain(..).chain(found.orphans.drain(..)).collect();
+            of_path.sort();
+            all.extend(of_path.into_iter().map(Ok));
+        }
+        all
     }
 
     /// Returns the keys of `--absent`, if it was passed.
@@ -65,7 +77,7 @@ impl InspectArgs {
     }
 }
 
-/// A file that could not be read.
+/// A path that leads to no file, or a file that could not be read.
 #[derive(Debug)]
 struct Unread {
     path: PathBuf,
@@ -75,8 +87,14 @@ struct Unread {
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
     files: Vec<FileReport>,
+    /// All files by state, also those that are not shown.
+    #[serde(skip)]
+    counts: String,
     #[serde(skip)]
     is_full: bool,
+    /// A single file needs none.
+    #[serde(skip)]
+    has_overview: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,8 +102,6 @@ struct FileReport {
     path: String,
     bytes: u64,
     sound: bool,
-    #[serde(skip)]
-    outcome: Outcome,
     overview: Overview,
     #[serde(flatten)]
     fields: Fields,
@@ -159,18 +175,22 @@ pub(crate) fn run(
         report.observed = keys.as_ref().map(|keys| Observed::new(&path, keys, reading));
         Ok(report)
     };
-    let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
-    let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    let mut files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
+    let states = || files.iter().map(|file| file.overview.state);
+    let outcome = states().map(State::outcome).max().unwrap_or(Outcome::Yes);
+    let counts = format!("{}: {}", counted(files.len() as u64, "file"), State::counts(states()));
+    let is_single = files.len() == 1;
+    files.retain(|file| !args.only_problems || file.overview.state != State::Ok);
     // A single file has room for every field.
-    let is_full = args.full || files.len() == 1;
-    Ok((outcome, InspectReport { files, is_full }))
+    let (is_full, has_overview) = (args.full || is_single, !is_single || files.is_empty());
+    Ok((outcome, InspectReport { files, counts, is_full, has_overview }))
 }
 
-/// Returns a file's length, outcome and overview, even if it cannot be read.
-pub(crate) fn look_over(path: &Path, reading: Reading<'_>) -> (u64, Outcome, Overview) {
+/// Returns a file's length and overview, even if it cannot be read.
+pub(crate) fn look_over(path: &Path, reading: Reading<'_>) -> (u64, Overview) {
     let unread = |problem| FileReport::unread(&Unread { path: path.to_owned(), problem });
-    let FileReport { bytes, outcome, overview, .. } = FileReport::new(path, reading).unwrap_or_else(unread);
-    (bytes, outcome, overview)
+    let FileReport { bytes, overview, .. } = FileReport::new(path, reading).unwrap_or_else(unread);
+    (bytes, overview)
 }
 
 /// Returns all reports, with a problem for each file that could not be read. Fails if no file could be read.
@@ -185,13 +205,12 @@ fn all_unless_none(mut files: Vec<Result<FileReport, Unread>>) -> anyhow::Result
 
 impl FileReport {
     fn unread(unread: &Unread) -> Self {
-        let (outcome, fields) = (Outcome::Failed, Fields::Problem(explained(&unread.problem)));
+        let fields = Fields::Problem(explained(&unread.problem));
         Self {
             path: input::name(&unread.path).into_owned(),
             bytes: 0,
             sound: false,
-            outcome,
-            overview: Overview::new(&fields, outcome),
+            overview: Overview::new(&fields, Outcome::Failed),
             fields,
             observed: None,
         }
@@ -202,7 +221,7 @@ impl FileReport {
         let look = files::look_at(path)?;
         // Kept even if the contents cannot be inspected.
         let bytes = input::whole_length(path)?;
-        let (outcome, fields) = match fields(path, look, reading) {
+        let (damage, fields) = match fields(path, look, reading) {
             // A failure to read is not damage, and is reported as unread.
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| {
@@ -212,18 +231,48 @@ impl FileReport {
                 (outcome, Fields::Problem(explained(&problem)))
             }),
         };
-        let mut overview = Overview::new(&fields, outcome);
+        let mut overview = Overview::new(&fields, damage);
+        if let Some((state, remark)) = beside(path, look, reading) {
+            overview = overview.with_remark(state, Some(remark));
+        }
+        // A table that cannot be opened is recognized all the same.
+        if look == Look::Table {
+            overview.format = "table".into();
+        }
         // The manifest records a table's level even if the table is damaged.
         overview.level = overview.level.or_else(|| reading.manifests.level(path));
-        Ok(Self {
-            path: input::name(path).into_owned(),
-            bytes,
-            sound: outcome == Outcome::Yes,
-            outcome,
-            overview,
-            fields,
-            observed: None,
-        })
+        let (path, sound) = (input::name(path).into_owned(), overview.state.is_sound());
+        Ok(Self { path, bytes, sound, overview, fields, observed: None })
+    }
+
+    /// Returns the state and what explains it.
+    fn state(&self) -> String {
+        let remark = self.overview.remark.as_deref().map(|remark| without_path(remark, &self.path));
+        match (self.overview.state, remark) {
+            (State::Ok, Some(remark)) => remark,
+            (state, Some(remark)) => format!("{}: {remark}", state.name()),
+            (state, None) => state.name().to_owned(),
+        }
+    }
+}
+
+/// Returns what the files next to a file mean for it, other than a sidecar of our table.
+fn beside(path: &Path, look: Look, reading: Reading<'_>) -> Option<(State, String)> {
+    match look {
+        Look::Sidecar | Look::Neither if files::is_orphan(path) => Some((State::Orphan, files::ORPHAN.to_owned())),
+        Look::Sidecar => {
+            let table = files::table_of_sidecar(path).filter(|table| table.is_file())?;
+            let table = files::open_table(&table, reading.of_tables()).ok()?;
+            table.sidecar_problem().filter(|problem| files::is_stale(problem))?;
+            Some((State::Stale, files::STALE.to_owned()))
+        }
+        Look::Foreign(_) if !input::is_standard(path) => {
+            let is_sidecar = matches!(files::look_at(&sidecar_path(path)), Ok(Look::Sidecar));
+            let remark =
+                || "the sidecar next to the table is ignored: only tables of sstfilter have sidecars".to_owned();
+            is_sidecar.then(|| (State::Ok, remark()))
+        }
+        _ => None,
     }
 }
 
@@ -233,10 +282,13 @@ impl Fields {
         let Self::Table(table) = self else { return Vec::new() };
         let of_partitions = table.partitions.as_ref().and_then(PartitionFields::problem);
         let sidecar = table.sidecar.as_ref();
-        let of_sidecar = sidecar.and_then(|sidecar| sidecar.problem.as_deref());
+        let has_own = table.filter.is_some() || table.partitions.is_some();
+        let instead = if has_own { "; the table's own filter is used" } else { "" };
+        let of_sidecar = sidecar.filter(|sidecar| !sidecar.is_stale).and_then(|sidecar| sidecar.problem.as_deref());
+        let of_sidecar = of_sidecar.map(|problem| format!("{problem}{instead}"));
         let in_sidecar = sidecar.and_then(|sidecar| sidecar.fields.as_ref()?.partitions.as_ref()?.problem());
         let own = [table.filter_problem.as_deref(), of_partitions, table.range_filter_problem.as_deref()];
-        own.into_iter().chain([of_sidecar, in_sidecar]).flatten().map(str::to_owned).collect()
+        own.into_iter().chain([of_sidecar.as_deref(), in_sidecar]).flatten().map(str::to_owned).collect()
     }
 
     /// Names the extractors of filters whose files do not record their names.
@@ -254,15 +306,16 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
         Look::Table => {
             // Without the sidecar, whose filter would hide the table's own.
             let table = files::open_table_alone(path, reading.of_tables())?;
-            let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
-            let fields = TableFields { sidecar, ..TableFields::new(path, &table) };
+            let fields = TableFields { sidecar: SidecarBeside::new(path, reading)?, ..TableFields::new(path, &table) };
             let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-            let of_range_filter = outcome_of(table.range_filter_problem().as_ref());
-            let outcome = outcome_of(table.filter_problem().as_ref())
-                .max(of_partitions)
-                .max(of_range_filter)
-                .max(sidecar_outcome);
-            Ok((outcome, Fields::Table(Box::new(fields))))
+            let of_filters = outcome_of(table.filter_problem().as_ref()).max(of_partitions);
+            let own = of_filters.max(outcome_of(table.range_filter_problem().as_ref()));
+            let outcome = match &fields.sidecar {
+                Some(sidecar) if sidecar.is_sound() && own == Outcome::No => Outcome::Yes,
+                Some(sidecar) => own.max(sidecar.outcome),
+                None => own,
+            };
+            Ok((outcome, Fields::Table(Box::new(TableFields { is_damaged: own == Outcome::No, ..fields }))))
         }
         Look::Sidecar => {
             let fields = SidecarFields::new(path)?;
@@ -313,12 +366,12 @@ impl fmt::Display for InspectReport {
                 Fields::Problem(problem) if problem.contains(&file.path) => writeln!(f, "{problem}")?,
                 Fields::Problem(problem) => writeln!(f, "{}: {problem}", file.path)?,
             }
+            if !matches!(file.fields, Fields::Problem(_)) {
+                writeln!(f, "  state: {}", file.state())?;
+            }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        match self.files.len() {
-            0 | 1 => Ok(()),
-            _ => overview::write(f, &self.files),
-        }
+        if self.has_overview { overview::write(f, &self.files, &self.counts) } else { Ok(()) }
     }
 }
 
@@ -336,96 +389,9 @@ struct TableFields {
     range_filter_problem: Option<String>,
     /// The sidecar next to the table. Unless it has a problem, its filters replace the table's own.
     sidecar: Option<SidecarBeside>,
-}
-
-/// The sidecar that was found next to a table.
-#[derive(Debug, Serialize)]
-struct SidecarBeside {
-    path: String,
-    #[serde(flatten)]
-    fields: Option<SidecarFields>,
-    problem: Option<String>,
-}
-
-impl SidecarBeside {
-    /// Returns the sidecar of the table at `path`, if it has one, and the outcome for the table.
-    fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Option<Self>, Outcome)> {
-        let table = files::open_table(path, reading.of_tables())?;
-        let problem = table.sidecar_problem();
-        if problem.is_none() && !table.uses_sidecar() {
-            return Ok((None, Outcome::Yes));
-        }
-        let sidecar = sidecar_path(path);
-        // A sidecar that cannot be used is still shown as far as it can be read.
-        let fields = SidecarFields::new(&sidecar).ok();
-        let outcome = outcome_of(problem).max(fields.as_ref().map_or(Outcome::Yes, SidecarFields::outcome));
-        let shown = Self { path: input::name(&sidecar).into_owned(), fields, problem: problem.map(in_options) };
-        Ok((Some(shown), outcome))
-    }
-}
-
-/// The fields of a sidecar.
-#[derive(Debug, Serialize)]
-struct SidecarFields {
-    table_id: String,
-    table_bytes: u64,
-    table_checksum: String,
-    /// Names of extractors; an empty one stands for whole keys.
-    key_parts: Vec<String>,
-    /// The point filter, unless it has partitions.
-    filter: Option<FilterFields>,
-    partitions: Option<PartitionFields>,
-    range_filter: Option<RangeFields>,
-}
-
-impl SidecarFields {
-    fn new(path: &Path) -> anyhow::Result<Self> {
-        let sidecar = Sidecar::read(path)?;
-        let (table, metadata) = (sidecar.table, &sidecar.metadata);
-        let mut partitions = sidecar.container()?.map(|container| container.fields());
-        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(metadata.extractors()));
-        let filter = sidecar.filter(FilterPart::Points).map(FilterBlock::open_unverified).transpose()?;
-        let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;
-        let whole_keys = metadata.has_whole_keys().then(String::new);
-        Ok(Self {
-            table_id: hex(&table.id),
-            table_bytes: table.bytes,
-            table_checksum: format!("{:#010x}", table.checksum),
-            key_parts: whole_keys.into_iter().chain(metadata.extractors().map(str::to_owned)).collect(),
-            filter: filter.map(|filter| FilterFields::new(&filter).with_names(metadata.extractors())),
-            partitions,
-            range_filter: range_filter.as_ref().map(RangeFields::of_block),
-        })
-    }
-
-    /// Returns the worst outcome of the filters.
-    fn outcome(&self) -> Outcome {
-        let is_sound = self.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
-        let of_partitions = self.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-        let is_range_filter_sound = self.range_filter.as_ref().is_none_or(RangeFields::is_sound);
-        Outcome::from_sound(is_sound && is_range_filter_sound).max(of_partitions)
-    }
-}
-
-impl fmt::Display for SidecarFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, checksum) = (grouped(self.table_bytes), &self.table_checksum);
-        writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.table_id)?;
-        self.partitions.iter().try_for_each(|partitions| write!(f, "{partitions}"))?;
-        self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))?;
-        self.range_filter.iter().try_for_each(|filter| write!(f, "  range filter\n{filter}"))
-    }
-}
-
-impl fmt::Display for SidecarBeside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            None => writeln!(f, "  sidecar, used instead: {}", self.path)?,
-            Some(problem) if problem.contains(&self.path) => writeln!(f, "  sidecar not usable: {problem}")?,
-            Some(problem) => writeln!(f, "  sidecar not usable: {}: {problem}", self.path)?,
-        }
-        self.fields.iter().try_for_each(|fields| write!(f, "{fields}"))
-    }
+    /// Whether one of the table's own filters is damaged.
+    #[serde(skip)]
+    is_damaged: bool,
 }
 
 /// The table's properties by name, in one list for JSON and for text.
@@ -462,7 +428,18 @@ impl TableFields {
             range_filter: filters.range_filter().map(|filter| RangeFields::new(filter.info(), filter.verify())),
             range_filter_problem: range_filter_problem(table),
             sidecar: None,
+            is_damaged: false,
         }
+    }
+
+    /// Describes the use of the sidecar.
+    fn replacement(&self) -> String {
+        let own = if self.is_damaged { "the table's own filter is damaged; " } else { "" };
+        let of_sidecar = self.sidecar.as_ref().and_then(|sidecar| sidecar.fields.as_ref());
+        let lacks_ranges = self.layout.iter().any(|region| region.name == TablePart::RangeFilter.name())
+            && of_sidecar.is_some_and(|fields| fields.range_filter.is_none());
+        let ranges = if lacks_ranges { "; the sidecar has no range filter" } else { "" };
+        format!("{own}the sidecar's filter is used{ranges}")
     }
 }
 

@@ -1,17 +1,18 @@
-//! One line for each of several files: its filter, the filter's kind, and whether it needs a look.
+//! One line for each of several files: its filter, the filter's kind, and its state.
 
 use core::fmt;
-use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::{Fields, FileReport, FilterFields, TableFields};
+use crate::build::report::Choice;
 use crate::output::{Column, Outcome, figures};
 use crate::partitions::PartitionFields;
 use crate::probe::distinct_names;
 use crate::units::{grouped, percent};
+use crate::{files, groups};
 
-/// A file's filter in one line. The remark says why it needs a look.
+/// A file's filter in one line. The remark explains its state.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Overview {
     /// `table`, `RocksDB table`, `filter block` and so on; `none` if the format is unknown.
@@ -31,6 +32,12 @@ pub(crate) struct Overview {
     /// Whether the filter is known to hold no whole keys.
     #[serde(skip)]
     pub(crate) holds_parts_alone: bool,
+    /// Whether the remark is only about the filter's kind.
+    #[serde(skip)]
+    pub(super) is_about_kind: bool,
+    /// Whether more than filters is damaged, so that a new filter does not help.
+    #[serde(skip)]
+    pub(crate) is_data_damaged: bool,
 }
 
 /// The state of a file's filter, from best to worst.
@@ -41,6 +48,10 @@ pub(crate) enum State {
     Ok,
     /// It is of another kind than requested.
     Fallback,
+    /// The file is a sidecar without its table.
+    Orphan,
+    /// The sidecar was made for another table.
+    Stale,
     /// There is no filter.
     Missing,
     /// It is sound, but this reader cannot use it.
@@ -51,13 +62,23 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Ok, Self::Fallback, Self::Missing, Self::Unusable, Self::Damaged, Self::Unread];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Ok,
+        Self::Fallback,
+        Self::Orphan,
+        Self::Stale,
+        Self::Missing,
+        Self::Unusable,
+        Self::Damaged,
+        Self::Unread,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Fallback => "fallback",
+            Self::Orphan => "orphan",
+            Self::Stale => "stale",
             Self::Missing => "missing",
             Self::Unusable => "unusable",
             Self::Damaged => "damaged",
@@ -74,9 +95,23 @@ impl State {
         }
     }
 
-    /// Whether lookups lack a filter that they should have.
+    /// Returns what the state means for the exit code.
+    pub(crate) const fn outcome(self) -> Outcome {
+        match self {
+            Self::Ok | Self::Fallback | Self::Orphan | Self::Missing | Self::Unusable => Outcome::Yes,
+            Self::Stale | Self::Damaged => Outcome::No,
+            Self::Unread => Outcome::Failed,
+        }
+    }
+
+    /// Whether someone should look at the file.
     pub(crate) fn is_bad(self) -> bool {
         self > Self::Fallback
+    }
+
+    /// Whether the file shows no damage.
+    pub(crate) fn is_sound(self) -> bool {
+        self < Self::Damaged
     }
 
     /// Counts `states` by value: `9 ok, 1 missing`.
@@ -89,10 +124,11 @@ impl State {
 }
 
 /// The remark on a file without a filter.
-const NO_FILTER: &str = "it has no filter";
+pub(crate) const NO_FILTER: &str = "no filter";
 
 impl Overview {
-    pub(super) fn new(fields: &Fields, outcome: Outcome) -> Self {
+    /// Returns the overview of a file with this damage.
+    pub(super) fn new(fields: &Fields, damage: Outcome) -> Self {
         let found = match fields {
             Fields::Table(table) => Self::of_table(table),
             Fields::FilterBlock(filter) => Self { format: "filter block".into(), ..Self::of_block(filter) },
@@ -105,12 +141,18 @@ impl Overview {
                 Self { format: "sidecar".into(), ..filter.unwrap_or_default() }
             }
             Fields::ForeignTable(table) => table.overview(),
-            Fields::Problem(problem) => Self::without_filter("none", Some(problem.clone())),
+            Fields::Problem(problem) => {
+                let is_data_damaged = damage == Outcome::No;
+                Self { is_data_damaged, ..Self::without_filter("none", Some(problem.clone())) }
+            }
         };
         // The filter may be sound while another part of the file is not.
-        let problems = if outcome == Outcome::Yes { Vec::new() } else { fields.problems() };
+        let problems = if damage == Outcome::Yes { Vec::new() } else { fields.problems() };
         let remark = if problems.is_empty() { found.remark } else { Some(problems.join("; ")) };
-        Self { state: State::of(outcome).unwrap_or(found.state), remark, ..found }
+        let found = Self { state: State::of(damage).unwrap_or(found.state), remark, ..found };
+        let is_stale =
+            matches!(fields, Fields::Table(table) if table.sidecar.as_ref().is_some_and(|beside| beside.is_stale));
+        found.with_remark(State::Stale, is_stale.then(|| files::STALE.to_owned()))
     }
 
     /// Returns the overview of a file whose filter is missing or has a problem.
@@ -120,30 +162,38 @@ impl Overview {
         Self { format: format.into(), filter: filter.into(), state, remark, ..Self::default() }
     }
 
-    /// Sets the state and the remark, unless there is a remark already.
-    pub(super) fn with_remark(self, state: State, remark: Option<String>) -> Self {
-        match remark {
-            Some(_) if self.remark.is_none() => Self { state, remark, ..self },
-            _ => self,
+    /// Adds a remark, if there is one, and the state that it explains. The worse of two states is kept.
+    pub(crate) fn with_remark(self, state: State, remark: Option<String>) -> Self {
+        let Some(remark) = remark else { return self };
+        let earlier = self.remark.as_deref().filter(|_| !self.is_about_kind || !state.is_bad());
+        let remark = earlier.map(|earlier| format!("{earlier}; {remark}")).unwrap_or(remark);
+        Self { state: self.state.max(state), remark: Some(remark), is_about_kind: false, ..self }
+    }
+
+    /// Adds a remark on the filter's kind, which needs none if something is wrong with the filter.
+    pub(super) fn with_kind(self, state: State, remark: Option<String>) -> Self {
+        if self.state.is_bad() || remark.is_none() {
+            return self;
         }
+        Self { is_about_kind: self.remark.is_none(), ..self.with_remark(state, remark) }
     }
 
     /// Returns a table's overview, with its sidecar's filter if that is used.
     fn of_table(table: &TableFields) -> Self {
         let own = Self::of_either(table.filter.as_ref(), table.partitions.as_ref());
-        let used = table.sidecar.as_ref().filter(|sidecar| sidecar.problem.is_none());
-        let of_sidecar = used.and_then(|sidecar| sidecar.fields.as_ref());
-        let of_sidecar =
-            of_sidecar.and_then(|fields| Self::of_either(fields.filter.as_ref(), fields.partitions.as_ref()));
-        let of_sidecar = of_sidecar.map(|found| found.with_remark(State::Ok, Some("of its sidecar".into())));
-        let sidecar_problem = table.sidecar.as_ref().and_then(|sidecar| sidecar.problem.clone());
+        let sidecar = table.sidecar.as_ref();
+        let used = sidecar.filter(|sidecar| sidecar.problem.is_none()).and_then(|sidecar| sidecar.fields.as_ref());
+        let of_sidecar = used.and_then(|fields| Self::of_either(fields.filter.as_ref(), fields.partitions.as_ref()));
+        let of_sidecar = of_sidecar.map(|found| found.with_remark(State::Ok, Some(table.replacement())));
+        // A sidecar of another reader is sound.
+        let foreign = sidecar.filter(|sidecar| !sidecar.is_stale).and_then(|sidecar| sidecar.problem.clone());
         // A usable sidecar replaces the table's own filter, as in lookups.
         let found = of_sidecar.or(own).unwrap_or_else(|| Self::without_filter("", table.filter_problem.clone()));
         Self {
             format: "table".into(),
             level: table.properties.number("level").and_then(|level| level.try_into().ok()),
             entries: table.properties.number("entries"),
-            ..found.with_remark(State::Unusable, sidecar_problem)
+            ..found.with_remark(State::Unusable, foreign)
         }
     }
 
@@ -153,7 +203,13 @@ impl Overview {
 
     fn of_block(filter: &FilterFields) -> Self {
         let info = &filter.info;
-        let fallback = (info.requested != info.kind).then(|| format!("not {}: {}", info.requested, info.reason));
+        let choice = Choice::of_block(info);
+        let why = if choice.is_by_number_of_keys() {
+            format!("{}, because the file has {}", choice.kind, choice.why())
+        } else {
+            choice.why()
+        };
+        let why = (!choice.is_as_requested()).then_some(why);
         let damage = (filter.checksum_state != "ok").then(|| filter.checksum_state.clone());
         let found = Self {
             filter: info.kind.to_string(),
@@ -163,11 +219,12 @@ impl Overview {
             expected_fpr: Some(info.expected_fpr),
             ..Self::default()
         };
-        // Damage first, because only the first remark is kept.
-        found.with_remark(State::Damaged, damage).with_remark(State::Fallback, fallback)
+        found.with_remark(State::Damaged, damage).with_kind(state_of(&choice), why)
     }
 
     fn of_partitions(partitions: &PartitionFields) -> Self {
+        let others = partitions.others();
+        let other = others.first();
         let found = Self {
             filter: format!("partitioned, {}", partitions.kind_names()),
             filter_bytes: partitions.bytes,
@@ -178,15 +235,20 @@ impl Overview {
         };
         found
             .with_remark(State::Unusable, partitions.problem().map(str::to_owned))
-            .with_remark(State::Fallback, partitions.fallback())
+            .with_kind(other.map_or(State::Ok, state_of), other.map(|kind| format!("some partitions are {kind}")))
     }
+}
+
+/// Returns the state of a filter of this kind, which is not the requested one.
+fn state_of(choice: &Choice) -> State {
+    if choice.is_by_number_of_keys() { State::Ok } else { State::Fallback }
 }
 
 /// A file and a name that distinguishes it from the others.
 type Named<'a> = (String, &'a FileReport);
 
-/// Writes the lines of several files, and then the remarks.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport]) -> fmt::Result {
+/// Writes the lines of several files, and then the remarks. `counts` describes all files.
+pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport], counts: &str) -> fmt::Result {
     let names = distinct_names(files.iter().map(|file| file.path.as_str()));
     let rows: Vec<Named<'_>> = names.into_iter().zip(files).collect();
     let mut columns: Vec<Column<Named<'_>>> = vec![
@@ -203,37 +265,15 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, files: &[FileReport]) -> fmt::Re
             .push(("observed rate", |(_, file)| shown(file.observed.as_ref().and_then(|found| found.rate), percent)));
     }
     columns.push(("state", |(_, file)| file.overview.state.name().to_owned()));
-    writeln!(f, "{}", figures(&columns, &rows))?;
-    for remark in remarks(files) {
-        writeln!(f, "{remark}")?;
+    if !rows.is_empty() {
+        writeln!(f, "{}", figures(&columns, &rows))?;
     }
-    let states = State::counts(files.iter().map(|file| file.overview.state));
-    let files = grouped(files.len() as u64);
-    writeln!(f, "{files} files: {states}; `sstfilter inspect FILE` shows every field of a file, --full of all files")
-}
-
-/// Returns each remark once for all files that share it. Missing filters are left out, because their line says enough.
-fn remarks(files: &[FileReport]) -> Vec<String> {
-    let (mut texts, mut sharing) = (Vec::new(), HashMap::<&str, Vec<&FileReport>>::new());
-    for file in files.iter().filter(|file| file.overview.state != State::Missing) {
-        if let Some(remark) = &file.overview.remark {
-            sharing.entry(remark).or_default().push(file);
-            texts.push(remark.as_str());
-        }
+    // The line of a missing filter says enough.
+    let remarked = files.iter().filter(|file| file.overview.remark.as_deref().is_some_and(|text| text != NO_FILTER));
+    for (state, files) in groups::by(remarked, FileReport::state) {
+        writeln!(f, "{}", groups::line(&state, "file", files.iter().map(|file| file.path.as_str())))?;
     }
-    texts.into_iter().filter_map(|text| Some(remark(text, &sharing.remove(text)?))).collect()
-}
-
-fn remark(text: &str, files: &[&FileReport]) -> String {
-    let [first, more @ ..] = files else { return String::new() };
-    let more = if more.is_empty() { String::new() } else { format!(" and {} more", grouped(more.len() as u64)) };
-    let state = match first.overview.state {
-        State::Ok => String::new(),
-        state => format!("{}: ", state.name()),
-    };
-    // The line already begins with the path.
-    let text = text.strip_prefix(&format!("{}: ", first.path)).unwrap_or(text);
-    format!("{}{more}: {state}{text}", first.path)
+    writeln!(f, "{counts}; `sstfilter inspect FILE` shows every field of a file, --full of all files")
 }
 
 fn shown<T>(figure: Option<T>, text: impl Fn(T) -> String) -> String {

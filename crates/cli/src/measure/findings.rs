@@ -7,6 +7,7 @@ use crate::units::{brief_percent, grouped};
 /// Returns sentences about the largest filters, and about the effects of overfilling.
 pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec<String> {
     let most = by_keys.iter().map(|point| point.size.keys).max().unwrap_or(0);
+    // Only the largest filters: rounding and trailers decide the order of small ones.
     let largest: Vec<_> = by_keys.iter().filter(|point| point.size.keys == most).collect();
     let extremes = |of: FigureOf| {
         let least = largest.iter().min_by(|a, b| of(a).total_cmp(&of(b)))?;

@@ -39,6 +39,7 @@ impl Effort {
             (None, true) => (100_000, 10_000_000, 7, 20_000),
             (None, false) => (1_000_000, 50_000_000, 15, 100_000),
         };
+        // From 100 keys on: the trailer decides the size of smaller blocks.
         let decades = (2..=9).map(|exponent| 10_u64.pow(exponent));
         let ladder = decades.flat_map(|decade| STEPS.map(|step| step * decade)).filter(|&keys| keys <= max_keys);
         Self { ladder: ladder.collect(), rate_keys: max_keys, max_probes, repetitions, overfill_keys }
@@ -83,6 +84,7 @@ pub(super) struct RatePoint {
 /// Measures bits per key and the false positive rate of all kinds at all settings.
 pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<Omission>) -> Vec<RatePoint> {
     let mut points = Vec::new();
+    // The same keys for all kinds and settings, so that only the filters differ.
     let hashes = filters::present(0, effort.rate_keys);
     for kind in kind::all() {
         stages.set_message(format!("false positive rates: {}", kind.name));
@@ -156,6 +158,7 @@ fn of_keys(
         let built =
             kind.configure(rate).map_err(Into::into).and_then(|policy| Timed::new(policy, files)?.without_fallback());
         if let Some(timed) = noted(built, kind.name, &at, omissions) {
+            // Checked here, too: the figures of a filter that loses keys are worthless.
             let lost = timed.lost_keys(files);
             ensure!(lost == 0, "{}: {lost} of {at} are not found, which must never happen", kind.name);
             let filter = timed.filters.first().context("no filter was built")?;

@@ -64,6 +64,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
     for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
         let until = planned * percent / 100;
         for hash in filters::present(offered, until - offered) {
+            // A refused key counts as offered, so that all kinds are compared at the same load.
             refused += u64::from(filter.try_insert(hash).is_err());
         }
         offered = until;
@@ -79,6 +80,7 @@ fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyh
             refused_keys: refused,
             fill_ratio: health.fill_ratio,
             expected_fpr: health.expected_fpr,
+            // A tenth of the probes, because each filter is measured thirty times.
             observed_fpr: filters::observed_fpr(&block, effort.max_probes / 10),
             alarms: alarms(&health),
         });

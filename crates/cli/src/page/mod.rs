@@ -6,6 +6,7 @@ use crate::output::{Column, escaped_lines};
 
 /// Returns the document. A later run recognizes it by `first_line`.
 pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
+    // One file without references, so that it can be mailed, archived and opened offline.
     let (page_style, charts_style, title) = (include_str!("style.css"), css(), escaped(title));
     format!(
         "{first_line}<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
@@ -69,6 +70,7 @@ pub(crate) fn table_of_cells(
     header: impl IntoIterator<Item = impl AsRef<str>>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> String {
+    // Collected, because the first row decides how the header is aligned.
     let rows: Vec<_> = rows.into_iter().collect();
     let is_word = |column: usize| rows.first().and_then(|row| row.get(column)).is_some_and(|cell| is_word(cell));
     let cell = |tag: &str, column: usize, text: &str| {

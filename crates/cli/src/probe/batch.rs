@@ -42,6 +42,7 @@ impl<'a> KeyBatch<'a> {
             return hashes.clone();
         }
         let hashes: Arc<[KeyHash]> = self.keys.iter().map(|key| hasher.hash(key)).collect();
+        // Drops the oldest: files with the same hash function usually follow each other.
         sets.truncate(MAX_HASH_SETS - 1);
         sets.insert(0, (hasher.identity(), hashes.clone()));
         hashes
@@ -137,6 +138,7 @@ pub(crate) fn probe_all(
 
 /// Takes the next file that no thread has taken.
 fn take<'a>(files: &'a [PathBuf], next: &AtomicUsize) -> Option<(usize, &'a PathBuf)> {
+    // Relaxed, because the threads share nothing but this number.
     let index = next.fetch_add(1, Ordering::Relaxed);
     Some((index, files.get(index)?))
 }

@@ -27,9 +27,11 @@ pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, key
     match opened {
         Opened::Table(table) => {
             let bounds = table.properties().filters.key_bounds();
+            // Only a table without entries has no bounds, and it contains no key.
             Some(chosen(&|key| bounds.is_some_and(|(smallest, largest)| smallest <= key && key <= largest)))
         }
         Opened::Foreign(table) => {
+            // Without a manifest, nothing records the bounds of another engine's table.
             let file = manifests.file(path)?;
             let range = table.key_range(&file)?;
             Some(chosen(&|key| range.holds(key)))

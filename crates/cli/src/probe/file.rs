@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
+use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswers, Error, Probe};
 use sstfilter_range::KeyRange;
 use sstfilter_table::Table;
@@ -15,6 +15,7 @@ use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::partitions::{PartitionFields, Partitions};
+use crate::parts::NO_WHOLE_KEYS;
 use crate::ranges::{self, RangeBlock};
 use crate::{files, input};
 
@@ -31,7 +32,9 @@ pub(crate) struct FileProbes {
     /// Whether the table deletes ranges of keys, which may be in older tables. Such a table must be read whatever its
     /// filter answers.
     pub(crate) has_range_tombstones: bool,
-    /// Keys between the smallest and the largest key of the table; all keys if these are unknown or ignored.
+    /// Whether its smallest and largest key exclude keys: they are known and not ignored.
+    pub(crate) uses_bounds: bool,
+    /// Keys between the smallest and the largest key of the table; all keys unless `uses_bounds`.
     pub(crate) keys_in_range: u64,
     /// Keys in range that the filter cannot be probed for, because its extractor extracts nothing from them. The table
     /// may contain each of them, and no figure below counts them.
@@ -45,13 +48,14 @@ pub(crate) struct FileProbes {
     pub(crate) problem: Option<String>,
     /// Why the table's own filter was probed and not its sidecar.
     pub(crate) sidecar_problem: Option<String>,
+    /// Keys that are positive only because of the problem.
     #[serde(skip)]
-    pub(crate) problem_scope: Scope,
+    pub(crate) unanswered: Answers,
     #[serde(skip)]
     pub(crate) outcome: Outcome,
 }
 
-/// The keys of a batch that a filter is positive for.
+/// Keys of a batch, such as those that a filter is positive for.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Answers {
     #[default]
@@ -62,12 +66,15 @@ pub(crate) enum Answers {
 }
 
 impl Answers {
+    pub(crate) const NONE: Self = Self::Some(Vec::new());
+
     fn from_bitmap(matches: &MatchBitmap) -> Self {
         Self::Some(matches.iter().filter_map(|position| u32::try_from(position).ok()).collect())
     }
 
-    fn from_foreign(found: &BatchAnswers) -> Self {
-        Self::from_positions((0..).zip(&found.answers).filter(|(_, answer)| !answer.is_absent()))
+    /// Takes the keys whose answer `is_taken`.
+    fn from_foreign(found: &BatchAnswers, is_taken: impl Fn(Probe) -> bool) -> Self {
+        Self::from_positions((0..).zip(&found.answers).filter(|&(_, &answer)| is_taken(answer)))
     }
 
     /// Takes the positions of positives, which are ascending.
@@ -144,9 +151,10 @@ pub(crate) fn probe_file(
         }
         Ok(Opened::Foreign(table)) => {
             let (mut file, answers) = probe_foreign(&table, keys, times);
+            // Before uncovered keys are counted, because only those in range touch the table.
             let answers = answers.within(in_range);
             // A filter that is unusable for every key was not probed: all keys are positive.
-            if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {
+            if matches!(file.unanswered, Answers::Some(_)) {
                 file.keys_not_probed = answers.count_uncovered(&table, keys);
             }
             (FileProbes { has_range_tombstones: table.has_range_tombstones(), ..file }, answers)
@@ -155,8 +163,13 @@ pub(crate) fn probe_file(
     };
     let answers = answers.within(in_range);
     file.path = input::name(path).into_owned();
+    file.uses_bounds = in_range.is_some();
     file.keys_in_range = in_range.map_or(keys.keys.len(), <[u32]>::len) as u64;
     file.positives = answers.count(keys.keys.len()) - file.keys_not_probed;
+    file.unanswered = match file.unanswered {
+        Answers::All => Answers::All,
+        some @ Answers::Some(_) => some.within(in_range),
+    };
     let probed = file.keys_probed();
     file.observed_rate = (probed > 0).then(|| file.positives as f64 / probed as f64);
     (file, answers)
@@ -196,19 +209,28 @@ fn probe_partitions(
     times: &mut Times,
 ) -> (FilterState, Answers) {
     if !partitions.has_whole_keys() {
-        return unusable(&BlockError::PartNotHeld);
+        return without_whole_keys();
     }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
         Ok(hasher) => hasher,
         Err(problem) => return unusable(&problem),
     };
     let hashes = timed(&mut times.hashing, || keys.hashes(&hasher));
-    let hashed = (0..).zip(keys.keys.iter().zip(hashes.iter()));
-    let may_contain = |&(_, (key, &hash)): &(u32, (&&[u8], &KeyHash))| partitions.may_contain(key, hash);
-    let positions = || hashed.filter(may_contain).map(|(position, _)| position).collect();
-    let positions = timed(&mut times.probing, positions);
+    let (mut positives, mut unanswered) = (Vec::new(), Vec::new());
+    timed(&mut times.probing, || {
+        for (position, (key, &hash)) in (0..).zip(keys.keys.iter().zip(hashes.iter())) {
+            let answer = partitions.answer(key, hash);
+            if answer.is_none() {
+                unanswered.push(position);
+            }
+            if answer != Some(false) {
+                positives.push(position);
+            }
+        }
+    });
     times.probes += hashes.len() as u64;
-    (FilterState::partitioned(&PartitionFields::new(partitions)), Answers::Some(positions))
+    let state = FilterState::partitioned(&PartitionFields::new(partitions), Answers::Some(unanswered));
+    (state, Answers::Some(positives))
 }
 
 fn probe_block(
@@ -219,7 +241,7 @@ fn probe_block(
 ) -> (FileProbes, Answers) {
     let info = block.info();
     let (filter, answers) = match timed(&mut times.reading, || block.verify()) {
-        Ok(()) if !info.whole_keys => unusable(&BlockError::PartNotHeld),
+        Ok(()) if !info.whole_keys => without_whole_keys(),
         Ok(()) => probe_filter(block, keys, secret, times),
         Err(problem) => unusable(&problem),
     };
@@ -261,7 +283,8 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
     let unusable = found.count(Probe::Unusable);
     times.probes += (keys.keys.len() - unusable) as u64;
-    let answers = Answers::from_foreign(&found);
+    let answers = Answers::from_foreign(&found, |answer| !answer.is_absent());
+    let unanswered = Answers::from_foreign(&found, |answer| answer == Probe::Unusable);
     // Damage is reported before anything else: it is also why a comparator could not be taken from the keys. Of equal
     // problems, `max_by_key` returns the last.
     let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
@@ -269,8 +292,8 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let state = match (problem, &info) {
         (None, Ok(info)) => FilterState::usable(foreign::kinds(info), info.expected_fpr),
         (Some(problem), _) if unusable == keys.keys.len() => FilterState::foreign(problem),
-        (Some(problem), Ok(info)) => FilterState::partly(foreign::kinds(info), problem),
-        (_, Err(problem)) => FilterState::partly("partly damaged".to_owned(), problem),
+        (Some(problem), Ok(info)) => FilterState::partly(foreign::kinds(info), problem, unanswered),
+        (_, Err(problem)) => FilterState::partly("partly damaged".to_owned(), problem, unanswered),
     };
     (state.of(&format, entries), answers)
 }
@@ -295,10 +318,13 @@ fn probe_filter<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter with another hash or of other parts of keys is sound: a reader that has those can use it.
-    let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
-    let outcome = Outcome::from_sound(is_foreign);
+    // A filter with another hash is sound: a reader that has that hash can use it.
+    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
+}
+
+fn without_whole_keys() -> (FilterState, Answers) {
+    (FilterState::unusable(NO_WHOLE_KEYS.to_owned(), Outcome::Yes), Answers::All)
 }
 
 /// Returns the hasher that a filter was built with.
@@ -310,30 +336,25 @@ fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher,
     })
 }
 
-/// The keys that a problem makes positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    EveryKey,
-    SomeKeys,
-}
-
 /// The part of a report that describes a file's filter.
 struct FilterState {
     kind: String,
     expected_rate: Option<f64>,
     problem: Option<String>,
-    problem_scope: Scope,
+    /// Keys that are positive only because of the problem.
+    unanswered: Answers,
     outcome: Outcome,
 }
 
 impl FilterState {
     fn usable(kind: String, expected_rate: Option<f64>) -> Self {
-        Self { kind, expected_rate, problem: None, problem_scope: Scope::EveryKey, outcome: Outcome::Yes }
+        Self { kind, expected_rate, problem: None, unanswered: Answers::NONE, outcome: Outcome::Yes }
     }
 
     fn without_answers(kind: &str, problem: String, outcome: Outcome) -> Self {
         // Without answers, every key is positive: a rate of 1.
-        Self { problem: Some(problem), outcome, ..Self::usable(kind.to_owned(), Some(1.0)) }
+        let usable = Self::usable(kind.to_owned(), Some(1.0));
+        Self { problem: Some(problem), unanswered: Answers::All, outcome, ..usable }
     }
 
     fn none() -> Self {
@@ -349,20 +370,15 @@ impl FilterState {
     }
 
     /// Returns the state of a filter that is positive for some keys regardless of its bits.
-    fn partly(kind: String, problem: &Error) -> Self {
-        Self { kind, expected_rate: None, problem_scope: Scope::SomeKeys, ..Self::foreign(problem) }
+    fn partly(kind: String, problem: &Error, unanswered: Answers) -> Self {
+        Self { kind, expected_rate: None, unanswered, ..Self::foreign(problem) }
     }
 
-    fn partitioned(fields: &PartitionFields) -> Self {
+    fn partitioned(fields: &PartitionFields, unanswered: Answers) -> Self {
         let usable = Self::usable(format!("partitioned, {}", fields.kinds()), Some(fields.expected_fpr));
         match fields.problem() {
-            None => usable,
-            Some(problem) => Self {
-                problem: Some(problem.to_owned()),
-                problem_scope: Scope::SomeKeys,
-                outcome: fields.outcome,
-                ..usable
-            },
+            None => Self { unanswered, ..usable },
+            Some(problem) => Self { problem: Some(problem.to_owned()), unanswered, outcome: fields.outcome, ..usable },
         }
     }
 
@@ -373,6 +389,7 @@ impl FilterState {
             filter: self.kind,
             keys_in_table,
             has_range_tombstones: false,
+            uses_bounds: false,
             keys_in_range: 0,
             keys_not_probed: 0,
             positives: 0,
@@ -380,7 +397,7 @@ impl FilterState {
             expected_rate: self.expected_rate,
             problem: self.problem,
             sidecar_problem: None,
-            problem_scope: self.problem_scope,
+            unanswered: self.unanswered,
             outcome: self.outcome,
         }
     }
@@ -390,6 +407,14 @@ impl FileProbes {
     /// Returns the number of keys in range that the filter was probed for.
     pub(crate) const fn keys_probed(&self) -> u64 {
         self.keys_in_range - self.keys_not_probed
+    }
+
+    /// Returns the number of positives that only its problem causes.
+    pub(crate) fn positives_unanswered(&self) -> u64 {
+        match &self.unanswered {
+            Answers::All => self.positives,
+            Answers::Some(positions) => positions.len() as u64,
+        }
     }
 
     fn unopened(unopened: &Unopened) -> Self {

@@ -21,11 +21,21 @@ pub(crate) enum Listing {
 }
 
 /// The answers of all tables for each key or range.
-pub(super) struct Found<'a> {
+pub(super) struct Touched<'a> {
     /// The number of tables that may contain it.
-    pub(super) touched: &'a [u32],
-    /// The names of the tables, and what each may contain, if requested.
-    pub(super) tables: Option<(Vec<String>, &'a [Answers])>,
+    pub(super) counts: &'a [u32],
+    /// The tables, if they are listed.
+    pub(super) tables: Vec<Listed<'a>>,
+    pub(super) detail: Detail,
+}
+
+/// A table in a listing.
+pub(super) struct Listed<'a> {
+    name: String,
+    /// The keys or ranges that it may contain.
+    positives: &'a Answers,
+    /// Those that it may contain only because it has no usable filter.
+    unanswered: &'a Answers,
 }
 
 /// The answers of all tables for one key or range.
@@ -38,6 +48,9 @@ pub(crate) struct Answer<S> {
     /// The names of these tables, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     which: Option<Vec<String>>,
+    /// Those of them that may contain it only because they have no usable filter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    which_unfiltered: Option<Vec<String>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,21 +64,30 @@ impl SoughtKey {
     }
 }
 
-impl<'a> Found<'a> {
-    pub(super) fn new<'b>(
-        touched: &'a [u32],
-        positives: &'a [Answers],
-        paths: impl Iterator<Item = &'b str> + Clone,
+impl<'a> Touched<'a> {
+    /// `tables` are the path, positives and unanswered of each table.
+    pub(super) fn new(
+        counts: &'a [u32],
+        tables: impl Iterator<Item = (&'a str, &'a Answers, &'a Answers)> + Clone,
         detail: Detail,
     ) -> Self {
-        Self { touched, tables: (detail == Detail::Files).then(|| (distinct_names(paths), positives)) }
+        if detail == Detail::Counts {
+            return Self { counts, tables: Vec::new(), detail };
+        }
+        let names = distinct_names(tables.clone().map(|(path, ..)| path));
+        let listed = |(name, (_, positives, unanswered))| Listed { name, positives, unanswered };
+        Self { counts, tables: names.into_iter().zip(tables).map(listed).collect(), detail }
     }
 
     /// Returns the tables that may contain the key or range at `position`.
-    fn which(&self, position: u32) -> Option<Vec<String>> {
-        let (names, positives) = self.tables.as_ref()?;
-        let positive = positives.iter().zip(names).filter(|(answers, _)| answers.holds(position));
-        Some(positive.map(|(_, name)| name.clone()).collect())
+    fn which(&self, position: u32) -> impl Iterator<Item = &Listed<'a>> {
+        self.tables.iter().filter(move |table| table.positives.holds(position))
+    }
+
+    /// Returns the names of these tables in a line, with a `?` after each that has no usable filter.
+    fn which_text(&self, position: u32) -> String {
+        let mark = |table: &Listed<'_>| if table.unanswered.holds(position) { "?" } else { "" };
+        self.which(position).map(|table| table.name.clone() + mark(table)).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -79,33 +101,40 @@ impl Listing {
     }
 
     /// Returns the positions of the listed keys or ranges, and how many tables each touches.
-    fn chosen(self, found: &Found<'_>) -> impl Iterator<Item = (u32, u32)> {
-        (0..).zip(found.touched.iter().copied()).filter(move |&(_, tables)| self.takes(tables))
+    fn chosen(self, found: &Touched<'_>) -> impl Iterator<Item = (u32, u32)> {
+        (0..).zip(found.counts.iter().copied()).filter(move |&(_, tables)| self.takes(tables))
     }
 
     /// Prints the listed keys or ranges in the format of the input, as `encoded` returns them, each with its tables if
     /// they were requested.
     pub(super) fn print(
         self,
-        found: &Found<'_>,
+        found: &Touched<'_>,
         encoded: impl Fn(usize) -> Vec<u8>,
         format: KeysFormat,
         output: &mut Output<'_>,
     ) -> anyhow::Result<()> {
         for (position, tables) in self.chosen(found) {
-            let which = found.which(position).map(|which| format!("\t{tables}\t{}", which.join(",")));
-            let record = encoded(position as usize);
-            output.record(&[&record, which.unwrap_or_default().as_bytes()], format.terminator())?;
+            let which = match found.detail {
+                Detail::Counts => String::new(),
+                Detail::Files => format!("\t{tables}\t{}", found.which_text(position)),
+            };
+            output.record(&[&encoded(position as usize), which.as_bytes()], format.terminator())?;
         }
         Ok(())
     }
 
     /// Returns the listed keys or ranges for JSON.
-    pub(super) fn answers<S>(self, found: &Found<'_>, sought: impl Fn(usize) -> S) -> Vec<Answer<S>> {
+    pub(super) fn answers<S>(self, found: &Touched<'_>, sought: impl Fn(usize) -> S) -> Vec<Answer<S>> {
+        let names = |position, is_taken: &dyn Fn(&Listed<'_>) -> bool| {
+            let taken = found.which(position).filter(|table| is_taken(table));
+            (found.detail == Detail::Files).then(|| taken.map(|table| table.name.clone()).collect())
+        };
         let answer = |(position, tables): (u32, u32)| Answer {
             sought: sought(position as usize),
             tables,
-            which: found.which(position),
+            which: names(position, &|_| true),
+            which_unfiltered: names(position, &|table| table.unanswered.holds(position)),
         };
         self.chosen(found).map(answer).collect()
     }

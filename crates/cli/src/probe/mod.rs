@@ -16,17 +16,18 @@ use anyhow::{bail, ensure};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
+use crate::files::{self, Found, Met};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, Output, figures, note};
-use crate::{files, units};
+use crate::units;
 use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
-use file::Scope;
+use file::Answers;
 pub(crate) use file::{FileProbes, probe_file};
 pub(crate) use listing::distinct_names;
-use listing::{Answer, Found, Listing, SoughtKey};
+use listing::{Answer, Listing, SoughtKey, Touched};
 pub(crate) use range::{Ends, SkippedBy};
 
 #[derive(Debug, Args)]
@@ -54,7 +55,8 @@ pub(crate) struct ProbeArgs {
     bounds: BoundsArgs,
 
     /// Print a line for each key or range instead of the summary: the key or both ends, the number of tables that may
-    /// contain it, and their names, in columns separated by tabs; commas separate the names
+    /// contain it, and their names, in columns separated by tabs. Commas separate the names. A ? follows the name of a
+    /// table that is listed only because its filter is missing or cannot be used
     #[arg(long, visible_alias = "per-range")]
     per_key: bool,
 
@@ -77,17 +79,19 @@ impl ProbeArgs {
     }
 
     /// Returns the files to probe. A named file must exist; a file of a directory may turn out to be unreadable.
+    /// Orphans of directories are only named in a note.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for path in &self.paths {
-            let files = files::expand(path, &mut Vec::new())?;
-            // A named file that does not exist is the user's mistake, not a table that may contain each key.
-            if files == [path.clone()] {
-                files::look_at(path)?;
-            }
-            found.extend(files);
+        let mut found = Found::of(&self.paths)?;
+        let mut named = Met::default();
+        for path in self.paths.iter().filter(|path| !path.is_dir()) {
+            // A named file that cannot be read is the user's mistake, not a table that may contain each key.
+            files::look_at(path)?;
+            named.is_first(path);
         }
-        Ok(found)
+        found.files.extend(found.orphans.extract_if(.., |orphan| !named.is_first(orphan)));
+        found.ensure_files()?;
+        files::orphans_line(&found.orphans).iter().for_each(|line| note(line));
+        Ok(found.files)
     }
 
     fn detail(&self) -> Detail {
@@ -164,6 +168,7 @@ pub(crate) fn run(
     match (&args.keys, &args.ranges) {
         (Some(keys), _) => probe_keys(&paths, keys, args, format, reading, output),
         (None, Some(ranges)) => range::run_all(&paths, &Ends::read(ranges, format)?, args, format, reading, output),
+        // clap requires exactly one of the three options.
         (None, None) => {
             let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
             let ends = Ends::parse("--range", [lower, upper], format)?;
@@ -189,8 +194,9 @@ fn probe_keys(
     let (detail, threads) = (args.detail(), args.threads().min(paths.len()));
     let found = batch::probe_all(paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
-    let names = found.files.iter().map(|file| file.path.as_str());
-    let touched = Found::new(&found.touched, &found.positives, names, detail);
+    let tables = found.files.iter().zip(&found.positives);
+    let tables = tables.map(|(file, positives)| (file.path.as_str(), positives, &file.unanswered));
+    let touched = Touched::new(&found.touched, tables, detail);
     match args.listing() {
         Some(listing) if !output.is_json => {
             found.files.iter().flat_map(FileProbes::remarks).for_each(|remark| note(&remark));
@@ -227,6 +233,7 @@ impl ProbeReport {
             tables: per_table.len(),
             keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
             min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
+            // A key that the filter could not be probed for touches its table like a positive.
             mean_tables_per_key: (positives + not_probed) as f64 / keys,
             max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
             mean_tables_in_range_per_key: in_range as f64 / keys,
@@ -255,13 +262,13 @@ impl FileProbes {
         let not_probed = || {
             let keys = units::counted(self.keys_not_probed, "key");
             format!(
-                "{}: may contain {keys} more: its filter holds no part of such keys and was not probed for them",
+                "{}: may also contain {keys} that its filter was not probed for, because it holds no part of such keys",
                 self.path
             )
         };
         let tombstones = self.has_range_tombstones.then(tombstones);
         let sidecar =
-            self.sidecar_problem.as_ref().map(|problem| format!("{problem}: the table's own filter was probed"));
+            self.sidecar_problem.as_ref().map(|problem| format!("{problem}; the table's own filter was probed"));
         self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
@@ -269,9 +276,9 @@ impl FileProbes {
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
-        let scope = match self.problem_scope {
-            Scope::EveryKey => "every key",
-            Scope::SomeKeys => "the keys of some parts",
+        let scope = match self.unanswered {
+            Answers::All => "every key",
+            Answers::Some(_) => "the keys of some parts",
         };
         Some(format!("{path}positive for {scope}: {problem}"))
     }
@@ -301,13 +308,29 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "by their smallest and largest keys only: {:.3} on average", self.mean_tables_in_range_per_key)?;
+        writeln!(f, "{}", self.without_filters())?;
         let none = units::grouped(self.keys_touching_none as u64);
-        writeln!(f, "keys certainly in none of the {tables} read: {none}")
+        writeln!(f, "keys certainly in no table: {none}")
     }
 }
 
 impl ProbeReport {
+    /// Describes how many tables a lookup would touch without filters, and why.
+    fn without_filters(&self) -> String {
+        let mean = format!("tables touched without filters: {:.3} on average", self.mean_tables_in_range_per_key);
+        let unbounded = self.per_table.iter().filter(|file| !file.uses_bounds).count();
+        match unbounded {
+            0 => format!("{mean}, by their smallest and largest keys"),
+            _ if unbounded == self.tables => {
+                format!("{mean}: all, because their smallest and largest keys are unknown or ignored (--filters-only)")
+            }
+            _ => {
+                let unbounded = units::counted(unbounded as u64, "table");
+                format!("{mean}, by their smallest and largest keys, which are unknown for {unbounded}")
+            }
+        }
+    }
+
     /// Describes where the time went. It goes to standard error, so that the report is the same in each run.
     fn speed(&self) -> Option<String> {
         let speed = self.probes_per_second? / 1e6;

@@ -14,7 +14,7 @@ use sstfilter_table::Table;
 
 use super::ProbeArgs;
 use super::file::Answers;
-use super::listing::{self, Answer, Found};
+use super::listing::{self, Answer, Touched};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{ForeignTable, Opened, Reading};
 use crate::output::{Column, Outcome, Output, Text, explained, figures, in_options, note};
@@ -31,7 +31,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     fn new(lower: Vec<u8>, upper: Vec<u8>) -> anyhow::Result<Self> {
-        ensure!(lower < upper, "expected LOWER below UPPER, which is not part of the range");
+        ensure!(lower < upper, "expected LOWER below UPPER in the order of bytes (UPPER itself is not in the range)");
         Ok(Self { lower, upper })
     }
 
@@ -51,17 +51,20 @@ impl Ends {
         let count = if is_paired { ends / 2 } else { ends };
         // Positions of ranges are kept as `u32`, like those of keys.
         ensure!(u32::try_from(count).is_ok(), "--ranges: expected less than 2^32 ranges: split the file");
+        let separator = if is_paired { "NUL" } else { "tab" };
         let range = |number: usize| {
             let (lower, upper) = match lines.entry(if is_paired { 2 * number } else { number }) {
                 (lower, _) if is_paired => (lower, lines.entry(2 * number + 1).0),
                 line => line,
             };
-            let range = Self::new(lower.to_vec(), upper.to_vec());
-            range.with_context(|| {
-                let (number, [lower, upper]) =
-                    (grouped(number as u64 + 1), [lower, upper].map(|end| Text(end.to_vec())));
-                format!("--ranges: range {number}, from '{lower}' to '{upper}' (a tab separates the ends)")
-            })
+            let (range, [from, to]) = (grouped(number as u64 + 1), [lower, upper].map(|end| Text(end.to_vec())));
+            // No key is below the empty key, so no range ends there.
+            ensure!(
+                !upper.is_empty(),
+                "--ranges: range {range}: expected LOWER and UPPER, separated by a {separator}, got '{from}' without UPPER"
+            );
+            let ends = Self::new(lower.to_vec(), upper.to_vec());
+            ends.with_context(|| format!("--ranges: range {range}, from '{from}' to '{to}'"))
         };
         (0..count).map(range).collect()
     }
@@ -139,6 +142,7 @@ impl Probed {
     fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, all: &[Ends]) -> Self {
         let range = file.and_then(|file| table.key_range(file));
         Self::without_filter(table.engine().name()).answering(all, |ends| {
+            // Unknown bounds exclude nothing.
             let meets = range.as_ref().is_none_or(|range| range.meets(&ends.lower, &ends.upper));
             (!meets).then_some(SkippedBy::Keys)
         })
@@ -304,7 +308,7 @@ pub(super) fn run_all(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let (mut outcome, mut per_table, mut positives) = (Outcome::Yes, Vec::new(), Vec::new());
+    let (mut outcome, mut per_table, mut answers) = (Outcome::Yes, Vec::new(), Vec::new());
     let (mut touched, mut progress) = (vec![0; all.len()], Progress::new("probing range filters", paths.len() as u64));
     for path in paths {
         let found = Probed::new(path, all, reading);
@@ -312,7 +316,7 @@ pub(super) fn run_all(
         let may_contain_range =
             Answers::from_positions((0..).zip(&found.answers).filter(|(_, answer)| answer.is_none()));
         may_contain_range.count_into(&mut touched);
-        positives.push(may_contain_range);
+        answers.push((may_contain_range, if found.problem.is_some() { Answers::All } else { Answers::NONE }));
         let counts = Counts {
             skipped_by_keys: found.count(Some(SkippedBy::Keys)),
             skipped_by_range_filter: found.count(Some(SkippedBy::RangeFilter)),
@@ -322,7 +326,9 @@ pub(super) fn run_all(
         progress.step();
     }
     let names: Vec<_> = per_table.iter().map(|file| file.path.clone()).collect();
-    let found = Found::new(&touched, &positives, names.iter().map(String::as_str), args.detail());
+    let tables =
+        names.iter().zip(&answers).map(|(name, (positives, unanswered))| (name.as_str(), positives, unanswered));
+    let found = Touched::new(&touched, tables, args.detail());
     match args.listing() {
         Some(listing) if !output.is_json => {
             per_table.iter().filter_map(FileAnswers::remark).for_each(|remark| note(&remark));
@@ -375,6 +381,6 @@ impl fmt::Display for RangesReport {
         let Self { mean_tables_per_range: mean, min_tables_per_range: min, max_tables_per_range: max, .. } = self;
         writeln!(f, "tables touched per range: {mean:.3} on average ({min} to {max})")?;
         let none = grouped(self.ranges_touching_none as u64);
-        writeln!(f, "ranges certainly in none of the {tables} read: {none}")
+        writeln!(f, "ranges certainly without a key in any table: {none}")
     }
 }

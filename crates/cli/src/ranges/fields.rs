@@ -39,6 +39,7 @@ impl RangeFields {
     fn expected_rates(&self) -> Vec<(Option<u64>, f64)> {
         match self.info.map {
             RangeMap::Hashed { .. } => SHOWN_UNITS.map(|units| (Some(units), self.info.expected_fpr(units))).to_vec(),
+            // Ordered codes have one rate for ranges of all lengths.
             _ => vec![(None, self.info.expected_fpr(1))],
         }
     }

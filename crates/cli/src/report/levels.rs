@@ -15,7 +15,7 @@ pub(super) struct LevelRow {
     /// Null for tables whose level is unknown.
     pub(super) level: Option<u32>,
     pub(super) tables: usize,
-    /// Tables whose filter is missing, unusable or damaged.
+    /// Tables whose state is worse than that of a fallback.
     pub(super) needing_a_look: usize,
     /// Tables whose filter is of another kind than requested.
     pub(super) fallbacks: usize,
@@ -28,6 +28,8 @@ pub(super) struct LevelRow {
     pub(super) expected_fpr: Option<f64>,
     /// Mean number of tables that a lookup of an absent key reads; null if that was not measured.
     pub(super) useless_reads: Option<f64>,
+    /// The part of it in tables whose filter is missing or cannot be used.
+    pub(super) unfiltered_reads: Option<f64>,
     pub(super) filters: Vec<KindRow>,
 }
 
@@ -71,9 +73,11 @@ impl LevelRow {
         let sum = |of: fn(&TableRow) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
         let keys = sum(|table| table.overview.keys.unwrap_or(0));
         let mean = |of: fn(&TableRow) -> Option<f64>| {
+            // A table whose number of keys is unknown has no weight in any mean.
             let weighted = |table: &&TableRow| Some(of(table)? * table.overview.keys? as f64);
             (keys > 0).then(|| tables.iter().filter_map(weighted).sum::<f64>() / keys as f64)
         };
+        let per_key = |reads: u64| (absent_keys > 0).then(|| reads as f64 / absent_keys as f64);
         let count = |is: &dyn Fn(State) -> bool| tables.iter().filter(|table| is(table.overview.state)).count();
         // Sorted by name, so that the order is the same in each run.
         let mut filters: BTreeMap<&str, KindRow> = BTreeMap::new();
@@ -94,7 +98,8 @@ impl LevelRow {
             keys,
             bits_per_key: mean(|table| table.overview.bits_per_key),
             expected_fpr: mean(|table| table.overview.expected_fpr),
-            useless_reads: (absent_keys > 0).then(|| sum(|table| table.touched) as f64 / absent_keys as f64),
+            useless_reads: per_key(sum(|table| table.touched)),
+            unfiltered_reads: per_key(sum(|table| table.unfiltered)),
             filters: filters.into_values().collect(),
         }
     }

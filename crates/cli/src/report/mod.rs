@@ -22,7 +22,7 @@ use crate::replace::OwnFiles;
 use crate::units::{bytes, counted, grouped};
 use levels::LevelRow;
 use rates::{AbsentKeys, Rate, measure};
-use remarks::Remark;
+use remarks::{Group, Remark};
 use survey::{Survey, TableRow};
 
 #[derive(Debug, Args)]
@@ -67,8 +67,12 @@ pub(crate) struct Report {
     /// Sentences about notable results.
     findings: Vec<String>,
     levels: Vec<LevelRow>,
-    /// Tables whose filter is not as requested, the worst first.
+    /// Tables whose state is not ok, the worst first.
     remarks: Vec<Remark>,
+    /// Tables whose state is ok, with a remark.
+    notes: Vec<Remark>,
+    /// Sidecars without their tables.
+    orphans: Vec<String>,
     absent_keys: usize,
     /// How the absent keys were found.
     absent_from: String,
@@ -105,8 +109,8 @@ pub(crate) fn run(
     };
     let rates = measure(&mut survey, &absent, reading);
     let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
-    let settings = TablesReport::new(&filters, core::mem::take(&mut survey.left_out));
-    let (outcome, chart) = (survey.outcome, page::chart(&survey.filters));
+    let settings = TablesReport::new(&filters, None, core::mem::take(&mut survey.left_out));
+    let (outcome, chart) = (survey.outcome(), page::chart(&survey.filters));
     let mut report = Report::new(args, options, survey, &absent, rates, settings);
     if let Some(files) = files {
         let contents = [page::html(&report, chart.as_ref())?, serde_json::to_string_pretty(&report)? + "\n"];
@@ -124,7 +128,9 @@ impl Report {
         rates: Vec<Rate>,
         settings: TablesReport,
     ) -> Self {
-        let (levels, remarks) = (levels::of_each(&survey.tables, absent.len()), remarks::of_all(&survey, options));
+        let levels = levels::of_each(&survey.tables, absent.len());
+        let (notes, remarks) =
+            remarks::of_all(&survey, options).into_iter().partition(|remark| remark.state == State::Ok);
         let keys: u64 = levels.iter().map(|level| level.keys).sum();
         let bits: f64 = levels.iter().filter_map(|level| level.bits_per_key.map(|bits| bits * level.keys as f64)).sum();
         let paths = args.paths.iter().map(|path| format!(" {}", shell_word(path)));
@@ -143,6 +149,8 @@ impl Report {
             findings: Vec::new(),
             levels,
             remarks,
+            notes,
+            orphans: survey.orphans,
             absent_keys: absent.len(),
             absent_from: absent.from.clone(),
             rates,
@@ -170,22 +178,59 @@ impl Report {
 
     fn findings(&self) -> Vec<String> {
         let (bad, fallbacks) = self.remarks();
-        let (count, tables) = (grouped(bad.len() as u64), counted(self.tables as u64, "table"));
+        let (count, tables) = (grouped(bad.len() as u64), grouped(self.tables as u64));
         let states = State::counts(bad.iter().map(|remark| remark.state));
-        let mut findings = vec![match bad.len() {
-            0 => format!("No table needs a look (of {tables})."),
-            _ => format!("Of {tables}, {count} need a look: {states}."),
-        }];
+        let states = if bad.is_empty() { states } else { format!(" ({states})") };
+        let mut findings = vec![format!("Tables that need a look: {count} of {tables}{states}.")];
         if let Some(first) = fallbacks.first() {
             let (count, Remark { path, reason, .. }) = (counted(fallbacks.len() as u64, "table"), first);
             findings.push(format!("Another kind of filter than requested: {count} (the first: {path}: {reason})."));
         }
-        let reads: Option<f64> = self.levels.iter().map(|level| level.useless_reads).sum();
-        let in_vain = |reads| format!("On average, a lookup of an absent key reads {reads:.3} tables for nothing.");
-        findings.extend(reads.map(in_vain));
+        if let Some(first) = self.orphans.first() {
+            let count = grouped(self.orphans.len() as u64);
+            findings
+                .push(format!("Orphan sidecars, whose tables are gone: {count} (the first: {first}). Delete them."));
+        }
+        findings.extend(self.useless_reads());
         findings.extend(self.rates.iter().filter(|rate| rate.is_high()).take(LISTED).map(Rate::warning));
         findings.extend(self.settings.conclusion().map(|conclusion| sentence(&conclusion)));
         findings
+    }
+}
+
+impl Report {
+    /// Returns a sentence on the reads of an absent key, if they were measured.
+    fn useless_reads(&self) -> Option<String> {
+        let sum = |reads: fn(&LevelRow) -> Option<f64>| self.levels.iter().map(reads).sum::<Option<f64>>();
+        let (reads, unfiltered) = (sum(|level| level.useless_reads)?, sum(|level| level.unfiltered_reads)?);
+        let because = if unfiltered > 0.0 {
+            format!(", {unfiltered:.3} of them because a filter is missing or cannot be used")
+        } else {
+            String::new()
+        };
+        Some(format!("On average, a lookup of an absent key reads {reads:.3} tables needlessly{because}."))
+    }
+
+    /// Writes a line and commands for each state and reason.
+    fn write_groups(&self, f: &mut fmt::Formatter<'_>, remarks: &[Remark]) -> fmt::Result {
+        let [options, _] = &self.words;
+        for of_state in remarks.chunk_by(|one, other| one.state == other.state) {
+            let groups = Group::of(of_state);
+            for group in groups.iter().take(LISTED_GROUPS) {
+                writeln!(f, "- {}", group.line())?;
+                group.commands(options).iter().try_for_each(|command| writeln!(f, "    {command}"))?;
+            }
+            let more: usize = groups.iter().skip(LISTED_GROUPS).map(|Group(tables)| tables.len()).sum();
+            if more > 0 {
+                let (more, state) = (counted(more as u64, "more table"), of_state[0].state.name());
+                writeln!(
+                    f,
+                    "- {more}: {state}, for other reasons: {}",
+                    self.command_on_all("inspect", " --only-problems")
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -194,8 +239,11 @@ fn sentence(text: &str) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
-/// Maximum number of tables listed in the summary.
+/// Maximum number of rates in the summary.
 const LISTED: usize = 10;
+
+/// Maximum number of reasons in the summary, for each state.
+const LISTED_GROUPS: usize = 5;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -209,19 +257,13 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "{}", figures(&levels::COLUMNS, &self.levels))?;
         if !self.rates.is_empty() {
-            writeln!(f, "{}", figures(&rates::COLUMNS, &self.rates))?;
+            writeln!(f, "{}\n{}", figures(&rates::COLUMNS, &self.rates), rates::ABOUT)?;
         }
         writeln!(f, "{}\n", sentence(&self.absent_from))?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))?;
         let (bad, _) = self.remarks();
-        for Remark { path, state, reason, commands, .. } in bad.iter().take(LISTED) {
-            writeln!(f, "- {path}: {}: {reason}", state.name())?;
-            commands.iter().try_for_each(|command| writeln!(f, "    {command}"))?;
-        }
-        let more = bad.len().saturating_sub(LISTED);
-        if more > 0 {
-            writeln!(f, "- and {} more: {}", grouped(more as u64), self.command_on_all("inspect", ""))?;
-        }
+        self.write_groups(f, bad)?;
+        self.write_groups(f, &self.notes)?;
         match self.files.as_slice() {
             [] => writeln!(f, "\npass --out FOLDER to write the whole report as a page"),
             files => files.iter().try_for_each(|file| writeln!(f, "wrote {file}")),

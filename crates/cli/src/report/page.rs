@@ -7,7 +7,7 @@ use sstfilter_charts::{Chart, Colour, Part, bar};
 
 use super::levels::{self, LevelRow, unknown};
 use super::rates::{self, Rate};
-use super::remarks::Remark;
+use super::remarks::{Group, Remark};
 use super::survey::TableRow;
 use super::{Report, sentence};
 use crate::advise::chart::{self, NamedFilter};
@@ -22,11 +22,8 @@ use crate::units::{bytes, counted, grouped, percent};
 /// The first line of the document.
 pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter report -->\n";
 
-/// Maximum number of listed tables.
+/// Maximum number of listed tables, and of listed reasons for a state.
 const LISTED: usize = 50;
-
-/// Maximum number of listed fallbacks: most are small tables with the same reason.
-const LISTED_FALLBACKS: usize = 10;
 
 /// Maximum number of tables in the chart, which is drawn twice on the page.
 const DRAWN: usize = 400;
@@ -97,44 +94,72 @@ fn remarks(report: &Report) -> String {
     let states = State::counts(bad.iter().map(|remark| remark.state));
     let text = match bad.len() as u64 {
         0 => "None: each table has a usable filter.".to_owned(),
-        count => format!("{}: {states}. Each item ends with the command to run first.", counted(count, "table")),
+        count => format!("{}: {states}. Each item ends with the commands to run first.", counted(count, "table")),
     };
-    let of_fallbacks = match fallbacks.len() as u64 {
-        0 => String::new(),
-        count => {
-            let text = format!("{} with another kind of filter than requested.", counted(count, "table"));
-            format!("<h3>Fallbacks</h3>{}{}", paragraph(&text), remark_list(fallbacks, LISTED_FALLBACKS, report))
-        }
+    let further = |title: &str, text: &str, list: String| match list.as_str() {
+        "" => String::new(),
+        list => format!("<h3>{title}</h3>{}{list}", paragraph(text)),
     };
-    section("remarks", "Tables that need a look", &text) + &remark_list(bad, LISTED, report) + &of_fallbacks
+    let of_fallbacks =
+        format!("{} with another kind of filter than requested.", counted(fallbacks.len() as u64, "table"));
+    let orphans = match report.orphans.as_slice() {
+        [] => String::new(),
+        orphans => paths(orphans.iter().map(String::as_str)),
+    };
+    section("remarks", "Tables that need a look", &text)
+        + &remark_list(bad, report)
+        + &further("Orphan sidecars", "Their tables are gone, so no reader uses them. Delete them.", orphans)
+        + &further("Notes", "Tables whose filter is used.", remark_list(&report.notes, report))
+        + &further("Fallbacks", &of_fallbacks, remark_list(fallbacks, report))
 }
 
-/// Returns a list of the first `remarks`, and the number of the others.
-fn remark_list(remarks: &[Remark], listed: usize, report: &Report) -> String {
-    if remarks.is_empty() {
+/// Returns a list with an item for each state and reason. Further reasons are in a list that is closed at first.
+fn remark_list(remarks: &[Remark], report: &Report) -> String {
+    let [options, _] = &report.words;
+    let list_of_state = |remarks| {
+        let groups = Group::of(remarks);
+        let items: String = groups.iter().take(LISTED).map(|group| remark(group, options)).collect();
+        let further: Vec<_> = groups.iter().skip(LISTED).flat_map(|Group(tables)| tables).collect();
+        let lines = further.iter().map(|remark| format!("{}: {}", remark.path, remark.text()));
+        let further = match further.len() as u64 {
+            0 => String::new(),
+            count => details(&counted(count, "more table"), &bullets(lines)),
+        };
+        format!("<ul class=\"remarks\">{items}</ul>{further}")
+    };
+    remarks.chunk_by(|one, other| one.state == other.state).map(list_of_state).collect()
+}
+
+fn remark(group: &Group<'_>, options: &str) -> String {
+    let Group(tables) = group;
+    let [Remark { path, level, format, state, reason, advice, .. }, others @ ..] = tables.as_slice() else {
         return String::new();
-    }
-    let items: String = remarks.iter().take(listed).map(remark).collect();
-    let more = more(remarks.len(), listed, &report.command_on_all("inspect", ""));
-    format!("<ul class=\"remarks\">{items}</ul>{more}")
-}
-
-fn remark(remark: &Remark) -> String {
-    let Remark { path, level, format, state, reason, advice, commands } = remark;
-    let level = level.map(|level| format!("level {level}")).unwrap_or_default();
-    let known = [format.as_str(), &level].into_iter().filter(|text| !text.is_empty() && *text != "none");
+    };
+    let (name, level, all) = if others.is_empty() {
+        (path.clone(), level.map(|level| format!("level {level}")), String::new())
+    } else {
+        let count = counted(tables.len() as u64, "table");
+        let names = distinct_names(tables.iter().map(|remark| remark.path.as_str()));
+        let all = details(&format!("all {count}"), &paths(names.iter().map(String::as_str)));
+        (count, None, all)
+    };
+    let known = [Some(format.clone()), level].into_iter().flatten().filter(|text| !text.is_empty() && *text != "none");
     let known = known.collect::<Vec<_>>().join(", ");
     let code = |command: &String| format!("<code>{}</code>", escaped(command));
-    let commands: String = commands.iter().map(code).collect();
+    let commands: String = group.commands(options).iter().map(code).collect();
     format!(
         "<li><b>{}</b> <span class=\"{state}\">{state}</span> <span class=\"note\">{}</span>\
-         <br/>{}<br/>{} {commands}</li>",
-        escaped(path),
+         <br/>{}<br/>{} {commands}{all}</li>",
+        escaped(&name),
         escaped(&known),
         escaped(reason),
         escaped(advice),
         state = state.name(),
     )
+}
+
+fn paths<'a>(paths: impl Iterator<Item = &'a str>) -> String {
+    paragraph(&paths.collect::<Vec<_>>().join(", "))
 }
 
 fn levels(report: &Report) -> String {
@@ -190,8 +215,9 @@ fn rates(report: &Report) -> String {
     let text = format!(
         "{} Each table is probed for the absent keys between its smallest and its largest key, or for all absent keys if \
          these are unknown. Filters that hold only prefixes are not measured on keys made from stored ones, which share \
-         their prefix with a stored key.",
-        sentence(&report.absent_from)
+         their prefix with a stored key. {}",
+        sentence(&report.absent_from),
+        rates::ABOUT
     );
     let rows = || report.rates.iter().take(LISTED);
     let rate = |of: &Rate| of.observed_fpr.max(of.expected_fpr.unwrap_or(0.0));
@@ -214,8 +240,8 @@ fn rate_bars(rate: &Rate, most: f64) -> String {
 
 fn settings(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
     let settings = &report.settings;
-    let text = "Filters of sstfilter for the same tables, at the same rate or in the same bytes, as in the output of \
-                sstfilter advise --tables.";
+    let text = "What filters of sstfilter would cost for the same tables, at the same rate or in the same bytes. \
+                sstfilter advise --tables prints the same figures.";
     let marks = format!(
         "Each mark is the filter of one table; the largest {DRAWN} are drawn. The lines are sstfilter's filters with the \
          number of keys of the median table."
@@ -249,9 +275,10 @@ fn left_out(report: &Report) -> String {
     if left_out.is_empty() {
         return String::new();
     }
-    let more = more(left_out.len(), LISTED, &report.command_on_all("advise", " --tables"));
-    let summary = format!("{} left out of these figures", counted(left_out.len() as u64, "table"));
-    details(&summary, &(bullets(left_out.iter().take(LISTED).map(LeftOut::to_string)) + &more))
+    let lines = LeftOut::lines(left_out, "left out");
+    let more = more(lines.len(), LISTED, &report.command_on_all("advise", " --tables"));
+    let summary = format!("{} left out of these figures", counted(left_out.len() as u64, "file"));
+    details(&summary, &(bullets(lines.into_iter().take(LISTED)) + &more))
 }
 
 /// A table and a name that distinguishes it from the others.

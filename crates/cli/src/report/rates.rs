@@ -58,8 +58,8 @@ impl AbsentKeys {
         for index in &tables {
             let path = &survey.paths[*index];
             if let Err(problem) = draw(path, most, DRAWN_BYTES / tables.len(), reading, &mut keys) {
-                let left = LeftOut::new(path, explained(&problem), opened::outcome_of(&problem));
-                survey.judge(*index, left.outcome, &left.why);
+                let left = LeftOut::new(path, &explained(&problem), opened::outcome_of(&problem));
+                survey.judge_data(*index, left.outcome, &left.why);
                 unread.push(left);
             }
         }
@@ -105,9 +105,9 @@ fn drawn_from(keys: usize, most: usize, unread: &[LeftOut]) -> String {
         count => format!("; the keys of {} could not be read{}", counted(count, "table"), LeftOut::first(unread)),
     };
     match keys {
-        0 => format!("no absent keys: none could be made from keys of the tables{unread}; pass some with --absent"),
+        0 => format!("no absent keys: none could be made from stored keys{unread}; pass some with --absent"),
         _ => format!(
-            "{} made from keys of the tables: up to {} of each, from its smallest key on, with two bytes ({}) \
+            "{} made from stored keys: up to {} of each table, from its smallest key on, with two bytes ({}) \
              added{unread}",
             counted(keys as u64, "absent key"),
             grouped(most as u64),
@@ -131,6 +131,10 @@ pub(super) struct Rate {
     pub(super) expected_fpr: Option<f64>,
 }
 
+/// Note on the measured rates.
+pub(super) const ABOUT: &str =
+    "Margins are those of 95 % and assume independent probes; keys made from stored keys may be correlated.";
+
 /// Columns of rates in text and on the page.
 pub(super) const COLUMNS: [Column<Rate>; 7] = [
     ("level", |rate| rate.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),
@@ -152,10 +156,13 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
     let probed = probe_files(&survey.paths, &keys, reading);
     let mut rates: BTreeMap<(Option<u32>, String), Rate> = BTreeMap::new();
     for (index, probes) in probed.iter().enumerate() {
-        let problem = probes.problem.as_ref().or(probes.sidecar_problem.as_ref());
-        survey.judge(index, probes.outcome, problem.map_or("", String::as_str));
+        // The problem of a sidecar is known, and is not the table's.
+        if let (Some(problem), None) = (&probes.problem, &probes.sidecar_problem) {
+            survey.judge(index, probes.outcome, problem);
+        }
         let table = &mut survey.tables[index];
         table.touched = probes.positives + probes.keys_not_probed;
+        table.unfiltered = probes.positives_unanswered();
         // A filter with a problem is positive for every key, which is no rate of its own.
         if probes.problem.is_none() && absent.suit(table) {
             table.observed_rate = probes.observed_rate;
@@ -164,6 +171,7 @@ pub(super) fn measure(survey: &mut Survey, absent: &AbsentKeys, reading: Reading
             rate.add(probes);
         }
     }
+    // Without probes, the rate would be NaN.
     rates.into_values().filter(|rate| rate.probes > 0).map(Rate::finished).collect()
 }
 

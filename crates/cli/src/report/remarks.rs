@@ -1,4 +1,4 @@
-//! Tables that need a look, and the command to run first.
+//! Tables that need a look, and the commands to run first.
 
 use core::cmp::Reverse;
 use std::path::Path;
@@ -6,10 +6,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::survey::{Survey, TableRow};
-use crate::inspect::State;
+use crate::groups::{self, without_path};
+use crate::inspect::{Overview, State};
 use crate::output::shell_word;
+use crate::units::grouped;
 
-/// A table whose filter is not as requested.
+/// A table with a state or a remark.
 #[derive(Debug, Serialize)]
 pub(super) struct Remark {
     pub(super) path: String,
@@ -20,11 +22,48 @@ pub(super) struct Remark {
     /// How to fix it.
     pub(super) advice: &'static str,
     pub(super) commands: Vec<String>,
+    /// The path as a word of a command.
+    #[serde(skip)]
+    word: String,
+    #[serde(skip)]
+    steps: &'static [Step],
 }
 
-/// Returns the remarks of all tables, the worst first. `options` are the command line options for reading tables.
+/// A command that helps.
+#[derive(Debug)]
+struct Step {
+    command: &'static str,
+    /// Follows the paths.
+    option: &'static str,
+    max_tables: usize,
+}
+
+/// Maximum number of tables in a command for several.
+const MAX_TABLES: usize = 10;
+
+const INSPECT: Step = Step { command: "inspect", option: "", max_tables: MAX_TABLES };
+const VERIFY: Step = Step { command: "verify", option: "", max_tables: MAX_TABLES };
+const REBUILD: Step = Step { command: "rebuild", option: "", max_tables: MAX_TABLES };
+const SALVAGE: Step = Step { command: "dump", option: " --salvage", max_tables: 1 };
+
+impl Step {
+    /// Returns the command line for the first of these tables, with a shell comment if there are more.
+    fn line<'a>(&self, options: &str, words: impl ExactSizeIterator<Item = &'a str>) -> String {
+        let Self { command, option, max_tables } = self;
+        let more = match words.len() {
+            count if count > *max_tables => format!("  # the first {max_tables} of {}", grouped(count as u64)),
+            _ => String::new(),
+        };
+        let words: Vec<_> = words.take(*max_tables).collect();
+        format!("sstfilter {command}{options} {}{option}{more}", words.join(" "))
+    }
+}
+
+/// Returns the remarks on all tables, the worst first. `options` are the command line options for reading tables.
 pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
-    let tables = survey.paths.iter().zip(&survey.tables).filter(|(_, table)| table.overview.state != State::Ok);
+    let tables = survey.paths.iter().zip(&survey.tables);
+    let tables =
+        tables.filter(|(_, TableRow { overview, .. })| overview.state != State::Ok || overview.remark.is_some());
     let mut remarks: Vec<_> = tables.map(|(path, table)| Remark::new(path, table, options)).collect();
     remarks.sort_by_key(|remark| Reverse(remark.state));
     remarks
@@ -33,32 +72,70 @@ pub(super) fn of_all(survey: &Survey, options: &str) -> Vec<Remark> {
 impl Remark {
     fn new(path: &Path, table: &TableRow, options: &str) -> Self {
         let overview = &table.overview;
-        let (advice, commands) = advice(overview.state, overview.format == "table");
-        let file = shell_word(path);
+        let (advice, steps) = advice(overview);
+        let word = shell_word(path);
         Self {
             path: table.path.clone(),
             level: overview.level,
             format: overview.format.clone(),
             state: overview.state,
-            reason: overview.remark.clone().unwrap_or_default(),
+            reason: without_path(overview.remark.as_deref().unwrap_or_default(), &table.path),
             advice,
-            commands: commands.iter().map(|command| format!("sstfilter {command}{options} {file}")).collect(),
+            commands: steps.iter().map(|step| step.line(options, core::iter::once(word.as_str()))).collect(),
+            word,
+            steps,
+        }
+    }
+
+    /// Returns the state and the reason.
+    pub(super) fn text(&self) -> String {
+        match self.state {
+            State::Ok => self.reason.clone(),
+            state => format!("{}: {}", state.name(), self.reason),
         }
     }
 }
 
-/// Returns advice about a filter in this state, and the commands that help.
-fn advice(state: State, is_ours: bool) -> (&'static str, &'static [&'static str]) {
-    match (state, is_ours) {
-        (State::Unread, _) => ("Find out why the file cannot be read.", &["verify"]),
-        (State::Damaged, true) => (
-            "List the damage. If only the filter is damaged, write a new one next to the table.",
-            &["verify", "rebuild"],
-        ),
-        (State::Damaged, false) => ("List the damage.", &["verify"]),
-        (State::Unusable, _) => ("Find out what readers of the filter need.", &["inspect"]),
-        (State::Missing, true) => ("Write a filter next to the table.", &["rebuild"]),
-        (State::Missing, false) => ("Set a filter policy in its engine and compact.", &["inspect"]),
-        (State::Ok | State::Fallback, _) => ("Usual for few keys; otherwise check what was requested.", &["inspect"]),
+/// Tables with the same state, reason and advice.
+pub(super) struct Group<'a>(pub(super) Vec<&'a Remark>);
+
+impl<'a> Group<'a> {
+    /// Groups remarks of one state.
+    pub(super) fn of(remarks: &'a [Remark]) -> Vec<Self> {
+        let groups = groups::by(remarks, |remark| (&remark.reason, remark.advice));
+        groups.into_iter().map(|(_, remarks)| Self(remarks)).collect()
+    }
+
+    pub(super) fn line(&self) -> String {
+        let text = self.0.first().map(|remark| remark.text()).unwrap_or_default();
+        groups::line(&text, "table", self.0.iter().map(|remark| remark.path.as_str()))
+    }
+
+    /// Returns the commands for the first of the tables.
+    pub(super) fn commands(&self, options: &str) -> Vec<String> {
+        let steps = self.0.first().map_or(&[][..], |remark| remark.steps);
+        let words = || self.0.iter().map(|remark| remark.word.as_str());
+        steps.iter().map(|step| step.line(options, words())).collect()
+    }
+}
+
+/// Returns advice about a table, and the commands that help.
+fn advice(overview: &Overview) -> (&'static str, &'static [Step]) {
+    match (overview.state, overview.format == "table") {
+        (State::Unread, _) => ("Find out why the file cannot be read.", &[VERIFY]),
+        (State::Damaged, true) if overview.is_data_damaged => {
+            ("List the damage, and save the entries that can still be read.", &[VERIFY, SALVAGE])
+        }
+        (State::Damaged, true) => {
+            ("List the damage. If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])
+        }
+        (State::Damaged, false) => ("List the damage.", &[VERIFY]),
+        (State::Unusable, _) => ("Find out what readers of the filter need.", &[INSPECT]),
+        (State::Missing, true) => ("Build a filter next to the table.", &[REBUILD]),
+        (State::Missing, false) => ("Set a filter policy in its engine and compact.", &[INSPECT]),
+        (State::Stale, true) => ("Replace the sidecar, or delete it.", &[REBUILD]),
+        (State::Stale | State::Orphan, _) => ("Delete the sidecar.", &[]),
+        (State::Fallback, _) => ("Usual for few keys; otherwise check what was requested.", &[INSPECT]),
+        (State::Ok, _) => ("Nothing has to be done.", &[]),
     }
 }

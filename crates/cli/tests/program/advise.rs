@@ -7,7 +7,7 @@ use serde_json::Value;
 use sstfilter::{BuildContext, KeyHasher};
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, run};
+use crate::common::{Place, flip, run};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
@@ -47,6 +47,8 @@ fn bad_numbers_are_refused() {
         &["advise", "--keys", "10", "--bits-per-key", "10"],
         &["advise", "--tables", ".", "--memory", "10"],
         &["advise", "--tables", ".", "--optimize-for-hits"],
+        &["advise", "--tables", ".", "--bits-per-key", "0.5"],
+        &["advise", "--tables", ".", "--bits-per-key", "9", "--fpr", "0.1"],
     ] {
         let refused = run(bad).expect_code(2);
         assert!(refused.stderr.starts_with("error: "), "{bad:?}: {}", refused.stderr);
@@ -139,6 +141,8 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let sizes: Vec<_> = levels.iter().map(size).collect();
     assert_eq!(sizes, [[0, 4_000, 2, 2], [1, 15_000, 1, 2], [2, 50_000, 1, 1]], "{advice}");
     assert!(advice["left_out"][0]["path"].as_str().unwrap().ends_with("000006.sst"), "{advice}");
+    let unfiltered = &advice["unfiltered"];
+    assert!(unfiltered[0]["path"].as_str().unwrap().ends_with("000004.sst") && unfiltered[1].is_null(), "{advice}");
     let inspected = run(&["inspect", "--json", &directory]).expect_code(0).json();
     let filter_bytes = |file: &Value| file["table"]["filter"]["block_bytes"].as_u64().unwrap_or(0);
     let now: u64 = inspected["files"].as_array().unwrap().iter().take(5).map(filter_bytes).sum();
@@ -154,7 +158,55 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let known: Vec<_> = advice["levels"].as_array().unwrap().iter().map(|level| level["level"].as_u64()).collect();
     assert_eq!(known, [None, Some(0), Some(1), Some(2)], "{advice}");
     fs::remove_file(format!("{directory}/000005.sst")).unwrap();
-    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")]).expect_error("whose level is known");
+    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")])
+        .expect_error("expected tables whose level is known, got none");
+}
+
+#[test]
+fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it() {
+    let place = Place::new();
+    let tables = place.build(9_000, &["--files", "2"]);
+    for (setting, goal) in [(["--bits-per-key", "14"], "14 bits per key"), (["--fpr", "0.002"], "rate of 0.2 %")] {
+        let advice = run(&[&["advise", "--json", "--tables", &tables], &setting[..]].concat()).expect_code(0).json();
+        for policy in ["auto", "bloom", "ribbon"] {
+            let mut alternatives = advice["alternatives"].as_array().unwrap().iter();
+            let found = alternatives.find(|other| other["policy"] == policy && other["goal"] == goal);
+            let cost = found.unwrap_or_else(|| panic!("{policy} {goal} in {advice}"));
+            let (keys, out) = (place.text("keys.tsv"), place.text("again"));
+            let build =
+                ["build", "--json", "--overwrite", "--files", "2", "--policy", policy, "--input", &keys, "--out", &out];
+            let built = &run(&[&build, &setting[..]].concat()).expect_code(0).json()["filters"][0];
+            // The size of a Ribbon filter depends a little on its keys.
+            assert!((number(&cost["bytes"]) / number(&built["bytes"]) - 1.0).abs() < 0.01, "{cost} {built}");
+            assert!(
+                (number(&cost["expected_fpr"]) / number(&built["expected_fpr"]) - 1.0).abs() < 0.01,
+                "{cost} {built}"
+            );
+        }
+    }
+    let page = run(&["advise", "--tables", &tables, "--bits-per-key", "30"]).expect_code(0).stdout;
+    assert!(page.contains(" % more") && page.contains("bloom, 30 bits per key"), "{page}");
+}
+
+/// A filter that cannot be used saves no read, so its bytes and its rate are no cost of useful filters.
+#[test]
+fn damaged_and_unusable_filters_are_left_out_and_counted() {
+    let place = Place::new();
+    let (tables, keys, block) =
+        (place.build(2_000, &["--policy", "bloom"]), place.text("keys.tsv"), place.text("block"));
+    run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
+    flip(&block, 100);
+    // Which keys its filter holds depends on the comparator, which this table does not describe fully.
+    let pebble = "../interop/fixtures/pebble/v8-bloom.sst";
+    let advise = ["advise", "--tables", &tables, &block, pebble];
+    let advice = run(&[&advise[..], &["--json"]].concat()).expect_code(1).json();
+    assert_eq!((&advice["tables"], &advice["keys"]), (&1.into(), &2_000.into()), "{advice}");
+    let left_out = |number: usize| advice["left_out"][number]["why"].as_str().unwrap();
+    assert!(left_out(0).contains("payload is damaged") && left_out(1).contains("--comparator"), "{advice}");
+    let text = run(&advise).expect_code(1).stdout;
+    assert!(text.ends_with("(2 files left out)\n"), "{text}");
+    let with_comparator = ["advise", "--json", "--tables", pebble, "--comparator", "leveldb.BytewiseComparator"];
+    assert_eq!(run(&with_comparator).expect_code(0).json()["tables"], 1);
 }
 
 /// Returns advice on range filters for the keys of `lines`.

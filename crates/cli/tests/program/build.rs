@@ -86,6 +86,26 @@ fn the_kind_of_filter_follows_policy_and_number_of_keys() {
 }
 
 #[test]
+fn tables_record_their_level_and_may_have_no_filter() {
+    let place = Place::new();
+    let out = place.build(2_000, &["--policy", "none", "--level", "3", "--range-filter", "ordered"]);
+    let shown = run(&["inspect", &format!("{out}/000001.sst"), "--json"]).expect_code(0).json();
+    let (table, overview) = (&shown["files"][0]["table"], &shown["files"][0]["overview"]);
+    assert_eq!(
+        (&overview["level"], &overview["filter"], &overview["state"]),
+        (&3.into(), &"none".into(), &"missing".into())
+    );
+    assert!(table["range_filter"].is_object(), "{table}");
+    run(&["get", &out, "key0007"]).expect_code(0);
+    let keys = place.text("keys.tsv");
+    let sized = ["build", "--input", &keys, "--out", &place.text("sized"), "--policy", "none", "--fpr", "0.1"];
+    run(&sized).expect_error("--policy none: expected no size of filters");
+    let block = ["filter", "build", "--keys", &keys, "--out", &place.text("block"), "--policy", "none"];
+    run(&block).expect_error("--policy none: expected a kind of filter");
+    run(&["rebuild", &out, "--policy", "none"]).expect_error("--policy none: expected a kind of filter");
+}
+
+#[test]
 fn a_directory_with_tables_is_kept_unless_told_otherwise() {
     let place = Place::new();
     let out = place.build(10, &["--files", "5"]);

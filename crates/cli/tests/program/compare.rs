@@ -141,8 +141,8 @@ fn repeated_keys_and_absent_keys_that_are_stored_are_dropped_and_said_to_be() {
     assert_eq!(
         notes,
         [
-            "--input: 2 repetitions of keys dropped, because each key counts once",
-            "--absent: 1 repetition of keys dropped, because each key counts once",
+            "--input: 2 repeated keys dropped, because each key counts once",
+            "--absent: 1 repeated key dropped, because each key counts once",
             "--absent: 10 keys dropped, because they are also in --input",
         ]
     );
@@ -187,16 +187,17 @@ fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
     let (tables, keys) = (place.build(4_000, &["--files", "3"]), place.write("keys", &text));
     let expected = compare(&["--input", &keys]);
     assert_eq!(expected["keys"].as_u64().unwrap() + expected["absent_keys"].as_u64().unwrap(), 4_000);
-    assert_eq!(figures(&compare(&["--input", &tables])), figures(&expected));
+    let compare_in_one_file = |inputs: &[&str]| compare(&[&["--files", "1", "--input"], inputs].concat());
+    assert_eq!(figures(&compare_in_one_file(&[&tables])), figures(&expected));
 
     // Tables are recognized by their bytes, whatever their name; other files of a directory are skipped.
     let [first, second, third] = [1, 2, 3].map(|number| format!("{tables}/00000{number}.sst"));
     fs::rename(&first, format!("{tables}/table")).unwrap();
     fs::write(format!("{tables}/notes.txt"), "not a key\n").unwrap();
-    let compared = compare(&["--input", &tables]);
+    let compared = compare_in_one_file(&[&tables]);
     assert_eq!(figures(&compared), figures(&expected));
     assert!(compared["notes"][0].as_str().unwrap().contains("1 file skipped, not a table (the first: notes.txt)"));
-    let compared = compare(&["--input", &second, &format!("{tables}/table"), "--input", &third]);
+    let compared = compare_in_one_file(&[&second, &format!("{tables}/table"), "--input", &third]);
     assert_eq!(figures(&compared), figures(&expected));
 
     let nul = text.replace('\n', "\0");
@@ -209,6 +210,25 @@ fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
             "{format}"
         );
     }
+}
+
+/// In one file, keys of many small tables would get filters that none of the tables can have.
+#[test]
+fn keys_of_tables_are_dealt_to_as_many_files_as_tables_unless_told_otherwise() {
+    let place = Place::new();
+    let tables = place.build(4_000, &["--files", "5"]);
+    let first = format!("{tables}/000001.sst");
+    let compared = compare(&["--input", &first, &tables]);
+    assert_eq!(compared["files"], 5, "{compared}");
+    assert_eq!(figures(&compared), figures(&compare(&["--input", &place.text("keys.tsv"), "--files", "5"])));
+    assert!(compared["notes"].to_string().contains("5 files, as many as tables"), "{compared}");
+    assert_eq!(compare(&["--input", &tables, "--files", "2"])["files"], 2);
+    assert_eq!(compare(&["--input", &first])["files"], 1);
+    // Half of the keys are held out, so there are fewer keys than tables.
+    let tiny = place.text("tiny");
+    run(&["build", "--generate", "9", "--files", "9", "--out", &tiny]).expect_code(0);
+    let compared = compare(&["--input", &tiny, "--holdout", "50%"]);
+    assert_eq!(compared["files"], compared["keys"]);
 }
 
 #[test]
@@ -227,7 +247,7 @@ fn keys_come_from_tables_of_other_engines_alike() {
         assert_eq!(figures(&compare(&["--input", &unnamed])), expected, "{table}");
     }
     // All tables of LevelDB's directory, including those without keys and those whose keys follow other rules.
-    let all = compare(&["--input", &format!("{fixtures}/leveldb")]);
+    let all = compare(&["--input", &format!("{fixtures}/leveldb"), "--files", "1"]);
     assert!(number(&all, "keys") + number(&all, "absent_keys") > 6_000.0, "{all}");
     assert_eq!(row(&all, "ribbon")["lost_keys"], 0);
     let stored = format!("{fixtures}/leveldb/snappy.ldb");
@@ -250,7 +270,7 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
         (&["--input", &keys, "--holdout", "100%"], "expected a share between 0% and 100%"),
         (&["--input", &keys, "--holdout", "abc"], "such as 10%, got 'abc'"),
         (&["--input", &keys, "--holdout", "10"], "such as 10%, got '10'"),
-        (&["--input", &keys, "--files", "101"], "--files 101: expected no more files than the 9"),
+        (&["--input", &keys, "--files", "101"], "--files: expected at most 9"),
         (&["--input", &keys, "--files", "0"], "--files"),
         (&["--input", &keys, "--fpr", "2"], "expected a number between 0 and 1"),
         (&["--input", &keys, "--fpr", "1e-30"], "no kind can build filters"),

@@ -5,6 +5,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use serde_json::Value;
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher};
+
 use crate::common::{Place, flip, lines, run};
 
 /// Builds a table of 20,000 keys without a filter, so that data begins at 0 and takes nearly all of it.
@@ -18,7 +21,7 @@ fn data_bytes(table: &str) -> usize {
 }
 
 /// Returns offset and bytes of a part of the table.
-fn part(table: &str, name: &str) -> (usize, usize) {
+pub(crate) fn part(table: &str, name: &str) -> (usize, usize) {
     let shown = run(&["inspect", table, "--json"]).json();
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
     let region = layout.into_iter().find(|region| region["name"] == name).unwrap();
@@ -36,7 +39,7 @@ fn verify_lists_every_damaged_block_and_says_how_many_entries_are_lost() {
     let found = run(&["verify", &table]).expect_code(1).stdout;
     let lines: Vec<_> = found.lines().filter(|line| line.contains("data at offset")).collect();
     assert_eq!(lines.len(), 14, "{found}");
-    assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: damaged"))), "{found}");
+    assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: checksum of the data at"))), "{found}");
     assert_eq!(found.lines().filter(|line| line.contains("filter at offset")).count(), 1, "{found}");
     let json = run(&["verify", &table, "--json"]).expect_code(1).json();
     let (read, missing) = (json["files"][0]["entries"].as_u64().unwrap(), &json["files"][0]["entries_missing"]);
@@ -53,7 +56,7 @@ fn a_sound_table_with_a_stale_sidecar_has_been_read_and_its_entries_are_counted(
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     fs::copy(format!("{other}/000001.sst"), &table).unwrap();
     let found = run(&["verify", &table]).expect_code(1).stdout;
-    assert!(found.contains("1 file checked, 10 entries: 1 damaged"), "{found}");
+    assert!(found.contains("1 file checked, 10 entries: 0 damaged, 0 unreadable, 1 stale sidecar"), "{found}");
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
     let (folder, sidecar) = (place.text("tables"), format!("{table}.filter"));
     fs::rename(&table, format!("{folder}/000002.sst")).unwrap();
     let found = run(&["verify", &folder]).expect_code(0).stdout;
-    assert!(found.contains(&format!("{sidecar}: an orphan")), "{found}");
+    assert!(found.contains(&format!("{sidecar}: orphan: ")) && found.contains("delete it"), "{found}");
     assert!(found.contains("1 file checked, 20,000 entries: 0 damaged, 0 unreadable, 1 orphan"), "{found}");
     let json = run(&["verify", &folder, "--json"]).expect_code(0).json();
     assert_eq!((&json["checked"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
@@ -175,7 +178,8 @@ fn inspect_says_once_what_is_true_of_many_files() {
     fs::write(&second, "no table").unwrap();
     let absent = place.write("absent", lines(0..500, |key| format!("key{key:04}!")));
     let page = run(&["inspect", &folder, "--absent", &absent]).expect_code(1).stdout;
-    assert!(page.contains("000001.sst and 28 more: fallback: not ribbon: too few keys"), "{page}");
+    let remark = "29 files: bloom, because the file has too few keys for ribbon (";
+    assert!(page.contains(remark) && page.contains("and 26 more)"), "{page}");
     assert!(page.contains("000002.sst: damaged: neither a table") && page.contains("observed rate"), "{page}");
     assert_eq!(page.matches("too few keys").count(), 1, "{page}");
 
@@ -184,6 +188,55 @@ fn inspect_says_once_what_is_true_of_many_files() {
     run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
     let page = run(&["inspect", &format!("{folder}/000001.sst"), &other]).expect_code(0).stdout;
     assert!(page.contains("tables/000001.sst") && page.contains("other/000001.sst"), "{page}");
+}
+
+/// The default policy chooses Bloom for few keys: if that counted as a fallback, each small table would need a look.
+#[test]
+fn a_kind_that_the_number_of_keys_decides_is_no_fallback_and_any_other_reason_is_one() {
+    let place = Place::new();
+    let folder = place.build(300, &[]);
+    let partitioned = place.text("partitioned");
+    run(&["build", "--input", &place.text("keys.tsv"), "--partition-bytes", "1K", "--out", &partitioned])
+        .expect_code(0);
+    let mut builder = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)
+        .unwrap()
+        .builder(&BuildContext::new(&KeyHasher::default()).with_memory_budget(1));
+    (0..2_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
+    let block = place.write("block", builder.finish().block.unwrap());
+    let shown = run(&["inspect", &folder, &partitioned, &block, "--json"]).expect_code(0).json();
+    let overviews: Vec<_> = shown["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| ["state", "remark"].map(|field| file["overview"][field].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        overviews,
+        [
+            ["ok", "bloom, because the file has too few keys for ribbon"],
+            ["ok", "some partitions are bloom (too few keys for ribbon)"],
+            ["fallback", "not ribbon: memory budget"],
+        ]
+    );
+    let report = run(&["report", &folder, &partitioned, "--json"]).expect_code(0).json();
+    assert_eq!((&report["levels"][0]["fallbacks"], &report["remarks"]), (&0.into(), &Value::Array(vec![])), "{report}");
+}
+
+#[test]
+fn only_problems_shows_the_files_that_are_not_ok_and_counts_all() {
+    let place = Place::new();
+    let folder = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
+    let sound = run(&["inspect", &folder, "--only-problems"]).expect_code(0).stdout;
+    assert!(sound.starts_with("3 files: 3 ok; ") && sound.lines().count() == 1, "{sound}");
+    let damaged = format!("{folder}/000002.sst");
+    flip(&damaged, part(&damaged, "filter").0 + 5);
+    let page = run(&["inspect", &folder, "--only-problems"]).expect_code(1).stdout;
+    assert!(page.contains("000002.sst: damaged: ") && page.contains("3 files: 2 ok, 1 damaged"), "{page}");
+    assert!(!page.contains("000001.sst") && !page.contains("000003.sst"), "{page}");
+    let json = run(&["inspect", &folder, "--only-problems", "--json"]).expect_code(1).json();
+    assert_eq!((json["files"].as_array().unwrap().len(), &json["files"][0]["path"]), (1, &damaged.into()), "{json}");
+    let alone = run(&["inspect", &format!("{folder}/000001.sst"), "--only-problems"]).expect_code(0).stdout;
+    assert!(alone.starts_with("1 file: 1 ok"), "{alone}");
 }
 
 #[test]

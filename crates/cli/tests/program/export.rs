@@ -188,7 +188,7 @@ fn the_extracted_block_is_the_one_of_the_table() {
 
     run(&["filter", "extract", &table, "--out", &block]).expect_error("already exists");
     run(&["filter", "extract", &table, "--out", &block, "--overwrite"]).expect_code(0);
-    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("already is a filter block");
+    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("is already a filter block");
     run(&["dump", &block]).expect_error("is a filter block, which has no keys");
     let piped = program().args(["filter", "extract", &table, "--out", "-"]).output().unwrap();
     assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));

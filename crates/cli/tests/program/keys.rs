@@ -119,7 +119,7 @@ fn a_stored_key_that_ends_in_a_carriage_return_can_be_looked_up() {
     };
     let (found, told) = asked("lines", b"abc\r\nabc\n");
     assert_eq!(found, ["1\r", "2"]);
-    assert!(told.contains("1 line of 2 with a carriage return") && told.contains("--keys-format crlf"), "{told}");
+    assert!(told.contains("1 of 2 lines with a carriage return") && told.contains("--keys-format crlf"), "{told}");
     assert_eq!(asked("lines", b"abc\n").1, "");
     assert_eq!(asked("crlf", b"abc\r\r\nabc\r\n"), (vec!["1\r".into(), "2".into()], String::new()));
 

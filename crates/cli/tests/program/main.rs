@@ -29,3 +29,4 @@ mod rebuild;
 #[cfg(unix)]
 mod replacing;
 mod report;
+mod sidecars;

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use serde_json::Value;
+
 use crate::common::{Place, flip, lines, run};
+use crate::damage::part;
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
 fn seven_tables(place: &Place) -> String {
@@ -137,6 +140,34 @@ fn a_file_that_cannot_be_probed_may_hold_every_key_and_the_exit_code_says_so() {
     assert!(listed.stderr.contains("checksum"), "{}", listed.stderr);
 }
 
+/// A table that is listed for every key says nothing about a key.
+#[test]
+fn a_table_that_is_listed_for_want_of_a_filter_is_marked() {
+    let place = Place::new();
+    let out = place.build(8_000, &["--files", "3", "--policy", "bloom", "--partition-bytes", "1K"]);
+    let keys = place.text("keys.tsv");
+    // One partition of the first table, and the whole filter of the second.
+    let [first, second] = [1, 2].map(|number| format!("{out}/00000{number}.sst"));
+    flip(&first, part(&first, "filter").0 + 20);
+    flip(&second, part(&second, "filter-index").0 + 5);
+    let probe = ["probe", &out, "--keys", &keys, "--per-key"];
+    let listed = run(&probe).expect_code(1).stdout;
+    let json = run(&[&probe[..], &["--json"]].concat()).expect_code(1).json();
+    let mut marked = [0, 0, 0];
+    for (line, answer) in listed.lines().zip(json["answers"].as_array().unwrap()) {
+        let names: Vec<_> = line.split('\t').nth(2).unwrap().split(',').collect();
+        let plain: Vec<_> = names.iter().map(|name| name.trim_end_matches('?')).collect();
+        assert_eq!(answer["which"], Value::from(plain.clone()), "{line}");
+        let unfiltered = plain.iter().zip(&names).filter(|(plain, name)| plain != name).map(|(plain, _)| *plain);
+        assert_eq!(answer["which_unfiltered"], Value::from(unfiltered.collect::<Vec<_>>()), "{line}");
+        for (count, table) in marked.iter_mut().zip(["000001.sst?", "000002.sst?", "000003.sst?"]) {
+            *count += usize::from(names.contains(&table));
+        }
+    }
+    // All tables have nearly all keys in their range, and the partition is one of four.
+    assert!((1_000..4_000).contains(&marked[0]) && marked[1] > 7_900 && marked[2] == 0, "{marked:?}");
+}
+
 #[test]
 fn the_speed_of_the_probing_alone_is_told() {
     let place = Place::new();
@@ -173,7 +204,13 @@ fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let counts = ["a", "key0000", "key0999", "key0999!", "key1000", "key7999", "z"].map(tables);
     assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
     let page = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("by their smallest and largest keys only: 1.000 on average"), "{page}");
+    let without = "tables touched without filters: ";
+    assert!(page.contains(&format!("{without}1.000 on average, by their smallest and largest keys\n")), "{page}");
+    let unbounded = run(&["probe", &out, "--keys", &keys, "--filters-only"]).expect_code(0).stdout;
+    assert!(unbounded.contains(&format!("{without}8.000 on average: all, because their")), "{unbounded}");
+    let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
+    let mixed = run(&["probe", &out, foreign, "--keys", &keys]).expect_code(0).stdout;
+    assert!(mixed.contains("largest keys, which are unknown for 1 table\n"), "{mixed}");
     let absent = place.write("absent", "a\nz\n");
     let unprobed = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(0).json();
     assert!(unprobed["observed_rate"].is_null() && unprobed["per_table"][0]["observed_rate"].is_null(), "{unprobed}");

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::common::{Place, lines, names, run};
+use crate::common::{Place, lines, names, program, run};
 
 /// Two tables of 2,000 keys each.
 fn two_tables(place: &Place) -> String {
@@ -73,7 +73,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     of_no_version[sound.len() - 20] ^= 2;
     let stale = fs::read(&other).unwrap();
     for (bad, words) in [
-        (&stale[..], "another or an earlier table"),
+        (&stale[..], "of another table, or of an earlier table of this name"),
         (&damaged, "damaged"),
         (&of_no_version, "sidecar is damaged"),
         (&sound[..500], "magic bytes of a sidecar"),
@@ -214,4 +214,13 @@ fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
     let got = run(&["get", &out, "key0042"]).expect_code(0);
     assert_eq!((got.stdout.as_str(), got.stderr.as_str()), ("value0042\n", ""));
     run(&["verify", &out]).expect_code(0);
+}
+
+#[test]
+fn rebuild_prints_paths_as_they_were_passed() {
+    let place = Place::new();
+    two_tables(&place);
+    let mut rebuild = program();
+    let output = rebuild.args(["rebuild", "tables/000001.sst"]).current_dir(place.path("")).output().unwrap();
+    assert!(output.stdout.starts_with(b"tables/000001.sst.filter: "), "{output:?}");
 }

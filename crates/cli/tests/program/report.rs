@@ -6,8 +6,10 @@ use std::fs;
 
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
+use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, lines, names, run, write_manifest};
+use crate::damage::part;
 
 const FIXTURES: &str = "../interop/fixtures";
 
@@ -86,9 +88,11 @@ fn each_bad_table_of_a_database_is_listed_by_level_with_the_command_that_helps()
     assert_eq!(json["remarks"][0]["commands"], Value::from(vec![format!("sstfilter verify {store}/000006.sst")]));
     assert_eq!((&json["remarks"][0]["level"], &json["skipped"][0]), (&2.into(), &format!("{store}/CURRENT").into()));
     let text = run(&["report", &store]).expect_code(1).stdout;
-    for words in
-        ["Of 6 tables, 2 need a look: 1 missing, 1 damaged.", "Bloom although the policy is Ribbon", "--out FOLDER"]
-    {
+    for words in [
+        "Tables that need a look: 2 of 6 (1 missing, 1 damaged).",
+        "Bloom although the policy is Ribbon",
+        "--out FOLDER",
+    ] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.contains(&format!("sstfilter verify {store}/000006.sst")), "{text}");
@@ -203,6 +207,9 @@ fn keys_that_are_drawn_measure_the_rate_of_each_kind_and_none_is_a_stored_one() 
         assert!((number("observed_fpr") - number("expected_fpr")).abs() < 0.005, "a stored key is a positive: {rate}");
     }
     assert!(json["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{json}");
+    let text = run(&["report", &store]).expect_code(0).stdout;
+    assert!(text.contains("assume independent probes"), "{text}");
+    assert_eq!(text.matches(" +- ").count(), 2, "a margin for each rate: {text}");
 
     // A filter of prefixes contains the prefix of each drawn key, so it is not measured, and not called bad.
     take(&place, 3, "rocksdb/7.8-prefix-fixed-only.sst");
@@ -242,7 +249,7 @@ fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
     let (store, out) = (place.text("store"), place.text("out"));
     let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("1 need a look: 1 missing") && !text.contains("no fewer than"), "{text}");
+    assert!(text.contains("need a look: 1 of 1 (1 missing)") && !text.contains("no fewer than"), "{text}");
     with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
@@ -256,7 +263,7 @@ fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
 #[test]
 fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_clear_then() {
     let place = Place::new();
-    let store = place.build(3_000, &["--files", "2"]);
+    let store = place.build(3_000, &["--files", "2", "--policy", "bloom"]);
     let table = place.text("tables/000002.sst");
     let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
     let layout = array(&shown["files"][0]["table"], "layout").to_vec();
@@ -267,9 +274,30 @@ fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_cle
     assert_eq!(commands, [format!("sstfilter verify {table}"), format!("sstfilter rebuild {table}")]);
     assert_eq!(json["per_table"][1]["observed_rate"], Value::Null, "a damaged filter has no rate");
     let words: Vec<_> = commands[1].split(' ').skip(1).collect();
-    run(&words).expect_code(0);
-    let json = run(&["report", &store, "--json"]).expect_code(1).json();
-    assert_eq!(array(&json, "remarks").len(), 1, "the table's own filter is still damaged: {json}");
+    run(&[&words[..], &["--policy", "bloom"]].concat()).expect_code(0);
+    let json = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((array(&json, "remarks").len(), array(&json, "notes").len()), (0, 1), "{json}");
+}
+
+/// Shells expand `DIR/*` next to `DIR`: a file that counts twice doubles every figure of a store.
+#[test]
+fn a_file_that_several_paths_lead_to_counts_once_in_every_command() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--files", "2", "--policy", "bloom"]);
+    let (keys, first) = (place.text("keys.tsv"), format!("{store}/000001.sst"));
+    place.write("tables/notes.txt", "no table");
+    let again = format!("{store}/../tables/000001.sst");
+    let paths = [&first[..], &store, &again, &format!("{store}/."), &first];
+    let count = |command: &[&str], field: &str| {
+        let json = run(&[command, &paths[..], &["--json"]].concat()).expect_code(0).json();
+        json[field].as_u64().unwrap_or_else(|| json[field].as_array().unwrap().len() as u64)
+    };
+    assert_eq!(count(&["report"], "tables"), 2);
+    assert_eq!((count(&["verify"], "checked"), count(&["verify"], "skipped")), (2, 1));
+    assert_eq!(count(&["inspect"], "files"), 2);
+    assert_eq!(count(&["probe", "--keys", &keys], "tables"), 2);
+    assert_eq!(count(&["probe", "--range", "a", "b"], "tables"), 2);
+    assert_eq!(count(&["advise", "--tables"], "tables"), 2);
 }
 
 /// A browser does not open a page with a line for each of ten thousand tables.
@@ -284,7 +312,9 @@ fn the_page_on_a_thousand_tables_is_as_short_as_that_on_fifty() {
     assert!(html.len() < 100_000, "{} bytes", html.len());
     with_document(&html, |document| {
         let more: Vec<_> = texts(document, "p").into_iter().filter(|text| text.contains(" more: ")).collect();
-        assert_eq!(more, ["990 more: ", "950 more: "], "of the fallbacks and of all tables");
+        assert_eq!(more, ["950 more: "], "of all tables; none is a fallback");
+        let names = texts(document, "p").into_iter().find(|text| text.matches(".sst, ").count() == 999);
+        assert!(names.is_some(), "the tables share a remark, and all are named");
     });
     let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
     assert_eq!((array(&json, "per_table").len(), &json["entries"]), (1_000, &3_000.into()));
@@ -312,4 +342,78 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     run(&["measure", "--out", &database]).expect_error("is the directory of a database");
     let file = place.write("file", "not a directory");
     run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
+}
+
+/// A new filter does not bring back data: `rebuild` fails, and the entries in sound blocks are not saved.
+#[test]
+fn a_table_whose_data_is_damaged_is_to_be_salvaged() {
+    let place = Place::new();
+    let store = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
+    let tables = [1, 2, 3].map(|number| format!("{store}/00000{number}.sst"));
+    flip(&tables[0], 20);
+    flip(&tables[1], part(&tables[1], "filter").0 + 20);
+    flip(&tables[1], 20);
+    flip(&tables[2], part(&tables[2], "properties").0 + 20);
+    let json = run(&["report", &store, "--json"]).expect_code(1).json();
+    for (remark, table) in array(&json, "remarks").iter().zip(&tables) {
+        let commands = [format!("sstfilter verify {table}"), format!("sstfilter dump {table} --salvage")];
+        assert_eq!((&remark["state"], &remark["commands"]), (&"damaged".into(), &Value::from(commands.to_vec())));
+    }
+    assert_eq!(array(&json, "remarks").len(), 3, "{json}");
+    let reasons = json["remarks"][1]["reason"].as_str().unwrap();
+    assert!(reasons.contains("filter at offset") && reasons.contains("checksum of the data"), "{reasons}");
+}
+
+/// Fills `store` with tables of 100 keys. The first `missing` of them have no filter.
+fn tables_without_filters(place: &Place, count: u32, missing: u32) -> String {
+    let store = place.path("store");
+    fs::create_dir_all(&store).unwrap();
+    for number in 1..=count {
+        let options = TableOptions::default();
+        let options = if number <= missing { options.without_filter() } else { options };
+        let mut writer = TableWriter::create(store.join(format!("{number:06}.sst")), &options).unwrap();
+        (0..100).for_each(|key| writer.add(format!("{key:08}:{number:06}").as_bytes(), b"value").unwrap());
+        writer.finish().unwrap();
+    }
+    place.text("store")
+}
+
+/// Ten damaged tables, each with an offset of its own, must not hide that eight others have no filter.
+#[test]
+fn the_summary_has_a_line_for_each_state_and_the_page_names_all_tables() {
+    let place = Place::new();
+    let store = tables_without_filters(&place, 18, 8);
+    for number in 9..=18 {
+        let table = format!("{store}/{number:06}.sst");
+        flip(&table, part(&table, "filter").0 + 20);
+    }
+    let out = place.text("out");
+    let text = run(&["report", &store, "--out", &out]).expect_code(1).stdout;
+    let missing = format!("- 8 tables: missing: no filter ({store}/000001.sst, {store}/000002.sst, {store}/000003.sst");
+    assert!(text.contains(&format!("{missing} and 5 more)\n    sstfilter rebuild {store}/000001.sst ")), "{text}");
+    assert!(text.contains("- 5 more tables: damaged, for other reasons: sstfilter inspect --only-problems"), "{text}");
+    let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
+    assert_eq!(array(&json, "remarks").len(), 18, "{json}");
+    with_document(&page(&place), |document| {
+        let paragraphs = texts(document, "p");
+        let named = paragraphs.iter().find(|text| text.matches(".sst").count() == 8).unwrap();
+        assert!(named.starts_with("000001.sst, ") && named.ends_with(", 000008.sst"), "{named}");
+        let items: Vec<_> = texts(document, "b");
+        assert!(items.contains(&"8 tables") && items.iter().any(|item| item.ends_with("000018.sst")), "{items:?}");
+    });
+}
+
+/// The cost of a table without a filter is a read for each key in its range, not the rate of the others.
+#[test]
+fn reads_that_missing_filters_cause_are_told_and_their_tables_are_left_out_of_other_costs() {
+    let place = Place::new();
+    let store = tables_without_filters(&place, 4, 2);
+    let json = run(&["report", &store, "--json"]).expect_code(0).json();
+    let number = |name: &str| json["levels"][0][name].as_f64().unwrap();
+    assert!((1.9..=2.0).contains(&number("unfiltered_reads")), "{json}");
+    assert!((0.0..0.2).contains(&(number("useless_reads") - number("unfiltered_reads"))), "{json}");
+    assert_eq!((&json["settings"]["tables"], array(&json["settings"], "left_out").len()), (&2.into(), 2), "{json}");
+    let text = run(&["report", &store]).expect_code(0).stdout;
+    assert!(text.contains(" of them because a filter is missing or cannot be used."), "{text}");
+    assert!(text.contains("(2 files left out)"), "{text}");
 }

@@ -42,8 +42,10 @@ impl Order {
 
     fn of_table(properties: &Properties) -> Result<Self, Error> {
         match properties.comparator() {
-            Some(comparator) => Self::named(comparator)
-                .ok_or_else(|| unsupported(format!("comparator \"{}\"", comparator.escape_debug()))),
+            Some(comparator) => Self::named(comparator).ok_or_else(|| {
+                let name = comparator.escape_debug();
+                unsupported(format!("comparator \"{name}\" (expected {BYTEWISE} or rocksdb.ReverseBytewiseComparator)"))
+            }),
             None => Err(unsupported("a table that does not name its comparator".into())),
         }
     }
@@ -156,8 +158,11 @@ impl KeyRules {
     fn of_leveldb(stated: Option<&str>) -> Result<Self, Error> {
         match stated {
             Some(BYTEWISE) => Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false }),
-            Some(other) => Err(unsupported(format!("comparator \"{}\"", other.escape_debug()))),
-            None => Err(unsupported("a table that does not name its comparator, as none of LevelDB does,".into())),
+            Some(other) => {
+                let name = other.escape_debug();
+                Err(unsupported(format!("comparator \"{name}\" of a LevelDB database (expected {BYTEWISE})")))
+            }
+            None => Err(unsupported("a table of LevelDB without the comparator of its database".into())),
         }
     }
 
@@ -178,7 +183,8 @@ impl KeyRules {
             return Err(unsupported("a table that does not name its comparer".into()));
         };
         let unknown = |what: &str| unsupported(format!("comparer \"{}\"{what}", comparer.escape_debug()));
-        let split = Extractor::of_comparer(comparer).ok_or_else(|| unknown(""))?;
+        let expected = " (expected leveldb.BytewiseComparator or cockroach_comparator)";
+        let split = Extractor::of_comparer(comparer).ok_or_else(|| unknown(expected))?;
         let whole_keys = split == Extractor::Noop;
         if whole_keys && !holds_whole_keys(properties, stated)? {
             return Err(unknown(" with a filter of prefixes"));
@@ -236,7 +242,7 @@ fn holds_whole_keys(properties: &Properties, stated: Option<&str>) -> Result<boo
     if properties.raw(name::WHOLE_KEY_FILTERING).is_some() || is_stated {
         return switch(properties, name::WHOLE_KEY_FILTERING);
     }
-    Err(unsupported("a table that does not say whether its filter holds whole keys".into()))
+    Err(unsupported("a table that does not record whether its filter holds whole keys".into()))
 }
 
 fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {

@@ -203,7 +203,6 @@ impl PartitionedBuilder {
     /// The report describes the whole filter: sums over the partitions, the bytes of the container, and the mean rate
     /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first partition
     /// with a filter.
-    #[must_use]
     pub fn finish(self) -> BuiltFilter {
         self.finish_with_user_data(|_, _, _| Vec::new())
     }
@@ -212,7 +211,6 @@ impl PartitionedBuilder {
     /// index. The builder calls `aux` for each partition in order, with the partition's number, the keys that the
     /// partition can hold (any, if the filter is cut by hash range) and its report. `aux` returns the bytes: none, or
     /// less than 4 GiB.
-    #[must_use]
     pub fn finish_with_user_data(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
         let started = Instant::now();
         let parts = self.parts.take();

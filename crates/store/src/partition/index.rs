@@ -251,7 +251,6 @@ impl PartitionIndex {
     /// Returns the number of the only partition that can hold the key, and the hash to probe it with, which is not the
     /// key's own if the filter is cut by hash range. `hash` is that of the whole key, by the hasher of the container.
     /// In a filter of only extracted parts, every key may be present, and the number belongs to no partition.
-    #[must_use]
     #[inline]
     pub fn locate(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         // No partition has this number, so none opens, whatever the caller keeps of the result.
@@ -446,7 +445,6 @@ impl PartitionIndex {
     }
 
     /// Returns the identity of the hash of the keys.
-    #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
         self.trailer.identity.hash
     }

@@ -81,8 +81,8 @@ impl ContainerTrailer {
 
     /// Decodes the end of `container`, reading only its last [`MAX_END_BYTES`] bytes.
     pub(super) fn decode(container: &[u8]) -> Result<Self, PartitionError> {
-        let (bytes, other_magic) = (container.len() as u64, |got| PartitionError::NotPartitioned { got });
-        let (trailer, flags) = Ending::fields(container, bytes, (MAGIC, CONTAINER_VERSION), other_magic)?;
+        let other_magic = |got| PartitionError::NotPartitioned { got };
+        let (trailer, flags) = Ending::fields(container, (MAGIC, CONTAINER_VERSION), other_magic)?;
         // Before the checksum, because a future flag may change what it covers.
         BlockError::require(
             flags & !(Ending::BOUND | CUT_BY_HASH | Ending::PARTS) == 0,
@@ -91,7 +91,7 @@ impl ContainerTrailer {
             flags >> 4,
         )?;
         let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
-        let tail = CheckedTail::read(container, bytes, trailer, 0)?;
+        let tail = CheckedTail::read(container, trailer, 0)?;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
         let reserved = trailer.u8::<24>() & 15;
         BlockError::require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;

@@ -64,12 +64,7 @@ macro_rules! functions_of_set {
         /// active lanes lie at a fixed address.
         $(#[$features])?
         fn may_contain<const PROBES: u8>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
-            let line = open.lines.line_of(data, hash);
-            if PROBES <= 8 {
-                Lanes::<1>::new(PROBES).contains(line, hash)
-            } else {
-                Lanes::<2>::new(PROBES).contains(line, hash)
-            }
+            contains(open.lines.line_of(data, hash), hash, PROBES)
         }
 
         $(#[$features])?

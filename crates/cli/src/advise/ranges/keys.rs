@@ -60,6 +60,7 @@ impl<'a> Keys<'a> {
             Some(RangePrefix::Bytes(bytes))
         });
         let rests = parts(&all, prefix);
+        // Keys of various lengths do not all end in an integer, unless the user has said where it is.
         let integer_bytes = integer_bytes(&rests).filter(|_| key_bytes.is_some() || given.is_some());
         let rows = integer_bytes.map_or_else(Vec::new, |bytes| rows(&rests, bytes));
         let shape = KeyShape::new(&all, &rows, prefix.filter(|_| integer_bytes.is_some()), integer_bytes);

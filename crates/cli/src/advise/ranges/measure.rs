@@ -117,6 +117,7 @@ impl<'a> Sample<'a> {
         let file: Vec<_> = inside.iter().map(|&(key, _)| key).collect();
         let independent = some_of(&outside).filter_map(|&(key, row)| range_from(keys, (key, row), row.integer, units));
         Self {
+            // A positive for a range with a key is not a false one.
             independent: independent.filter(|ends| is_empty(ends, &file)).collect(),
             beside: beside(keys, &inside, units),
             file,

@@ -117,6 +117,7 @@ fn choose(shape: &KeyShape, rate: f64, maps: &[MapFigures]) -> (&'static str, St
         };
         return ("ordered", format!("only it supports ranges of any length between any keys{caution}"));
     }
+    // Before the rates: a filter that is never wrong needs no caution about ranges next to keys.
     let is_exact = maps.first().is_some_and(MapFigures::is_never_wrong);
     if is_exact && shape.key_bytes.is_some() {
         let density =

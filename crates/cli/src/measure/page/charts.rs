@@ -50,6 +50,7 @@ pub(super) fn fills(family: &Family) -> Chart {
         y: Axis::linear("share of bits, counters or slots in use", 1.0, 0.2, |fill| format!("{:.0} %", fill * 100.0)),
         labels: Labels::AtEnds,
         series,
+        // The limits that `FilterHealth` sets for these kinds.
         limits: vec![limit(0.7, Side::BelowRight, "Bloom kinds: 70 %"), limit(0.95, Side::AboveLeft, "cuckoo: 95 %")],
         rings: first_with(&family.overfill, "fill", |at| at.fill_ratio),
     }
@@ -64,6 +65,7 @@ pub(super) fn overfill_rates(family: &Family) -> Chart {
         let mut all = overfilled(family, |at| (rate(at), tip(at)));
         for series in &mut all {
             series.form = form;
+            // A rate of zero has no place on a logarithmic axis.
             series.points.retain(|point| point.at.1 > LOWEST_RATE);
         }
         all

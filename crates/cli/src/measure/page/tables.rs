@@ -26,6 +26,7 @@ pub(super) fn overview(family: &Family) -> String {
         "takes keys later",
         "removes keys",
     ];
+    // Of the figures and not of the ladder: at its end, no kind may have a figure.
     let most = family.by_keys.iter().map(|point| point.size.keys).max().unwrap_or(0);
     let yes_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let row = |filter: &FilterInfo| {

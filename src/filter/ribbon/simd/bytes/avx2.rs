@@ -41,46 +41,20 @@ impl ByteVector for Avx2 {
         unsafe { Self(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()))) }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn look_up(table: Self, indexes: Self) -> Self {
-        Self(_mm256_shuffle_epi8(table.0, indexes.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn and(self, other: Self) -> Self {
-        Self(_mm256_and_si256(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn or(self, other: Self) -> Self {
-        Self(_mm256_or_si256(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn xor(self, other: Self) -> Self {
-        Self(_mm256_xor_si256(self.0, other.0))
+    operations! {
+        "avx2",
+        look_up: _mm256_shuffle_epi8,
+        and: _mm256_and_si256,
+        or: _mm256_or_si256,
+        xor: _mm256_xor_si256,
+        saturating_sub: _mm256_subs_epu8,
+        min: _mm256_min_epu8,
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn upper_half(self) -> Self {
         Self(_mm256_and_si256(_mm256_srli_epi16::<4>(self.0), _mm256_set1_epi8(0xf)))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn saturating_sub(self, other: Self) -> Self {
-        Self(_mm256_subs_epu8(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn min(self, other: Self) -> Self {
-        Self(_mm256_min_epu8(self.0, other.0))
     }
 
     #[inline]

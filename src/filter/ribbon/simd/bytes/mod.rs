@@ -2,6 +2,17 @@
 //!
 //! The most important operation is [`ByteVector::look_up`], a table look-up of 4 bits in every lane at once.
 
+/// Implements operations of two vectors that are one instruction each.
+macro_rules! operations {
+    ($features:literal, $($operation:ident: $instruction:ident,)+) => {$(
+        #[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn $operation(self, other: Self) -> Self {
+            Self($instruction(self.0, other.0))
+        }
+    )+};
+}
+
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx2;
 /// Uses the 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, but every operation needs a second
@@ -36,8 +47,8 @@ pub(crate) trait ByteVector: Copy {
         // SAFETY: the caller promises it.
         unsafe { Self::table(&[byte; 16]) }
     }
-    /// Returns, in each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
-    unsafe fn look_up(table: Self, indexes: Self) -> Self;
+    /// Returns, in each lane, the byte of this table at the lane's index: below 16, or 128 for a 0.
+    unsafe fn look_up(self, indexes: Self) -> Self;
     unsafe fn and(self, other: Self) -> Self;
     unsafe fn or(self, other: Self) -> Self;
     unsafe fn xor(self, other: Self) -> Self;

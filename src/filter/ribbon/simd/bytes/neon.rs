@@ -36,46 +36,20 @@ impl ByteVector for Neon {
         unsafe { Self(vld1q_u8(table.as_ptr())) }
     }
 
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn look_up(table: Self, indexes: Self) -> Self {
-        Self(vqtbl1q_u8(table.0, indexes.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn and(self, other: Self) -> Self {
-        Self(vandq_u8(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn or(self, other: Self) -> Self {
-        Self(vorrq_u8(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn xor(self, other: Self) -> Self {
-        Self(veorq_u8(self.0, other.0))
+    operations! {
+        "neon",
+        look_up: vqtbl1q_u8,
+        and: vandq_u8,
+        or: vorrq_u8,
+        xor: veorq_u8,
+        saturating_sub: vqsubq_u8,
+        min: vminq_u8,
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn upper_half(self) -> Self {
         Self(vshrq_n_u8::<4>(self.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn saturating_sub(self, other: Self) -> Self {
-        Self(vqsubq_u8(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn min(self, other: Self) -> Self {
-        Self(vminq_u8(self.0, other.0))
     }
 
     #[inline]

@@ -1,0 +1,204 @@
+//! Sidecars in a store that is looked after. The failures guarded against: a table that stays damaged for ever although
+//! its filter was rebuilt; a sound table that is called damaged because of its sidecar; and sidecars that are counted as
+//! tables after their tables have gone.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{Place, flip, names, run};
+use crate::damage::part;
+
+/// Builds four tables of 8,000 keys, without fallbacks.
+fn four_tables(place: &Place) -> String {
+    place.build(8_000, &["--files", "4", "--policy", "bloom"])
+}
+
+fn rebuild(path: &str) {
+    run(&["rebuild", path, "--policy", "bloom"]).expect_code(0);
+}
+
+/// Damages a part of a table.
+fn damage(table: &str, name: &str) {
+    flip(table, part(table, name).0 + 20);
+}
+
+/// Returns `state` and `remark` of the only inspected file.
+fn state(inspected: &Value) -> (&str, &str) {
+    let overview = &inspected["files"][0]["overview"];
+    (overview["state"].as_str().unwrap(), overview["remark"].as_str().unwrap_or_default())
+}
+
+#[test]
+fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let table = format!("{store}/000002.sst");
+    damage(&table, "filter");
+    run(&["verify", &store]).expect_code(1);
+    rebuild(&table);
+    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
+    assert_eq!(state(&shown), ("ok", "the table's own filter is damaged; the sidecar's filter is used"));
+    assert!(shown["files"][0]["table"]["filter_problem"].is_string(), "{shown}");
+    assert_eq!(
+        (&shown["files"][0]["overview"]["filter"], &shown["files"][0]["sound"]),
+        (&"bloom".into(), &true.into())
+    );
+    let text = run(&["inspect", &store]).expect_code(0).stdout;
+    assert!(
+        text.contains("000002.sst: the table's own filter is damaged; ") && text.contains("4 files: 4 ok"),
+        "{text}"
+    );
+    let verified = run(&["verify", &store]).expect_code(0).stdout;
+    for words in
+        ["000002.sst: the table's own filter is damaged, but a sound sidecar replaces it: filter at", "0 damaged"]
+    {
+        assert!(verified.contains(words), "{words} in {verified}");
+    }
+    let json = run(&["verify", &store, "--json"]).expect_code(0).json();
+    assert_eq!((json["files"][1]["replaced"].as_array().unwrap().len(), &json["sound"]), (1, &true.into()), "{json}");
+    let report = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((&report["remarks"], &report["notes"][0]["path"]), (&Value::Array(vec![]), &table.as_str().into()));
+    run(&["advise", "--tables", &store]).expect_code(0);
+
+    // A damaged sidecar replaces nothing.
+    flip(format!("{table}.filter"), 100);
+    run(&["inspect", &store]).expect_code(1);
+    let json = run(&["verify", &store, "--json"]).expect_code(1).json();
+    assert_eq!((&json["damaged"], json["files"][1]["problems"].as_array().unwrap().len()), (&1.into(), 2), "{json}");
+}
+
+#[test]
+fn damaged_data_stays_damaged_whatever_the_sidecar() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let table = format!("{store}/000002.sst");
+    damage(&table, "filter");
+    rebuild(&table);
+    damage(&table, "data");
+    let verified = run(&["verify", &table]).expect_code(1).stdout;
+    for words in ["checksum of the data at", "a sound sidecar replaces it", "1 damaged, 0 unreadable"] {
+        assert!(verified.contains(words), "{words} in {verified}");
+    }
+    run(&["report", &store]).expect_code(1);
+}
+
+#[test]
+fn a_damaged_range_filter_is_replaced_too() {
+    let place = Place::new();
+    let store = place.build(8_000, &["--policy", "bloom", "--range-filter", "ordered"]);
+    let table = format!("{store}/000001.sst");
+    damage(&table, "range-filter");
+    rebuild(&table);
+    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
+    assert!(state(&shown).1.ends_with("the sidecar has no range filter"), "{shown}");
+    assert!(run(&["verify", &store]).expect_code(0).stdout.contains("replaces it: range-filter at offset"));
+}
+
+/// All commands agree about it: the table is sound, and the exit code is 1.
+#[test]
+fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    let (table, other) = (format!("{store}/000002.sst"), format!("{store}/000003.sst"));
+    rebuild(&other);
+    fs::rename(format!("{other}.filter"), format!("{table}.filter")).unwrap();
+    let shown = run(&["inspect", &table, "--json"]).expect_code(1).json();
+    assert_eq!(
+        state(&shown),
+        ("stale", "the sidecar is of another table, or of an earlier table of this name, and is ignored")
+    );
+    assert_eq!(shown["files"][0]["sound"], true, "{shown}");
+    let sidecar = run(&["inspect", &format!("{table}.filter"), "--json"]).expect_code(1).json();
+    assert_eq!(state(&sidecar).0, "stale");
+    let keys = place.text("keys.tsv");
+    assert!(run(&["inspect", &store]).expect_code(1).stdout.contains("4 files: 3 ok, 1 stale"));
+    for command in [&["probe", &store, "--keys", &keys][..], &["advise", "--tables", &store]] {
+        let text = run(command).expect_code(1).stdout;
+        assert!(text.contains("the sidecar is of another table, or of an earlier table of this name"), "{text}");
+    }
+    let verified = run(&["verify", &store]).expect_code(1).stdout;
+    let line = verified.lines().next().unwrap();
+    assert!(line.starts_with(&format!("{table}: stale sidecar: ")), "{verified}");
+    assert!(line.ends_with("; rebuild or remove it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
+    assert!(verified.contains("0 damaged, 0 unreadable, 1 stale sidecar"), "{verified}");
+    let report = run(&["report", &store, "--json"]).expect_code(1).json();
+    assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
+
+    rebuild(&table);
+    for command in [&["inspect", &store][..], &["verify", &store], &["report", &store]] {
+        run(command).expect_code(0);
+    }
+}
+
+#[test]
+fn a_message_about_a_damaged_sidecar_names_its_whole_path() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", four_tables(&place));
+    rebuild(&table);
+    flip(format!("{table}.filter"), 100);
+    let verified = run(&["verify", &table]).expect_code(1).stdout;
+    assert!(
+        verified.starts_with(&format!("{table}: filter at offset 0 of {table}.filter is not used: ")),
+        "{verified}"
+    );
+    let shown = run(&["inspect", &table, "--json"]).expect_code(1).json();
+    assert!(state(&shown).1.ends_with("; the table's own filter is used"), "{shown}");
+}
+
+#[test]
+fn orphans_are_listed_and_counted_as_nothing() {
+    let place = Place::new();
+    let store = four_tables(&place);
+    rebuild(&store);
+    (3..5).for_each(|number| fs::remove_file(format!("{store}/00000{number}.sst")).unwrap());
+    let (orphan, keys) = (format!("{store}/000003.sst.filter"), place.text("keys.tsv"));
+    // Half a sidecar is one by its name.
+    fs::write(format!("{store}/000004.sst.filter"), "half").unwrap();
+
+    let inspected = run(&["inspect", &store]).expect_code(1).stdout;
+    assert!(inspected.contains("000003.sst.filter: orphan: the table is gone, "), "{inspected}");
+    assert!(inspected.contains("000004.sst.filter: damaged: neither a table nor "), "{inspected}");
+    assert_eq!(inspected.matches("the table is gone, so no reader uses the sidecar: delete it").count(), 2);
+    let report = run(&["report", &store, "--json"]).expect_code(0).json();
+    assert_eq!((&report["tables"], report["orphans"].as_array().unwrap().len()), (&2.into(), 2), "{report}");
+    assert!(run(&["report", &store]).expect_code(0).stdout.contains("Orphan sidecars, whose tables are gone: 2"));
+    let advice = run(&["advise", "--tables", &store, "--json"]).expect_code(0).json();
+    assert_eq!((&advice["tables"], &report["settings"]), (&2.into(), &advice));
+    assert_eq!(advice["left_out"][0]["path"], orphan.as_str());
+    let probed = run(&["probe", &store, "--keys", &keys]).expect_code(0);
+    assert!(probed.stdout.contains("over 2 tables") && !probed.stdout.contains(".filter"), "{}", probed.stdout);
+    assert!(probed.stderr.contains("2 files: orphan: ") && probed.stderr.contains("delete it"), "{}", probed.stderr);
+    let named = run(&["probe", &orphan, "--keys", &keys, "--json"]).expect_code(0).json();
+    assert_eq!((&named["tables"], &named["unusable_filters"]), (&1.into(), &0.into()), "probed because it is named");
+    let respelled = format!("{store}/../tables/000003.sst.filter");
+    let named = run(&["probe", &store, &respelled, "--keys", &keys, "--json"]).expect_code(0).json();
+    assert_eq!(named["tables"], 3, "each file counts once, however it is named: {named}");
+    assert_eq!(run(&["verify", &respelled, &store, "--json"]).json()["orphans"].as_array().unwrap().len(), 1);
+
+    (1..3).for_each(|number| fs::remove_file(format!("{store}/00000{number}.sst")).unwrap());
+    assert_eq!(names(&store).len(), 4);
+    run(&["report", &store]).expect_error("no table, only orphans");
+    run(&["probe", &store, "--keys", &keys]).expect_error("no table, only orphans");
+    run(&["inspect", &orphan]).expect_code(0);
+}
+
+#[test]
+fn a_sidecar_next_to_a_table_of_another_engine_is_mentioned() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", four_tables(&place));
+    rebuild(&table);
+    let foreign = place.path("foreign");
+    fs::create_dir(&foreign).unwrap();
+    for (name, fixture) in [("000001.sst", "rocksdb/11.8-bloom-fv6.sst"), ("000002.ldb", "leveldb/6000-keys.ldb")] {
+        fs::copy(format!("../interop/fixtures/{fixture}"), foreign.join(name)).unwrap();
+        fs::copy(format!("{table}.filter"), foreign.join(format!("{name}.filter"))).unwrap();
+    }
+    let foreign = place.text("foreign");
+    for command in ["inspect", "report"] {
+        let text = run(&[command, &foreign]).expect_code(0).stdout;
+        let line = "2 files: the sidecar next to the table is ignored: only tables of sstfilter have sidecars";
+        assert_eq!(text.replace("2 tables: the", "2 files: the").matches(line).count(), 1, "{text}");
+        assert!(!text.contains(".filter"), "no file of its own: {text}");
+    }
+}
