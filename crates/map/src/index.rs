@@ -68,7 +68,7 @@ impl MapIndex {
     ///
     /// The bytes are not the end of a map.
     pub fn end_bytes(end: &[u8]) -> Result<u64, MapError> {
-        let (trailer, _) = Ending::fields(end, end.len() as u64, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
+        let (trailer, _) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
         Ok(u64::from(trailer.u32::<8>()) * COVERED_BYTES as u64 + END_BYTES as u64)
     }
 
@@ -97,10 +97,10 @@ impl MapIndex {
     ///
     /// The bytes are damaged, or not the end of a map.
     pub fn load_any(end: &[u8], map_bytes: u64) -> Result<Self, MapError> {
-        let (trailer, flags) = Ending::fields(end, map_bytes, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
+        let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
         // Before the checksum, because a future flag may change what it covers.
         BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
-        let tail = CheckedTail::read(end, map_bytes, trailer, PARAM_BYTES)?;
+        let tail = CheckedTail::read(end, trailer, PARAM_BYTES)?;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
         let reserved = trailer.u8::<24>() & 15;
         BlockError::require(reserved == 0, "reserved bits of a file map", "0", reserved)?;
@@ -158,13 +158,11 @@ impl MapIndex {
     }
 
     /// Returns the hash that the map was built with.
-    #[must_use]
     pub const fn hash_identity(&self) -> HashIdentity {
         self.identity.hash
     }
 
     /// Returns the map's own id.
-    #[must_use]
     pub const fn map_id(&self) -> FileId {
         self.map
     }

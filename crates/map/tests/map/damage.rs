@@ -11,7 +11,7 @@ fn options() -> MapOptions {
 
 #[test]
 fn after_any_flipped_bit_no_key_is_lost() {
-    let model = model(3, 60, 100, 2);
+    let model = model(3, 60, 40, 1);
     let (bytes, report) = build(&model, options());
     assert!(report.lists > 0 && report.pages > 3);
     let mut refused = 0;
