@@ -20,7 +20,7 @@ macro_rules! dispatch {
         {
             #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
             fn compiled(view: View<'_>, $argument: $type) -> $result {
-                view.$method::<bmi2::Bmi2>($argument)
+                view.$method::<Bmi2>($argument)
             }
             if matches!(
                 sstfilter::simd::selected(),
@@ -51,6 +51,9 @@ pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(target_arch = "x86_64")]
+pub use bmi2::Bmi2;
+
+#[cfg(target_arch = "x86_64")]
 mod bmi2 {
     //! Selects with BMI2, which deposits a bit at the position of the n-th set bit.
 
@@ -60,7 +63,7 @@ mod bmi2 {
 
     /// Selects in functions compiled with BMI1, BMI2 and POPCNT.
     #[derive(Debug)]
-    pub(super) struct Bmi2;
+    pub struct Bmi2;
 
     impl Select for Bmi2 {
         #[inline(always)]
@@ -77,7 +80,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn both_ways_of_selecting_agree() {
-        use super::bmi2::Bmi2;
+        use super::Bmi2;
         use crate::hashed::mix64;
         use crate::lines::{Portable, select};
 

@@ -23,11 +23,7 @@
 mod select;
 mod write;
 
-#[cfg(test)]
-pub(super) use select::select;
-#[cfg(not(test))]
-use select::select;
-pub(super) use select::{Portable, Select};
+pub use select::{Portable, Select, select};
 pub(super) use write::LineWriter;
 
 /// Maximum number of codes for which a line has run-end bits: 28 bytes.

@@ -3,7 +3,7 @@
 use core::hint::select_unpredictable;
 
 /// Finds set bits, by an instruction where the CPU has one.
-pub(crate) trait Select {
+pub trait Select {
     /// Returns the position of the set bit of `word` that has `rank` set bits below it. If there is none, which only
     /// damaged bytes cause, returns some number below 64.
     fn select_in_word(word: u64, rank: u32) -> u32;
@@ -11,7 +11,7 @@ pub(crate) trait Select {
 
 /// In plain Rust.
 #[derive(Debug)]
-pub(crate) struct Portable;
+pub struct Portable;
 
 impl Select for Portable {
     #[inline(always)]
@@ -24,7 +24,8 @@ impl Select for Portable {
 ///
 /// Branchless, because the word with the bit is unpredictable.
 #[inline(always)]
-pub(crate) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
+#[must_use]
+pub fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     let [first, second, third, fourth] = *words;
     let one = first.count_ones();
     let two = one + second.count_ones();

@@ -1,0 +1,95 @@
+//! Reasons why a map, or a page of it, cannot be used.
+
+use core::fmt;
+use std::io;
+
+use sstfilter::BlockError;
+
+/// The reason why a map or one of its pages is not used. For lookups, every variant means "may be present".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The end of the map has an error that filter blocks can have, too.
+    Block(BlockError),
+    /// The bytes do not end like a map.
+    NotAMap {
+        /// The value at the position of the magic number.
+        got: u16,
+    },
+    /// The table of covered files is damaged.
+    CoverageChecksum {
+        /// The checksum in the trailer.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// A field has a value that no writer writes, or a map cannot have these numbers.
+    Field {
+        /// The field.
+        field: &'static str,
+        /// The values that it may have.
+        expected: &'static str,
+        /// The value found.
+        got: u64,
+    },
+    /// The map, a page or a list has more or fewer bytes than the map says.
+    Length {
+        /// What has this length.
+        what: &'static str,
+        /// The bytes that it must have.
+        expected: u64,
+        /// The length found.
+        got: u64,
+    },
+    /// A page or a list is damaged, or that of another map or place.
+    Damaged {
+        /// The page.
+        page: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A file was added twice.
+    DuplicateFile {
+        /// The fingerprint of its id.
+        fingerprint: u64,
+    },
+}
+
+impl From<BlockError> for MapError {
+    fn from(error: BlockError) -> Self {
+        Self::Block(error)
+    }
+}
+
+impl From<MapError> for io::Error {
+    fn from(error: MapError) -> Self {
+        Self::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(error) => write!(f, "file map: {error}"),
+            Self::NotAMap { got } => {
+                write!(f, "not a file map: expected the magic number 0x4d53 at its end, got {got:#06x}")
+            }
+            Self::CoverageChecksum { expected, got } => {
+                write!(f, "covered files of a map: expected checksum {expected:#010x}, got {got:#010x}")
+            }
+            Self::Field { field, expected, got } => write!(f, "{field} of a file map: expected {expected}, got {got}"),
+            Self::Length { what, expected, got } => write!(f, "{what}: expected {expected} bytes, got {got}"),
+            Self::Damaged { page, what } => write!(f, "page {page} of a file map: {what}"),
+            Self::DuplicateFile { fingerprint } => {
+                write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
+            }
+        }
+    }
+}
+
+impl core::error::Error for MapError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The message is already that of the block.
+        if let Self::Block(error) = self { error.source() } else { None }
+    }
+}

@@ -1,0 +1,282 @@
+//! The end of a map: its numbers, and the files that it covers. Enough to find the page of any hash.
+
+use core::ops::Range;
+
+use sstfilter::internal::{CheckedTail, Ending, Fields, HeldParts};
+use sstfilter::{BlockError, BlockIdentity, FileId, Filters, HashIdentity, KeyHash};
+
+use crate::error::MapError;
+use crate::shape::Shape;
+
+/// The newest version, which the writer always writes.
+const VERSION: u8 = 1;
+
+/// The bytes `SM`.
+const MAGIC: u16 = 0x4d53;
+
+/// Bytes of a covered file: its fingerprint, its entries, and zeros.
+pub(crate) const COVERED_BYTES: usize = 16;
+
+/// Maximum number of entries, of a file and of all.
+pub(crate) const MAX_ENTRIES: u64 = (1 << 40) - 1;
+
+/// Bytes before the file's fingerprint: lines, pages, bytes of the tail.
+const PARAM_BYTES: usize = 20;
+
+/// Bytes after the covered files.
+pub(crate) const END_BYTES: usize = PARAM_BYTES + Ending::bytes_after_parts(true);
+
+/// A covered file's number in one map. Only [`MapIndex::local_id`] returns one, so that a file that the map does not
+/// cover cannot be looked for in a map's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalId(pub(crate) u32);
+
+impl LocalId {
+    /// Returns the number, which is below [`MapIndex::files`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A file that a map covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CoveredFile {
+    /// The file's id.
+    pub file: FileId,
+    /// Distinct entries of the file: its keys, but for the few that share a prefix with another one.
+    pub entries: u64,
+}
+
+/// The end of a map without its pages, for readers that read a page when they need it.
+#[derive(Clone, Debug)]
+pub struct MapIndex {
+    pub(crate) shape: Shape,
+    pub(crate) identity: BlockIdentity,
+    pub(crate) map: FileId,
+    pub(crate) tail_bytes: u64,
+    entries: u64,
+    /// Ascending by fingerprint.
+    covered: Box<[CoveredFile]>,
+}
+
+impl MapIndex {
+    /// Returns how many of a map's last bytes [`load`](Self::load) needs. Pass its last 60 bytes, or more.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not the end of a map.
+    pub fn end_bytes(end: &[u8]) -> Result<u64, MapError> {
+        let (trailer, _) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
+        Ok(u64::from(trailer.u32::<8>()) * COVERED_BYTES as u64 + END_BYTES as u64)
+    }
+
+    /// Loads the index from the last bytes of a map of `map_bytes` bytes. The map must have been built with the hash of
+    /// `filters`, and with the id `map`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are damaged, those of another map, or written with another hash. All files must then be treated as not
+    /// covered.
+    pub fn load(end: &[u8], map_bytes: u64, filters: &Filters, map: FileId) -> Result<Self, MapError> {
+        let index = Self::load_any(end, map_bytes)?;
+        let (expected, got) = (filters.hasher().identity(), index.identity.hash);
+        if expected != got {
+            return Err(BlockError::HashMismatch { expected, got }.into());
+        }
+        if index.map != map {
+            return Err(BlockError::FileMismatch { expected: Some(map), got: Some(index.map) }.into());
+        }
+        Ok(index)
+    }
+
+    /// Loads the index of any map, for tools that show maps, and for merges.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are damaged, or not the end of a map.
+    pub fn load_any(end: &[u8], map_bytes: u64) -> Result<Self, MapError> {
+        let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
+        // Before the checksum, because a future flag may change what it covers.
+        BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
+        let tail = CheckedTail::read(end, trailer, PARAM_BYTES)?;
+        let identity = tail.identity(trailer.u8::<24>() >> 4)?;
+        let reserved = trailer.u8::<24>() & 15;
+        BlockError::require(reserved == 0, "reserved bits of a file map", "0", reserved)?;
+        let length = |expected| MapError::Length { what: "file map", expected, got: map_bytes };
+        let (before, params) = end
+            .split_at_checked(end.len().wrapping_sub(END_BYTES))
+            .and_then(|(before, end)| Some((before, Fields::<PARAM_BYTES>::of(end.first_chunk()?))))
+            .ok_or(length(END_BYTES as u64))?;
+        let (files, bits) = (trailer.u32::<8>(), (trailer.u8::<21>(), trailer.u8::<22>(), trailer.u8::<23>()));
+        let shape = Shape::new(bits, files, params.u32::<0>().into(), params.u64::<4>())?;
+        let tail_bytes = params.u64::<12>();
+        let covered_bytes = files as usize * COVERED_BYTES;
+        // Less than 2^61 each.
+        let expected = u128::from(shape.pages << shape.page_bits)
+            + u128::from(tail_bytes)
+            + covered_bytes as u128
+            + END_BYTES as u128;
+        if expected != u128::from(map_bytes) {
+            return Err(length(expected.try_into().unwrap_or(u64::MAX)));
+        }
+        let (_, covered) = before
+            .split_at_checked(before.len().wrapping_sub(covered_bytes))
+            .ok_or(length((covered_bytes + END_BYTES) as u64))?;
+        let (expected, got) = (trailer.u32::<12>(), crc32c::crc32c(covered));
+        if expected != got {
+            return Err(MapError::CoverageChecksum { expected, got });
+        }
+        let entries = trailer.uint::<16, { Ending::KEYS_BYTES }>();
+        let map = identity.file.unwrap_or(FileId::from_fingerprint(0));
+        let covered = decode_covered(covered)?;
+        let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
+        if sum != u128::from(entries) {
+            return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
+        }
+        Ok(Self { shape, identity, map, tail_bytes, entries, covered })
+    }
+
+    /// Returns the number of the file in this map; `None` if the map does not cover it, and says nothing about it.
+    #[must_use]
+    pub fn local_id(&self, file: FileId) -> Option<LocalId> {
+        let found = self.covered.binary_search_by_key(&file.fingerprint(), |covered| covered.file.fingerprint());
+        found.ok().and_then(|index| u32::try_from(index).ok()).map(LocalId)
+    }
+
+    /// Returns the covered files, in the order of their local ids.
+    #[must_use]
+    pub fn files(&self) -> &[CoveredFile] {
+        &self.covered
+    }
+
+    /// Returns the number of pairs of a key and a file that has it.
+    #[must_use]
+    pub const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns the hash that the map was built with.
+    pub const fn hash_identity(&self) -> HashIdentity {
+        self.identity.hash
+    }
+
+    /// Returns the map's own id.
+    pub const fn map_id(&self) -> FileId {
+        self.map
+    }
+
+    /// Returns the bits of a hash that the map keeps. Maps are merged only if these are equal.
+    #[must_use]
+    pub const fn prefix_bits(&self) -> u8 {
+        self.shape.prefix_bits
+    }
+
+    /// Returns the number of pages.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.shape.pages
+    }
+
+    /// Returns the bytes of the whole map.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.tail_start() + self.tail_bytes + (self.covered.len() * COVERED_BYTES + END_BYTES) as u64
+    }
+
+    /// Returns how many files an absent key is expected to be looked for in, of all files together: two keys with equal
+    /// prefixes are the same key to a map.
+    #[must_use]
+    pub fn expected_false_candidates(&self) -> f64 {
+        self.entries as f64 / (1_u64 << self.shape.prefix_bits) as f64
+    }
+
+    /// Returns the page that has the entries of a hash.
+    #[must_use]
+    pub fn page_of(&self, hash: KeyHash) -> u64 {
+        self.shape.place(hash.get()).page
+    }
+
+    /// Returns where a page is in the map.
+    #[must_use]
+    pub fn page_range(&self, page: u64) -> Range<u64> {
+        page << self.shape.page_bits..(page + 1) << self.shape.page_bits
+    }
+
+    /// Returns where `bytes` bytes of the tail from `offset` on are in the map.
+    pub(crate) fn tail_range(&self, offset: u64, bytes: u64) -> Option<Range<u64>> {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.tail_bytes)?;
+        Some(self.tail_start() + offset..self.tail_start() + end)
+    }
+
+    /// First byte of the tail.
+    pub(crate) fn tail_start(&self) -> u64 {
+        self.shape.pages << self.shape.page_bits
+    }
+}
+
+fn decode_covered(bytes: &[u8]) -> Result<Box<[CoveredFile]>, MapError> {
+    let covered: Box<[CoveredFile]> = bytes
+        .as_chunks::<COVERED_BYTES>()
+        .0
+        .iter()
+        .map(|bytes| {
+            let fields = Fields::of(bytes);
+            CoveredFile { file: FileId::from_fingerprint(fields.u64::<0>()), entries: fields.u64::<8>() }
+        })
+        .collect();
+    // Five bytes, and zeros that a later version may use.
+    if let Some(covered) = covered.iter().find(|covered| covered.entries > MAX_ENTRIES) {
+        let (field, expected) = ("entries of a covered file", "at most 2^40 - 1");
+        return Err(MapError::Field { field, expected, got: covered.entries });
+    }
+    let ascends = |pair: &[CoveredFile]| pair.is_sorted_by(|one, two| one.file.fingerprint() < two.file.fingerprint());
+    match covered.windows(2).find(|pair| !ascends(pair)) {
+        // Binary search would miss files, which is safe, but no writer writes it.
+        Some(pair) => Err(MapError::Field {
+            field: "covered files",
+            expected: "ascending fingerprints",
+            got: pair.first().map_or(0, |covered| covered.file.fingerprint()),
+        }),
+        None => Ok(covered),
+    }
+}
+
+/// The end of a map, to be written.
+#[derive(Debug)]
+pub(crate) struct MapEnd<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) hash: HashIdentity,
+    pub(crate) map: FileId,
+    pub(crate) tail_bytes: u64,
+    /// Ascending by fingerprint.
+    pub(crate) covered: &'a [CoveredFile],
+}
+
+impl MapEnd<'_> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.covered.len() * COVERED_BYTES + END_BYTES);
+        for CoveredFile { file, entries } in self.covered {
+            out.extend_from_slice(&file.fingerprint().to_le_bytes());
+            out.extend_from_slice(&entries.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&out);
+        let mut end = Vec::with_capacity(END_BYTES);
+        end.extend_from_slice(&(self.shape.lines as u32).to_le_bytes());
+        end.extend_from_slice(&self.shape.pages.to_le_bytes());
+        end.extend_from_slice(&self.tail_bytes.to_le_bytes());
+        let ending = Ending {
+            length: self.shape.files,
+            checksum,
+            keys: self.covered.iter().map(|covered| covered.entries).sum(),
+            own: [self.shape.prefix_bits, self.shape.field_bits, self.shape.page_bits, self.hash.id.code() << 4],
+            version: VERSION,
+            magic: MAGIC,
+        };
+        let identity = BlockIdentity { hash: self.hash, file: Some(self.map) };
+        ending.put(&mut end, identity, HeldParts::of_field(&[]));
+        out.extend_from_slice(&end);
+        out
+    }
+}

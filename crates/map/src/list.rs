@@ -1,0 +1,72 @@
+//! Lists: the files of a key that many files have.
+
+use sstfilter::FileId;
+
+/// Bytes of the checksum of a list.
+pub(crate) const LIST_CHECK_BYTES: usize = 4;
+
+/// Returns the checksum of a list, which also shows that it is a list of this map and place.
+pub(crate) fn list_check(map: u64, offset: u64, bytes: &[u8]) -> u32 {
+    let place = [map, offset].map(u64::to_le_bytes);
+    crc32c::crc32c_append(crc32c::crc32c(place.as_flattened()), bytes)
+}
+
+/// Splits the checksum off a list.
+pub(crate) fn split_check(bytes: &[u8]) -> Option<(&[u8], &[u8; LIST_CHECK_BYTES])> {
+    bytes.split_last_chunk()
+}
+
+/// Returns the ids of a list, if its checksum is right.
+pub(crate) fn checked_list(bytes: &[u8], map: FileId, offset: u64) -> Option<&[u8]> {
+    let (ids, stored) = split_check(bytes)?;
+    (u32::from_le_bytes(*stored) == list_check(map.fingerprint(), offset, ids)).then_some(ids)
+}
+
+/// Encodes ascending ids as varints: the first one, and the distances to the next ones, less 1.
+pub(crate) fn encode_ids(ids: &[u32]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ids.len() * 2);
+    let mut next = 0;
+    for &id in ids {
+        let mut distance = id - next;
+        next = id + 1;
+        while distance >= 0x80 {
+            out.push(distance as u8 | 0x80);
+            distance >>= 7;
+        }
+        out.push(distance as u8);
+    }
+    out
+}
+
+/// The ids of a list, without its checksum. Those of a forged list ascend, too.
+#[derive(Clone, Debug)]
+pub(crate) struct ListIds<'a> {
+    bytes: &'a [u8],
+    next: u64,
+}
+
+impl<'a> ListIds<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, next: 0 }
+    }
+}
+
+impl Iterator for ListIds<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let mut distance = 0;
+        for shift in (0..35).step_by(7) {
+            let (&byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            distance |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                let id = u32::try_from(self.next + distance).ok()?;
+                self.next = u64::from(id) + 1;
+                return Some(id);
+            }
+        }
+        self.bytes = &[];
+        None
+    }
+}

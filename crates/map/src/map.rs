@@ -1,0 +1,224 @@
+//! A whole map in memory, and its answers.
+
+use sstfilter::internal::prefetch;
+use sstfilter::{FileId, Filters, KeyHash};
+use sstfilter_range::internal::Portable;
+
+use crate::candidates::{self, Candidates, Elsewhere, Found};
+use crate::error::MapError;
+use crate::index::MapIndex;
+use crate::list::{checked_list, split_check};
+use crate::page::{ListPlace, Page, PageTrailer, State};
+use crate::shape::Place;
+use crate::simd;
+
+/// A file map in memory: which of the files that it covers may have a key.
+///
+/// Bytes may be owned, borrowed or mapped. Loading compares all checksums. A page that is damaged is unknown, and every
+/// covered file may have its keys.
+#[derive(Debug)]
+pub struct FileMap<D> {
+    index: MapIndex,
+    bytes: D,
+    /// A bit for each page that is damaged; empty if none is, which is all that lookups test.
+    damaged: Box<[u64]>,
+}
+
+impl<D: AsRef<[u8]>> FileMap<D> {
+    /// Loads a map that was built with the hash of `filters` and the id `map`, and compares the checksums of all pages.
+    ///
+    /// # Errors
+    ///
+    /// The end of the map is damaged, or that of another map, or another hash. No file is covered then.
+    pub fn load(bytes: D, filters: &Filters, map: FileId) -> Result<Self, MapError> {
+        let all = bytes.as_ref();
+        let index = MapIndex::load(all, all.len() as u64, filters, map)?;
+        Ok(Self::with_index(index, bytes))
+    }
+
+    /// Loads any map, for tools.
+    ///
+    /// # Errors
+    ///
+    /// The end of the map is damaged.
+    pub fn load_any(bytes: D) -> Result<Self, MapError> {
+        let all = bytes.as_ref();
+        let index = MapIndex::load_any(all, all.len() as u64)?;
+        Ok(Self::with_index(index, bytes))
+    }
+
+    fn with_index(index: MapIndex, bytes: D) -> Self {
+        let mut map = Self { index, bytes, damaged: Box::default() };
+        let damaged: Vec<u64> = (0..map.index.pages()).filter(|&page| map.check_page(page).is_err()).collect();
+        if !damaged.is_empty() {
+            let mut bits = vec![0; map.index.pages().div_ceil(64) as usize];
+            for page in damaged {
+                if let Some(word) = bits.get_mut(page as usize / 64) {
+                    *word |= 1 << (page % 64);
+                }
+            }
+            map.damaged = bits.into();
+        }
+        map
+    }
+
+    /// The numbers of the map and the files that it covers.
+    #[must_use]
+    pub const fn index(&self) -> &MapIndex {
+        &self.index
+    }
+
+    /// Returns the pages that cannot be used, and why.
+    pub fn problems(&self) -> impl Iterator<Item = MapError> + '_ {
+        let pages = (0..self.index.pages()).filter(|&page| self.is_damaged(page));
+        pages.filter_map(|page| self.check_page(page).err())
+    }
+
+    /// The bytes of the map.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// Returns which of the covered files may have a key.
+    ///
+    /// The hash must come from the hasher that the map was loaded with ([`Filters::hash`]).
+    #[inline]
+    pub fn candidates(&self, hash: KeyHash) -> Candidates<'_> {
+        self.view().candidates_inline(hash)
+    }
+
+    /// Calls `visit` for each of `hashes` whose key some file may have, with its position. The others are absent from
+    /// all covered files. Faster than single lookups if the map does not fit into the cache.
+    pub fn candidates_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, Candidates<'_>)) {
+        // Enough lines on their way to hide the latency of memory, and few enough to stay in the first-level cache.
+        const AT_ONCE: usize = 32;
+        let view = self.view();
+        for (chunk, hashes) in hashes.chunks(AT_ONCE).enumerate() {
+            hashes.iter().for_each(|&hash| view.prefetch(hash));
+            for (position, &hash) in hashes.iter().enumerate() {
+                let found = view.candidates_inline(hash);
+                if !found.is_none() {
+                    visit(chunk * AT_ONCE + position, found);
+                }
+            }
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View { index: &self.index, bytes: self.bytes.as_ref(), damaged: &self.damaged }
+    }
+
+    fn is_damaged(&self, page: u64) -> bool {
+        self.view().is_damaged(page)
+    }
+
+    fn check_page(&self, page: u64) -> Result<(), MapError> {
+        let (view, length) = (self.view(), MapError::Damaged { page, what: "too short" });
+        let own = view.page(page).ok_or(length.clone())?;
+        let trailer = self.index.check(own.bytes, page)?;
+        let sound = match trailer.state {
+            State::Whole => own,
+            State::Unknown => return Ok(()),
+            State::Outgrown => {
+                let elsewhere = own.elsewhere().and_then(|(offset, bytes)| view.tail(offset, bytes));
+                let outgrown = elsewhere.ok_or(MapError::Damaged { page, what: "its entries are not in the tail" })?;
+                if self.index.check(outgrown, page)?.state != State::Whole {
+                    return Err(MapError::Damaged { page, what: "its entries are outgrown twice" });
+                }
+                Page { bytes: outgrown, ..own }
+            }
+        };
+        let is_sound = |place: ListPlace| view.list(place).is_some();
+        if sound.list_places().all(is_sound) {
+            Ok(())
+        } else {
+            Err(MapError::Damaged { page, what: "a list of it is damaged" })
+        }
+    }
+}
+
+impl MapIndex {
+    pub(crate) fn check(&self, bytes: &[u8], page: u64) -> Result<PageTrailer, MapError> {
+        PageTrailer::check(bytes, &self.shape, self.map.fingerprint(), page)
+    }
+}
+
+/// A map without the type of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    index: &'a MapIndex,
+    bytes: &'a [u8],
+    damaged: &'a [u64],
+}
+
+impl<'a> View<'a> {
+    #[inline(always)]
+    fn is_damaged(&self, page: u64) -> bool {
+        self.damaged.get(page as usize / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    #[inline(always)]
+    fn page(&self, page: u64) -> Option<Page<'a>> {
+        let start = (page << self.index.shape.page_bits) as usize;
+        let bytes = self.bytes.get(start..)?.get(..self.index.shape.page_bytes())?;
+        Some(Page { bytes, shape: &self.index.shape })
+    }
+
+    fn tail(&self, offset: u64, bytes: u64) -> Option<&'a [u8]> {
+        let range = self.index.tail_range(offset, bytes)?;
+        self.bytes.get(range.start as usize..range.end as usize)
+    }
+
+    /// Returns a list's ids, if it is sound.
+    fn list(&self, place: ListPlace) -> Option<&'a [u8]> {
+        let bytes = self.tail(place.offset, place.bytes.into())?;
+        checked_list(bytes, self.index.map, place.offset)
+    }
+
+    fn prefetch(&self, hash: KeyHash) {
+        let place = self.index.shape.place(hash.get());
+        if let Some(line) = self.page(place.page).and_then(|page| page.line_bytes(place.line)) {
+            prefetch(line);
+        }
+    }
+
+    /// Half of all absent keys have a quotient that no entry has. Their lookups end here, inlined into the caller.
+    #[inline(always)]
+    fn candidates_inline(&self, hash: KeyHash) -> Candidates<'a> {
+        let place = self.index.shape.place(hash.get());
+        if !self.damaged.is_empty() && self.is_damaged(place.page) {
+            return Candidates::All;
+        }
+        let Some(page) = self.page(place.page) else { return Candidates::All };
+        if !page.is_occupied(place) {
+            return Candidates::NONE;
+        }
+        match simd::in_page(page, place) {
+            Found::Here(found) => found,
+            Found::Elsewhere(elsewhere) => self.resolve(elsewhere, place),
+        }
+    }
+
+    /// Finds entries that are outside of their page.
+    #[cold]
+    #[inline(never)]
+    fn resolve(&self, elsewhere: Elsewhere, place: Place) -> Candidates<'a> {
+        let bytes = |offset, bytes| self.tail(offset, bytes);
+        match elsewhere {
+            // Checksums were compared when the map was loaded.
+            Elsewhere::List(list) => match bytes(list.offset, list.bytes.into()).and_then(split_check) {
+                Some((ids, _)) => Candidates::of_list(ids, self.index.shape.files),
+                None => Candidates::All,
+            },
+            Elsewhere::Outgrown { offset, bytes: length } => match bytes(offset, length) {
+                Some(bytes) => match candidates::in_page::<Portable>(Page { bytes, shape: &self.index.shape }, place) {
+                    Found::Here(found) => found,
+                    Found::Elsewhere(list @ Elsewhere::List(_)) => self.resolve(list, place),
+                    Found::Elsewhere(Elsewhere::Outgrown { .. }) => Candidates::All,
+                },
+                None => Candidates::All,
+            },
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Merges maps without keys, and drops files from them.
+
+use core::ops::Range;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use sstfilter::{FileId, HashIdentity, KeyHash};
+
+use crate::encode::Packing;
+use crate::error::MapError;
+use crate::index::{CoveredFile, MapIndex};
+use crate::list::{ListIds, checked_list};
+use crate::options::MapOptions;
+use crate::page::{ListPlace, Page, PageTrailer, State};
+use crate::shape::{Place, Prefixes};
+use crate::write::{EntrySource, MapReport, Plan};
+
+/// Merges maps into one: `(add | add_some)* finish`. No key is read.
+///
+/// The result has the bytes of a map that is built from the keys of the same files, with the same options and id, in
+/// whatever order maps are merged. A file that several maps cover is in the result once.
+///
+/// A merge reads each page once or a few times, holds one page of each input and some megabytes for each thread, and
+/// writes from the front to the end. A damaged page never loses a key: the pages of the result with its prefixes become
+/// *unknown*, and lookups that meet them find all covered files. Build the map from keys then.
+pub struct MapMerge<'a> {
+    options: MapOptions,
+    hash: Option<HashIdentity>,
+    inputs: Vec<Input<'a>>,
+    /// The files that are kept, by fingerprint.
+    files: BTreeMap<u64, CoveredFile>,
+}
+
+type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
+
+struct Input<'a> {
+    index: MapIndex,
+    read: Read<'a>,
+    prefixes: Prefixes,
+    /// For each local id, whether the file is kept.
+    kept: Vec<bool>,
+    /// For each local id, the id in the result.
+    ids: Vec<Option<u32>>,
+}
+
+impl<'a> MapMerge<'a> {
+    /// Creates a merge of no maps. The maps must keep as many bits of a hash as `options`.
+    #[must_use]
+    pub fn new(options: MapOptions) -> Self {
+        Self { options, hash: None, inputs: Vec::new(), files: BTreeMap::new() }
+    }
+
+    /// Adds a map with all of its files. `read` returns the bytes of a range of the map, counted from its first.
+    ///
+    /// # Errors
+    ///
+    /// The map keeps another number of bits, or was built with another hash.
+    pub fn add(
+        &mut self,
+        index: MapIndex,
+        read: impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a,
+    ) -> Result<(), MapError> {
+        self.add_some(index, read, |_| true)
+    }
+
+    /// Adds a map with those of its files for which `keep` returns true. The result then does not cover the others.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_some(
+        &mut self,
+        index: MapIndex,
+        read: impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a,
+        mut keep: impl FnMut(FileId) -> bool,
+    ) -> Result<(), MapError> {
+        if index.prefix_bits() != self.options.prefix_bits {
+            let (field, expected) = ("prefix bits", "those of the merge");
+            return Err(MapError::Field { field, expected, got: index.prefix_bits().into() });
+        }
+        let expected = *self.hash.get_or_insert(index.hash_identity());
+        if expected != index.hash_identity() {
+            return Err(sstfilter::BlockError::HashMismatch { expected, got: index.hash_identity() }.into());
+        }
+        let kept: Vec<_> = index.files().iter().map(|covered| keep(covered.file)).collect();
+        for (covered, _) in index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
+            self.files.insert(covered.file.fingerprint(), *covered);
+        }
+        let prefixes = index.shape.prefixes();
+        self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new() });
+        Ok(())
+    }
+
+    /// Writes the result to `sink`. `map` is its id.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink` and of reading, and [`MapError`] if no file is left.
+    pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
+        let ids: BTreeMap<u64, u32> = self.files.keys().copied().zip(0..).collect();
+        for input in &mut self.inputs {
+            let of_file = |(covered, is_kept): (&CoveredFile, &bool)| {
+                ids.get(&covered.file.fingerprint()).copied().filter(|_| *is_kept)
+            };
+            input.ids = input.index.files().iter().zip(&input.kept).map(of_file).collect();
+        }
+        let hash = self.hash.unwrap_or_default();
+        let plan = Plan::new(&self.options, hash, map, self.files.into_values().collect())?;
+        plan.write(&Inputs(self.inputs), sink)
+    }
+}
+
+struct Inputs<'a>(Vec<Input<'a>>);
+
+impl EntrySource for Inputs<'_> {
+    fn runs(&self) -> usize {
+        self.0.len()
+    }
+
+    fn append(
+        &self,
+        prefixes: Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+    ) -> io::Result<Vec<Range<u64>>> {
+        let mut unknown = Vec::new();
+        for input in &self.0 {
+            input.append(&prefixes, packing, entries, &mut unknown)?;
+        }
+        Ok(unknown)
+    }
+}
+
+impl Input<'_> {
+    fn append(
+        &self,
+        prefixes: &Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+        unknown: &mut Vec<Range<u64>>,
+    ) -> io::Result<()> {
+        let shape = &self.index.shape;
+        let Some(last) = prefixes.end.checked_sub(1).filter(|last| *last >= prefixes.start) else { return Ok(()) };
+        for page in shape.place_of_prefix(prefixes.start).page..=shape.place_of_prefix(last).page {
+            let own = shape.first_prefix(page).max(prefixes.start)..shape.first_prefix(page + 1).min(prefixes.end);
+            let before = entries.len();
+            let bytes = (self.read)(self.index.page_range(page))?;
+            let is_sound = match self.index.check(&bytes, page) {
+                Ok(PageTrailer { state: State::Whole, .. }) => {
+                    self.append_page(&bytes, page, &own, packing, entries)?
+                }
+                Ok(PageTrailer { state: State::Outgrown, .. }) => {
+                    self.append_outgrown(&bytes, page, &own, packing, entries)?
+                }
+                Ok(_) | Err(_) => false,
+            };
+            if !is_sound {
+                entries.truncate(before);
+                unknown.push(own);
+            }
+        }
+        Ok(())
+    }
+
+    fn append_outgrown(
+        &self,
+        stub: &[u8],
+        page: u64,
+        prefixes: &Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+    ) -> io::Result<bool> {
+        let elsewhere = Page { bytes: stub, shape: &self.index.shape }.elsewhere();
+        let Some(range) = elsewhere.and_then(|(offset, bytes)| self.index.tail_range(offset, bytes)) else {
+            return Ok(false);
+        };
+        let bytes = (self.read)(range)?;
+        match self.index.check(&bytes, page) {
+            Ok(trailer) if trailer.state == State::Whole => self.append_page(&bytes, page, prefixes, packing, entries),
+            Ok(_) | Err(_) => Ok(false),
+        }
+    }
+
+    /// Appends the entries of a page whose checksum was compared. Returns false if one of its lists is damaged.
+    fn append_page(
+        &self,
+        bytes: &[u8],
+        number: u64,
+        prefixes: &Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+    ) -> io::Result<bool> {
+        let shape = &self.index.shape;
+        let page = Page { bytes, shape };
+        let (first, last) = (shape.place_of_prefix(prefixes.start).line, shape.place_of_prefix(prefixes.end - 1).line);
+        let divide = Reciprocal::new(shape.radix());
+        let mut lists = page.list_places().peekable();
+        for line in first..=last {
+            let is_sound = page.for_each_run(line, |quotient, fields| {
+                for number_of_field in fields {
+                    let (low, id) = divide.by(page.field(number_of_field));
+                    let place = Place { page: number, line, quotient, low };
+                    let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
+                        continue;
+                    };
+                    if id < u64::from(shape.files) {
+                        if let Some(&Some(id)) = self.ids.get(id as usize) {
+                            entries.push(packing.pack(prefix, id));
+                        }
+                        continue;
+                    }
+                    while lists.next_if(|list| u64::from(list.field) < number_of_field).is_some() {}
+                    let Some(ids) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
+                        return Ok(false);
+                    };
+                    let Some(ids) = self.list(*ids)? else { return Ok(false) };
+                    let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
+                    entries.extend(kept.map(|id| packing.pack(prefix, id)));
+                }
+                Ok::<_, io::Error>(true)
+            })?;
+            if !is_sound {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a list's ids; `None` if they are damaged.
+    fn list(&self, place: ListPlace) -> io::Result<Option<Vec<u8>>> {
+        let Some(range) = self.index.tail_range(place.offset, place.bytes.into()) else { return Ok(None) };
+        let bytes = (self.read)(range)?;
+        Ok(checked_list(&bytes, self.index.map, place.offset).map(<[u8]>::to_vec))
+    }
+}
+
+/// Divides fields by the number of files, by a multiplication.
+struct Reciprocal {
+    divisor: u64,
+    reciprocal: u64,
+}
+
+impl Reciprocal {
+    fn new(divisor: u64) -> Self {
+        Self { divisor, reciprocal: u64::MAX / divisor }
+    }
+
+    /// Returns the quotient and the remainder.
+    #[inline(always)]
+    fn by(&self, number: u64) -> (u64, u64) {
+        // Rounded down twice, so at most two too low for numbers of 56 bits.
+        let mut quotient = ((u128::from(number) * u128::from(self.reciprocal)) >> 64) as u64;
+        let mut rest = number - quotient * self.divisor;
+        while rest >= self.divisor {
+            rest -= self.divisor;
+            quotient += 1;
+        }
+        (quotient, rest)
+    }
+}

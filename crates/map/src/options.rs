@@ -1,0 +1,89 @@
+//! What a store decides once for all of its maps.
+
+use sstfilter::{ConfigError, FalsePositiveRate};
+
+use crate::shape::{PAGE_BITS, PREFIX_BITS};
+
+/// The settings of a map. Choose them once per store: maps are merged only if they keep as many bits of a hash.
+///
+/// ```
+/// use sstfilter::FalsePositiveRate;
+/// use sstfilter_map::MapOptions;
+///
+/// // At most a billion keys in all files together; one absent key in a hundred makes a reader search one file.
+/// let options = MapOptions::for_entries(1_000_000_000, FalsePositiveRate::ONE_PERCENT)?;
+/// assert_eq!(options.prefix_bits(), 37);
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapOptions {
+    pub(crate) prefix_bits: u8,
+    pub(crate) page_bits: u8,
+    pub(crate) files_per_key: u32,
+    pub(crate) threads: usize,
+}
+
+impl MapOptions {
+    /// Returns options for maps of up to `max_entries` entries, counted over all files: a key in two files is two. With
+    /// as many, an absent key has a false candidate at this rate, in all files together; with fewer, more rarely.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] if this takes less than 8 or more than 48 bits of a hash.
+    pub fn for_entries(max_entries: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let mut prefix_bits = 0;
+        while prefix_bits < 64 && (max_entries as f64) > rate.get() * (1_u128 << prefix_bits) as f64 {
+            prefix_bits += 1;
+        }
+        Self::with_prefix_bits(prefix_bits.max(PREFIX_BITS.start))
+    }
+
+    /// Returns options for maps that keep this many bits of a hash, 8 to 48: an absent key has `entries / 2^bits` false
+    /// candidates.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] for fewer bits, or more.
+    pub fn with_prefix_bits(bits: u8) -> Result<Self, ConfigError> {
+        if !PREFIX_BITS.contains(&bits) {
+            let (option, expected) = ("bits of a hash that a map keeps", "8 to 48");
+            return Err(ConfigError::OutOfRange { option, expected, got: bits.into() });
+        }
+        Ok(Self { prefix_bits: bits, page_bits: 16, files_per_key: 1, threads: 1 })
+    }
+
+    /// Sets the bytes of a page, a power of two from 1 KiB to 1 MiB; 64 KiB by default. A lookup in a map on disk or in
+    /// an object store reads one page. Small pages take up to a tenth more bytes. A map that fits into a smaller page
+    /// takes a smaller one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] for other sizes.
+    pub fn with_page_bytes(self, bytes: u32) -> Result<Self, ConfigError> {
+        let page_bits = bytes.trailing_zeros() as u8;
+        if !bytes.is_power_of_two() || !PAGE_BITS.contains(&page_bits) {
+            let (option, expected) = ("page bytes", "a power of two from 1,024 to 1,048,576");
+            return Err(ConfigError::OutOfRange { option, expected, got: bytes.into() });
+        }
+        Ok(Self { page_bits, ..self })
+    }
+
+    /// Sets in how many files a key is on average; 1 by default. Pages then have room for keys in several files. With
+    /// less room more pages outgrow their bytes, and lookups in them read twice.
+    #[must_use]
+    pub const fn with_files_per_key(self, files: u32) -> Self {
+        Self { files_per_key: if files == 0 { 1 } else { files }, ..self }
+    }
+
+    /// Builds and merges on up to `threads` threads, including the calling one. The bytes do not depend on it.
+    #[must_use]
+    pub const fn with_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Returns the bits of a hash that maps keep.
+    #[must_use]
+    pub const fn prefix_bits(&self) -> u8 {
+        self.prefix_bits
+    }
+}

@@ -1,0 +1,120 @@
+//! Lookups in maps that are not in memory: a map says which bytes it needs, and judges them.
+
+use core::ops::Range;
+
+use sstfilter::KeyHash;
+
+use crate::candidates::{Candidates, Elsewhere, Found};
+use crate::error::MapError;
+use crate::index::MapIndex;
+use crate::list::{checked_list, split_check};
+use crate::page::{ListPlace, Page, State};
+use crate::simd;
+
+/// Bytes that a lookup needs: a page, or in rare cases one or two places in the tail of the map.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MapRead {
+    range: Range<u64>,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Page(u64),
+    Outgrown(u64),
+    List { page: u64, prefix: u64, place: ListPlace },
+}
+
+impl MapRead {
+    /// Returns the bytes' place in the map.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+}
+
+/// Bytes of a map that were read and found to be sound. Keep pages in a cache, with their [`MapRead`] as the key: each
+/// serves all hashes that fall into it.
+#[derive(Clone, Debug)]
+pub struct MapPart<D> {
+    what: What,
+    is_unknown: bool,
+    bytes: D,
+}
+
+/// What a part of a map says about a key.
+#[derive(Debug)]
+pub enum PartAnswer<'a> {
+    /// These files may have it.
+    Candidates(Candidates<'a>),
+    /// The answer is in these bytes: read them, and [open](MapIndex::open) them. One key in millions needs a second
+    /// read, unless very many files have it.
+    Read(MapRead),
+}
+
+impl MapIndex {
+    /// Returns the page that a lookup needs. Most hashes have different pages.
+    #[must_use]
+    pub fn read_for(&self, hash: KeyHash) -> MapRead {
+        let page = self.page_of(hash);
+        MapRead { range: self.page_range(page), what: What::Page(page) }
+    }
+
+    /// Opens bytes that were read.
+    ///
+    /// # Errors
+    ///
+    /// They are damaged, or not those of `read`. Every covered file may then have the key.
+    pub fn open<D: AsRef<[u8]>>(&self, read: &MapRead, bytes: D) -> Result<MapPart<D>, MapError> {
+        let (own, length) = (bytes.as_ref(), read.range.end - read.range.start);
+        if own.len() as u64 != length {
+            return Err(MapError::Length { what: "part of a file map", expected: length, got: own.len() as u64 });
+        }
+        let state = match read.what {
+            What::Page(page) => self.check(own, page)?.state,
+            What::Outgrown(page) => match self.check(own, page)?.state {
+                State::Outgrown => return Err(MapError::Damaged { page, what: "its entries are outgrown twice" }),
+                state => state,
+            },
+            What::List { page, place, .. } => match checked_list(own, self.map, place.offset) {
+                Some(_) => State::Whole,
+                None => return Err(MapError::Damaged { page, what: "a list of it is damaged" }),
+            },
+        };
+        Ok(MapPart { what: read.what, is_unknown: state == State::Unknown, bytes })
+    }
+
+    /// Returns what a part of this map says about a hash. A part that the hash does not need says nothing: all files
+    /// are candidates.
+    pub fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> PartAnswer<'a> {
+        let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
+        let is_needed = match part.what {
+            What::Page(page) | What::Outgrown(page) => page == place.page,
+            What::List { prefix: of_list, .. } => of_list == prefix,
+        };
+        if !is_needed || part.is_unknown {
+            return PartAnswer::Candidates(Candidates::All);
+        }
+        if let What::List { .. } = part.what {
+            let ids = split_check(part.bytes.as_ref()).map_or(&[][..], |(ids, _)| ids);
+            return PartAnswer::Candidates(Candidates::of_list(ids, self.shape.files));
+        }
+        let page = Page { bytes: part.bytes.as_ref(), shape: &self.shape };
+        if !page.is_occupied(place) {
+            return PartAnswer::Candidates(Candidates::NONE);
+        }
+        let (range, what) = match simd::in_page(page, place) {
+            Found::Here(found) => return PartAnswer::Candidates(found),
+            Found::Elsewhere(Elsewhere::List(list)) => {
+                (self.tail_range(list.offset, list.bytes.into()), What::List { page: place.page, prefix, place: list })
+            }
+            Found::Elsewhere(Elsewhere::Outgrown { offset, bytes }) => {
+                (self.tail_range(offset, bytes), What::Outgrown(place.page))
+            }
+        };
+        match range {
+            Some(range) => PartAnswer::Read(MapRead { range, what }),
+            None => PartAnswer::Candidates(Candidates::All),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes a map page by page, whichever source its entries come from.
+
+use core::ops::Range;
+use std::io::{self, Write};
+
+use sstfilter::internal::{share, sort_hashes};
+use sstfilter::{FileId, HashIdentity, KeyHash};
+
+use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
+use crate::error::MapError;
+use crate::index::{CoveredFile, MAX_ENTRIES, MapEnd};
+use crate::options::MapOptions;
+use crate::shape::Shape;
+
+/// Entries that are sorted and encoded together: 2 MiB of them.
+const CHUNK_ENTRIES: u64 = 1 << 18;
+
+/// Entries of a chunk for each input: about as many as one of its pages has, so that few pages are read twice.
+const CHUNK_ENTRIES_PER_RUN: u64 = 1 << 15;
+
+/// Up to this many sorted runs are merged; more are sorted afresh, which then is faster.
+const MERGED_RUNS: usize = 8;
+
+/// Where entries come from.
+pub(crate) trait EntrySource: Sync {
+    /// How many sorted runs of entries there are.
+    fn runs(&self) -> usize;
+
+    /// Appends all entries with a prefix in this range. Each run must ascend. Returns the prefixes whose entries are
+    /// not known.
+    fn append(
+        &self,
+        prefixes: Range<u64>,
+        packing: &Packing,
+        entries: &mut Vec<KeyHash>,
+    ) -> io::Result<Vec<Range<u64>>>;
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MapReport {
+    /// Bytes of the map.
+    pub bytes: u64,
+    /// Files that it covers.
+    pub files: u32,
+    /// Pairs of a key and a file.
+    pub entries: u64,
+    /// Pages of the map.
+    pub pages: u64,
+    /// Pages that did not fit, and are in the tail: a lookup in one reads twice.
+    pub outgrown_pages: u64,
+    /// Pages whose entries are not known, because a page of an input was damaged: every file may have a key of these.
+    pub unknown_pages: u64,
+    /// Keys that 32 or more files have.
+    pub lists: u64,
+}
+
+impl MapReport {
+    /// Returns the bits of the map per entry.
+    #[must_use]
+    pub fn bits_per_entry(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.entries.max(1) as f64
+    }
+}
+
+/// A map to be written.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    shape: Shape,
+    hash: HashIdentity,
+    map: FileId,
+    covered: Vec<CoveredFile>,
+    threads: usize,
+}
+
+/// A range of pages, and what became of it.
+struct Chunk {
+    pages: Range<u64>,
+    written: io::Result<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    outside: Vec<Outside>,
+    unknown: u64,
+}
+
+impl Plan {
+    /// `covered` must ascend by fingerprint.
+    pub(crate) fn new(
+        options: &MapOptions,
+        hash: HashIdentity,
+        map: FileId,
+        covered: Vec<CoveredFile>,
+    ) -> Result<Self, MapError> {
+        let files = u32::try_from(covered.len()).unwrap_or(u32::MAX);
+        let entries: u64 = covered.iter().map(|covered| covered.entries).sum();
+        if entries > MAX_ENTRIES {
+            return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
+        }
+        let (prefix_bits, page_bits) = (options.prefix_bits, options.page_bits);
+        let shape = Shape::plan(prefix_bits, page_bits, files, entries, options.files_per_key.into())?;
+        Ok(Self { shape, hash, map, covered, threads: options.threads })
+    }
+
+    /// Writes the map.
+    pub(crate) fn write(&self, source: &impl EntrySource, sink: &mut impl Write) -> io::Result<MapReport> {
+        let mut report = MapReport {
+            files: self.shape.files,
+            entries: self.covered.iter().map(|covered| covered.entries).sum(),
+            pages: self.shape.pages,
+            ..MapReport::default()
+        };
+        let (mut tail, threads) = (Vec::new(), self.threads.max(1));
+        let writer = PageWriter::new(self.shape, self.map.fingerprint());
+        let mut pages = 0;
+        while pages < self.shape.pages {
+            let step = self.pages_of_chunk(source.runs());
+            let mut chunks: Vec<_> = (0..threads as u64)
+                .map(|chunk| pages + chunk * step..(pages + (chunk + 1) * step).min(self.shape.pages))
+                .filter(|pages| !pages.is_empty())
+                .map(|pages| Chunk { pages, written: Ok(Written::default()) })
+                .collect();
+            share(threads, chunks.iter_mut().collect(), &mut Buffers::default(), |buffers, chunk: &mut Chunk| {
+                chunk.written = self.encode(source, chunk.pages.clone(), buffers);
+            });
+            for Chunk { pages: done, written } in chunks {
+                let Written { mut bytes, outside, unknown } = written?;
+                report.unknown_pages += unknown;
+                for outside in outside {
+                    report.outgrown_pages += u64::from(outside.is_outgrown());
+                    report.lists += outside.lists() as u64;
+                    writer.finish(outside, &mut bytes, &mut tail);
+                }
+                sink.write_all(&bytes)?;
+                pages = done.end;
+            }
+        }
+        sink.write_all(&tail)?;
+        let end = MapEnd {
+            shape: self.shape,
+            hash: self.hash,
+            map: self.map,
+            tail_bytes: tail.len() as u64,
+            covered: &self.covered,
+        }
+        .encode();
+        sink.write_all(&end)?;
+        report.bytes = (self.shape.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;
+        Ok(report)
+    }
+
+    fn pages_of_chunk(&self, runs: usize) -> u64 {
+        let entries: u64 = self.covered.iter().map(|covered| covered.entries).sum();
+        let of_page = (entries / self.shape.pages).max(1);
+        let wanted = CHUNK_ENTRIES.max((runs.min(128) as u64) * CHUNK_ENTRIES_PER_RUN);
+        (wanted / of_page).clamp(1, 1 << 12)
+    }
+
+    fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
+        let prefixes = self.shape.first_prefix(pages.start)..self.shape.first_prefix(pages.end);
+        let packing = Packing::new(prefixes.start, prefixes.end, self.shape.files).ok_or(MapError::Field {
+            field: "files",
+            expected: "fewer, or more entries in each",
+            got: self.shape.files.into(),
+        })?;
+        let entries = &mut buffers.entries;
+        entries.clear();
+        let unknown = source.append(prefixes.clone(), &packing, entries)?;
+        match source.runs() {
+            0 | 1 => {}
+            runs if runs <= MERGED_RUNS => entries.sort(),
+            _ => {
+                sort_hashes(entries, 1, u64::MAX);
+            }
+        }
+        let mut written = Written::default();
+        written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());
+        let writer = buffers.writer.get_or_insert_with(|| PageWriter::new(self.shape, self.map.fingerprint()));
+        let mut rest = entries.as_slice();
+        for page in pages {
+            let own = self.shape.first_prefix(page)..self.shape.first_prefix(page + 1);
+            let (of_page, after) = rest.split_at(rest.partition_point(|&entry| packing.unpack(entry).0 < own.end));
+            rest = after;
+            if unknown.iter().any(|lost| lost.start < own.end && own.start < lost.end) {
+                writer.write_unknown(page, &mut written.bytes);
+                written.unknown += 1;
+                continue;
+            }
+            let outcome = writer.write(page, of_page, &packing, &mut written.bytes);
+            match outcome {
+                PageOutcome::Whole => {}
+                PageOutcome::Unknown => written.unknown += 1,
+                PageOutcome::Unfinished(outside) => written.outside.push(outside),
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// What a thread reuses.
+#[derive(Default)]
+struct Buffers {
+    entries: Vec<KeyHash>,
+    writer: Option<PageWriter>,
+}

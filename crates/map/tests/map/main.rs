@@ -1,0 +1,21 @@
+//! A map must never say that a file it covers lacks a key that the file has.
+//!
+//! - `model`: answers, merges and dropped files beside sets of keys.
+//! - `rule`: stores whose files and maps disagree.
+//! - `shapes`: sizes, rates, keys that many files have, pages that outgrow their bytes.
+//! - `damage`: damaged, foreign and swapped bytes.
+//! - `vectors`: the vectors of the format.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+#![expect(clippy::cast_possible_truncation, reason = "tests work on small numbers")]
+
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../../tests/common/vectors.rs"]
+mod common;
+
+mod damage;
+mod model;
+mod rule;
+mod shapes;
+mod support;
+mod vectors;

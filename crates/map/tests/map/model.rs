@@ -1,0 +1,133 @@
+//! Maps beside a model: the files of each key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sstfilter::simd::InstructionSet;
+use sstfilter_map::{Candidates, LocalId, MapMerge, MapOptions};
+
+use crate::support::{Model, add, build, candidates, check_all, file, hash, load, map_id, merge, mix, model};
+
+fn options(prefix_bits: u8) -> MapOptions {
+    MapOptions::with_prefix_bits(prefix_bits).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
+/// The files of each prefix.
+fn expected(model: &Model, prefix_bits: u8) -> BTreeMap<u64, BTreeSet<u64>> {
+    let mut files = BTreeMap::<u64, BTreeSet<u64>>::new();
+    for (&number, keys) in model {
+        for &key in keys {
+            files.entry(hash(key).get() >> (64 - prefix_bits)).or_default().insert(file(number).fingerprint());
+        }
+    }
+    files
+}
+
+/// Models of many forms: files, keys of each, share of shared keys (1 in so many), bits.
+const FORMS: [(u64, u64, u64, u8); 12] = [
+    (1, 0, 0, 8),
+    (1, 1, 0, 48),
+    (1, 5_000, 0, 24),
+    (2, 1_000, 2, 20),
+    (3, 777, 0, 16),
+    (31, 300, 5, 30),
+    (32, 300, 5, 30),
+    (70, 500, 20, 27),
+    (100, 60, 3, 40),
+    (400, 50, 1, 26),
+    (1_000, 20, 7, 33),
+    (7, 3_000, 0, 8),
+];
+
+#[test]
+fn the_candidates_of_every_prefix_are_exactly_the_files_that_have_it() {
+    for (form, (files, keys, shared, bits)) in (0..).zip(FORMS) {
+        let model = model(form, files, keys, shared);
+        let (bytes, report) = build(&model, options(bits));
+        let map = load(&bytes);
+        assert_eq!(map.problems().next(), None);
+        assert_eq!(check_all(&map, &model), files * keys);
+        let expected = expected(&model, bits);
+        assert_eq!(report.entries, expected.values().map(|files| files.len() as u64).sum::<u64>());
+        let found_in = |hash| -> BTreeSet<u64> {
+            candidates(&map, hash).iter().map(|&id| map.index().files()[id].file.fingerprint()).collect()
+        };
+        let of_keys = model.values().flatten().map(|&key| hash(key));
+        let strangers = (0..2_000).map(|number| hash(mix(number) | 1 << 59));
+        for probed in of_keys.chain(strangers) {
+            let prefix = probed.get() >> (64 - bits);
+            assert_eq!(found_in(probed), expected.get(&prefix).cloned().unwrap_or_default(), "form {form}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_answers_like_single_lookups_with_each_instruction_set() {
+    let model = model(7, 80, 900, 30);
+    let (bytes, _) = build(&model, options(26));
+    let map = load(&bytes);
+    let hashes: Vec<_> = model.values().flatten().map(|&key| hash(key)).chain((0..9_999).map(hash)).collect();
+    let mut answers = Vec::new();
+    let before = sstfilter::simd::selected();
+    for set in InstructionSet::available() {
+        sstfilter::simd::select(set).unwrap();
+        let single: Vec<Vec<usize>> = hashes.iter().map(|&hash| candidates(&map, hash)).collect();
+        let mut batch = vec![Vec::new(); hashes.len()];
+        map.candidates_each(&hashes, |position, found| match found {
+            Candidates::Only(ids) => batch[position] = ids.map(LocalId::index).collect(),
+            Candidates::All => panic!("no page is unknown"),
+        });
+        assert!(single == batch, "{set:?}");
+        answers.push(single);
+    }
+    sstfilter::simd::select(before).unwrap();
+    assert!(answers.windows(2).all(|two| two[0] == two[1]), "instruction sets differ");
+}
+
+#[test]
+fn merges_in_any_order_and_grouping_have_the_bytes_of_a_build_from_keys() {
+    for (form, (files, keys, shared, bits)) in (0..).zip(FORMS) {
+        let model = model(form, files, keys, shared);
+        for threads in [1, 3] {
+            let options = options(bits).with_threads(threads);
+            let (whole, _) = build(&model, options);
+            // Dealt to five maps, of which one has all files of another one, too.
+            let dealt = |part: u64| -> Model {
+                let is_in = |number: u64| number % 5 == part || (part == 4 && number.is_multiple_of(5));
+                model.iter().filter(|(number, _)| is_in(**number)).map(|(n, keys)| (*n, keys.clone())).collect()
+            };
+            let parts: Vec<Vec<u8>> =
+                (0..5).map(dealt).filter(|model| !model.is_empty()).map(|model| build(&model, options).0).collect();
+            let all: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            assert!(merge(&all, options).0 == whole, "form {form}, {threads} threads");
+            let reversed: Vec<&[u8]> = all.iter().rev().copied().collect();
+            assert!(merge(&reversed, options).0 == whole, "form {form}: the order decides");
+            let (left, right) = all.split_at(all.len() / 2);
+            let (left, right) = (merge_or_none(left, options), merge(right, options).0);
+            let grouped: Vec<&[u8]> = left.iter().map(Vec::as_slice).chain([right.as_slice()]).collect();
+            assert!(merge(&grouped, options).0 == whole, "form {form}: the grouping decides");
+        }
+    }
+}
+
+fn merge_or_none(parts: &[&[u8]], options: MapOptions) -> Option<Vec<u8>> {
+    (!parts.is_empty()).then(|| merge(parts, options).0)
+}
+
+#[test]
+fn a_merge_that_drops_files_has_the_bytes_of_a_build_without_them() {
+    for (form, (files, keys, shared, bits)) in (0..).zip(FORMS).filter(|(_, (files, ..))| *files > 1) {
+        let model = model(form, files, keys, shared);
+        let options = options(bits);
+        let is_kept = |number: u64| !number.is_multiple_of(3);
+        let rest: Model = model.iter().filter(|(n, _)| is_kept(**n)).map(|(n, keys)| (*n, keys.clone())).collect();
+        let kept: BTreeSet<_> = rest.keys().map(|&number| file(number).fingerprint()).collect();
+        let (whole, _) = build(&model, options);
+        let mut merging = MapMerge::new(options);
+        add(&mut merging, &whole, |file| kept.contains(&file.fingerprint()));
+        let mut merged = Vec::new();
+        merging.finish(map_id(), &mut merged).unwrap();
+        assert!(merged == build(&rest, options).0, "form {form}");
+        let map = load(&merged);
+        assert!(model.keys().all(|&number| map.index().local_id(file(number)).is_some() == is_kept(number)));
+    }
+}

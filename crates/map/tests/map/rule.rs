@@ -1,0 +1,100 @@
+//! A file is skipped only if a map covers it: the rule, in all ways in which maps and files disagree.
+
+use std::sync::Arc;
+
+use sstfilter::FileId;
+use sstfilter_map::{FileMap, MapOptions, MapSet};
+
+use crate::support::{Model, build, file, hash, load, mix, model};
+
+fn options() -> MapOptions {
+    MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
+fn part(model: &Model, is_in: impl Fn(u64) -> bool) -> Arc<FileMap<Vec<u8>>> {
+    let own = model.iter().filter(|(number, _)| is_in(**number)).map(|(number, keys)| (*number, keys.clone()));
+    let bytes = build(&own.collect(), options()).0;
+    Arc::new(FileMap::load(bytes, &sstfilter::Filters::default(), crate::support::map_id()).unwrap())
+}
+
+/// Checks every key of the files in `store` (numbers), and returns how many matches strangers have on average.
+fn check(set: &MapSet<Vec<u8>>, model: &Model, store: &[u64]) -> f64 {
+    let mut matches = Vec::new();
+    for (position, number) in store.iter().enumerate() {
+        for &key in &model[number] {
+            set.matches(hash(key), &mut matches);
+            assert!(matches.contains(&position), "file {number} at {position} lost {key:#x}");
+            assert!(matches.is_sorted_by(|one, two| one < two));
+        }
+    }
+    let strangers = 2_000;
+    let mut found = 0;
+    for key in 0..strangers {
+        set.matches(hash(mix(key) | 1 << 59), &mut matches);
+        found += matches.len();
+    }
+    found as f64 / strangers as f64
+}
+
+#[test]
+fn files_that_no_map_covers_are_in_every_answer() {
+    let model = model(1, 60, 100, 13);
+    let maps = [part(&model, |number| number < 20), part(&model, |number| (20..40).contains(&number))];
+    let store: Vec<u64> = (0..60).rev().collect();
+    let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
+    for covering in 0..=2 {
+        let set = MapSet::new(&maps[..covering], &ids);
+        assert_eq!(set.uncovered().len(), 60 - 20 * covering);
+        let mean = check(&set, &model, &store);
+        let uncovered = set.uncovered().len() as f64;
+        assert!((uncovered..uncovered + 0.1).contains(&mean), "{mean}");
+    }
+}
+
+#[test]
+fn a_map_of_files_that_are_gone_and_of_files_that_another_map_covers_loses_nothing() {
+    let model = model(2, 50, 80, 7);
+    // Overlapping maps, an older one that has dropped files, in both orders.
+    let (all, some) = (part(&model, |_| true), part(&model, |number| number % 3 == 0));
+    for maps in [[all.clone(), some.clone()], [some, all]] {
+        for store in [(0..50).collect::<Vec<u64>>(), vec![3, 7, 48], vec![9], Vec::new()] {
+            let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
+            let set = MapSet::new(&maps, &ids);
+            assert!(set.uncovered().is_empty());
+            assert!(check(&set, &model, &store) < 0.1);
+        }
+    }
+}
+
+#[test]
+fn a_file_with_the_number_of_another_one_has_another_id_and_is_not_covered() {
+    // The engine reused a file's name; the contents, and so the id, are new.
+    let (before, after) = (model(3, 10, 50, 0), model(4, 10, 50, 0));
+    let maps = [part(&before, |_| true)];
+    let new_ids: Vec<FileId> = (0..10).map(|number| file(number + 1_000)).collect();
+    let set = MapSet::new(&maps, &new_ids);
+    assert_eq!(set.uncovered().len(), 10);
+    check(&set, &after, &(0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_id_that_comes_twice_is_judged_once_and_in_every_answer_the_other_time() {
+    let model = model(5, 4, 50, 0);
+    let maps = [part(&model, |_| true)];
+    let set = MapSet::new(&maps, &[file(0), file(1), file(0)]);
+    assert_eq!(set.uncovered(), [2]);
+    check(&set, &model, &[0, 1, 0]);
+}
+
+#[test]
+fn all_files_of_a_damaged_page_are_candidates() {
+    let model = model(6, 30, 90, 0);
+    let mut bytes = build(&model, options()).0;
+    bytes[100] ^= 1;
+    assert_eq!(load(&bytes).problems().count(), 1);
+    let map = FileMap::load(bytes, &sstfilter::Filters::default(), crate::support::map_id()).unwrap();
+    let store: Vec<u64> = (0..30).collect();
+    let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
+    let mean = check(&MapSet::new(&[Arc::new(map)], &ids), &model, &store);
+    assert!(mean > 0.5, "{mean}");
+}

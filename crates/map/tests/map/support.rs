@@ -1,0 +1,87 @@
+//! Files of random keys, and maps of them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use sstfilter::{FileId, Filters, KeyHash};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport};
+
+pub(crate) fn mix(seed: u64) -> u64 {
+    KeyHash::mix(seed).get()
+}
+
+pub(crate) fn hash(key: u64) -> KeyHash {
+    KeyHash::from_well_mixed(mix(key ^ 0x5555 << 40))
+}
+
+pub(crate) fn file(number: u64) -> FileId {
+    FileId::from_fingerprint(mix(number ^ 0xf11e << 44))
+}
+
+/// The id of the maps of a test: equal, so that their bytes can be.
+pub(crate) fn map_id() -> FileId {
+    file(u64::MAX >> 20)
+}
+
+/// The keys of each file, by its number.
+pub(crate) type Model = BTreeMap<u64, Vec<u64>>;
+
+/// `files` files of `keys` keys each. One key in `shared` is from a small set, so that other files have it, too.
+pub(crate) fn model(seed: u64, files: u64, keys: u64, shared: u64) -> Model {
+    let key = |file: u64, number: u64| {
+        let random = mix(mix(seed ^ file << 32) ^ number);
+        if shared > 0 && random.is_multiple_of(shared) { random >> 32 & 31 } else { random | 1 << 60 }
+    };
+    (0..files).map(|file| (file, (0..keys).map(|number| key(file, number)).collect())).collect()
+}
+
+pub(crate) fn build(model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
+    let mut builder = MapBuilder::new(&Filters::default(), options);
+    for (&number, keys) in model {
+        builder.add_file(file(number), keys.iter().map(|&key| hash(key)).collect());
+    }
+    let mut bytes = Vec::new();
+    let report = builder.finish(map_id(), &mut bytes).unwrap();
+    assert_eq!(report.bytes, bytes.len() as u64);
+    (bytes, report)
+}
+
+pub(crate) fn load(bytes: &[u8]) -> FileMap<&[u8]> {
+    FileMap::load(bytes, &Filters::default(), map_id()).unwrap()
+}
+
+/// Adds a map in memory to a merge, with the files for which `keep` is true.
+pub(crate) fn add<'a>(merge: &mut MapMerge<'a>, bytes: &'a [u8], keep: impl FnMut(FileId) -> bool) {
+    let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+    let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
+    merge.add_some(index, read, keep).unwrap();
+}
+
+pub(crate) fn merge(parts: &[&[u8]], options: MapOptions) -> (Vec<u8>, MapReport) {
+    let mut merge = MapMerge::new(options);
+    parts.iter().for_each(|part| add(&mut merge, part, |_| true));
+    let mut bytes = Vec::new();
+    let report = merge.finish(map_id(), &mut bytes).unwrap();
+    (bytes, report)
+}
+
+/// Checks that each file may have each of its keys. Returns the number of answers.
+pub(crate) fn check_all(map: &FileMap<impl AsRef<[u8]>>, model: &Model) -> u64 {
+    let mut answers = 0;
+    for (&number, keys) in model {
+        let id = map.index().local_id(file(number)).unwrap();
+        for &key in keys {
+            assert!(map.candidates(hash(key)).may_contain(id), "file {number} lost key {key:#x}");
+            answers += 1;
+        }
+    }
+    answers
+}
+
+/// The candidates of a hash; all files if they are unknown.
+pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<usize> {
+    match map.candidates(hash) {
+        Candidates::Only(ids) => ids.map(LocalId::index).collect(),
+        Candidates::All => (0..map.index().files().len()).collect(),
+    }
+}

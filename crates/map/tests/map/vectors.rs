@@ -1,0 +1,38 @@
+//! The vectors of `fixtures/vectors/maps.json`, which an independent program recomputes.
+
+use sstfilter::{FileId, Filters, KeyHasher};
+use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions};
+
+use crate::common::{Value, vectors};
+
+fn keys(vector: &Value, file: &Value) -> Vec<Vec<u8>> {
+    let own = file.number("first")..file.number("first") + file.number("count");
+    own.chain(0..vector.number("shared")).map(|number| format!("key-{number:06}").into_bytes()).collect()
+}
+
+#[test]
+fn maps_have_the_bytes_of_the_vectors() {
+    let (own, filters) = (vectors("maps"), Filters::default());
+    for vector in own.rows("maps") {
+        let options = MapOptions::with_prefix_bits(vector.number("prefix_bits") as u8)
+            .unwrap()
+            .with_page_bytes(1 << vector.number("max_page_bits"))
+            .unwrap()
+            .with_files_per_key(vector.number("spread") as u32);
+        let mut builder = MapBuilder::new(&filters, options);
+        for file in vector.rows("files") {
+            let hashes = keys(vector, file).iter().map(|key| KeyHasher::default().hash(key)).collect();
+            builder.add_file(FileId::from_fingerprint(file.hex("fingerprint")), hashes);
+        }
+        let (map, mut bytes) = (FileId::from_fingerprint(vector.hex("map")), Vec::new());
+        builder.finish(map, &mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, vector.number("bytes"), "{vector}");
+        assert_eq!(u64::from(crc32c::crc32c(&bytes)), vector.hex("crc32c"), "{vector}");
+        let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
+        let found = |number: u32| match loaded.candidates(filters.hash(format!("absent-{number:06}").as_bytes())) {
+            Candidates::Only(ids) => ids.count() as u64,
+            Candidates::All => panic!("no page is unknown"),
+        };
+        assert_eq!((0..1_000).map(found).sum::<u64>(), vector.number("false_candidates"));
+    }
+}
