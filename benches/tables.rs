@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{BuildContext, KeyHasher};
+use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+use sstfilter_map::MapOptions;
 use sstfilter_store::ViewEdit;
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
@@ -27,13 +28,16 @@ const QUERIES: u64 = 2048;
 /// Keys of one `multi_get`.
 const BATCH: usize = 32;
 
-/// How tables are written, by the filter that they get.
-fn stores() -> Vec<(&'static str, TableOptions)> {
+/// How tables are written, by the filter that they get, and whether the set has a file map.
+fn stores() -> Vec<(&'static str, TableOptions, bool)> {
     let context = || BuildContext::new(&KeyHasher::default()).with_expected_keys(KEYS_PER_FILE);
     let options = || TableOptions::default().with_context(context());
-    let filtered = policies().into_iter().take(2).map(|(name, policy)| (name, options().with_policy(Arc::new(policy))));
+    let filtered =
+        policies().into_iter().take(2).map(|(name, policy)| (name, options().with_policy(Arc::new(policy)), false));
     let mut stores: Vec<_> = filtered.collect();
-    stores.push(("no filter", options().without_filter()));
+    stores.push(("no filter", options().without_filter(), false));
+    stores.push(("blocked-bloom and a map", options(), true));
+    stores.push(("no filter, a map", options().without_filter(), true));
     stores
 }
 
@@ -67,8 +71,12 @@ fn lookups(criterion: &mut Criterion) {
     let hits: Vec<_> = keys.iter().copied().step_by(stride).collect();
     let misses: Vec<_> = absent(FILES * KEYS_PER_FILE).into_iter().step_by(stride).collect();
     let missed: Vec<&[u8]> = misses.iter().map(|key| &key[..]).collect();
-    for (name, options) in stores() {
+    for (name, options, has_map) in stores() {
         let set = table_set(&keys, &options);
+        if has_map {
+            let options = MapOptions::for_entries(keys.len() as u64, FalsePositiveRate::ONE_PERCENT);
+            set.update_map(options.expect("few bits")).expect("in memory");
+        }
         assert_eq!((found(&set, &hits), found_in_batches(&set, &missed)), (hits.len(), 0));
         let mut group = criterion.benchmark_group(format!("{FILES} tables, {name}"));
         group.throughput(Throughput::Elements(misses.len() as u64)).sample_size(10);

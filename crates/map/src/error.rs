@@ -48,6 +48,12 @@ pub enum MapError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The map lacks a key of a file that it covers: it was built with another hash function of the same name, or not
+    /// from all keys of the file.
+    KnownKeyAbsent {
+        /// The fingerprint of the file's id.
+        fingerprint: u64,
+    },
     /// A file was added twice.
     DuplicateFile {
         /// The fingerprint of its id.
@@ -80,6 +86,11 @@ impl fmt::Display for MapError {
             Self::Field { field, expected, got } => write!(f, "{field} of a file map: expected {expected}, got {got}"),
             Self::Length { what, expected, got } => write!(f, "{what}: expected {expected} bytes, got {got}"),
             Self::Damaged { page, what } => write!(f, "page {page} of a file map: {what}"),
+            Self::KnownKeyAbsent { fingerprint } => write!(
+                f,
+                "file map: expected all keys of file {fingerprint:#018x}, got none for one of them: the map was built \
+                 with another hash function, or not from all keys of the file"
+            ),
             Self::DuplicateFile { fingerprint } => {
                 write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
             }

@@ -80,7 +80,7 @@ pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::MapOptions;
 pub use read::{MapPart, MapRead, PartAnswer};
-pub use set::MapSet;
+pub use set::{MapSet, SetMatch};
 pub use write::MapReport;
 
 /// Compiles and runs the README's examples.

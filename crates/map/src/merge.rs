@@ -11,6 +11,7 @@ use crate::encode::Packing;
 use crate::error::MapError;
 use crate::index::{CoveredFile, MapIndex};
 use crate::list::{ListIds, checked_list};
+use crate::map::FileMap;
 use crate::options::MapOptions;
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
@@ -90,6 +91,23 @@ impl<'a> MapMerge<'a> {
         let prefixes = index.shape.prefixes();
         self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new() });
         Ok(())
+    }
+
+    /// Adds a map in memory with those of its files for which `keep` returns true.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_loaded<D: AsRef<[u8]> + Sync>(
+        &mut self,
+        map: &'a FileMap<D>,
+        keep: impl FnMut(FileId) -> bool,
+    ) -> Result<(), MapError> {
+        let read = |range: Range<u64>| {
+            let bytes = map.as_bytes().get(range.start as usize..range.end as usize);
+            bytes.map(Cow::Borrowed).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        };
+        self.add_some(map.index().clone(), read, keep)
     }
 
     /// Writes the result to `sink`. `map` is its id.

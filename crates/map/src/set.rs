@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sstfilter::{FileId, KeyHash};
 
 use crate::candidates::Candidates;
+use crate::index::LocalId;
 use crate::map::FileMap;
 
 /// The files of a store at one moment, and the maps that cover some of them.
@@ -41,6 +42,15 @@ pub struct MapSet<D> {
     maps: Vec<Covering<D>>,
     /// Positions of files that no map covers, ascending.
     uncovered: Vec<usize>,
+}
+
+/// A covered file that may have a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetMatch {
+    /// The file at this position.
+    File(usize),
+    /// Every file that one of the maps covers: the entries of the key are damaged or unknown.
+    AnyFile,
 }
 
 /// A map, and which of the files it judges.
@@ -80,10 +90,7 @@ impl<D: AsRef<[u8]>> MapSet<D> {
         matches.extend_from_slice(&self.uncovered);
         for covering in &self.maps {
             match covering.map.candidates(hash) {
-                Candidates::Only(ids) => {
-                    matches
-                        .extend(ids.filter_map(|id| covering.positions.get(id.index()).copied().flatten()).map(widen));
-                }
+                Candidates::Only(ids) => matches.extend(ids.filter_map(|id| covering.position(id))),
                 Candidates::All => matches.extend(covering.positions.iter().flatten().copied().map(widen)),
             }
         }
@@ -92,10 +99,55 @@ impl<D: AsRef<[u8]>> MapSet<D> {
         }
     }
 
+    /// Calls `visit` for each covered file that may have a key. Files that no map covers are not visited.
+    #[inline]
+    pub fn visit(&self, hash: KeyHash, mut visit: impl FnMut(SetMatch)) {
+        for covering in &self.maps {
+            covering.visit(covering.map.candidates(hash), &mut visit);
+        }
+    }
+
+    /// Calls `visit` for each covered file that may have one of the keys, with the position of the key. Faster than
+    /// single lookups if the maps do not fit into the cache.
+    pub fn visit_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, SetMatch)) {
+        for covering in &self.maps {
+            covering.map.candidates_each(hashes, |key, found| covering.visit(found, |found| visit(key, found)));
+        }
+    }
+
+    /// Returns the maps.
+    #[must_use]
+    pub fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<D>>> {
+        self.maps.iter().map(|covering| &covering.map)
+    }
+
+    /// Returns the position of a covered file.
+    #[must_use]
+    pub fn position(&self, file: FileId) -> Option<usize> {
+        self.maps.iter().find_map(|covering| covering.position(covering.map.index().local_id(file)?))
+    }
+
     /// Returns the positions of files that no map covers, ascending.
     #[must_use]
     pub fn uncovered(&self) -> &[usize] {
         &self.uncovered
+    }
+}
+
+impl<D: AsRef<[u8]>> Covering<D> {
+    #[inline]
+    fn position(&self, id: LocalId) -> Option<usize> {
+        self.positions.get(id.index()).copied().flatten().map(widen)
+    }
+
+    #[inline]
+    fn visit(&self, found: Candidates<'_>, mut visit: impl FnMut(SetMatch)) {
+        match found {
+            Candidates::Only(ids) => {
+                ids.filter_map(|id| self.position(id)).for_each(|file| visit(SetMatch::File(file)))
+            }
+            Candidates::All => visit(SetMatch::AnyFile),
+        }
     }
 }
 

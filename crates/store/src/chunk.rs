@@ -32,6 +32,8 @@ pub(super) const fn max_files(is_overlapping: bool) -> usize {
 /// Some of a level's files, in its order, shared by views.
 pub(super) struct Chunk<F> {
     pub(super) files: Box<[Arc<F>]>,
+    /// The ages of the files; empty in the order of keys.
+    ages: Box<[Age]>,
     pub(super) core: ChunkCore,
 }
 
@@ -124,8 +126,10 @@ impl<F> Chunk<F> {
         let bound = move |chunk: usize| chunk * members.len() / chunks;
         let own = (0..chunks).filter_map(move |chunk| members.get(bound(chunk)..bound(chunk + 1)));
         own.map(move |members| {
-            let (files, states): (Vec<_>, Vec<_>) = members.iter().cloned().unzip();
-            Arc::new(Self { files: files.into(), core: ChunkCore::new(states.into(), prefix, config) })
+            let (files, states): (Vec<_>, Vec<_>) =
+                members.iter().map(|member| (member.file.clone(), member.state.clone())).unzip();
+            let ages = members.iter().map(|member| member.age).filter(|_| config.is_some()).collect();
+            Arc::new(Self { files: files.into(), ages, core: ChunkCore::new(states.into(), prefix, config) })
         })
     }
 
@@ -135,14 +139,35 @@ impl<F> Chunk<F> {
         self.files.get(place).zip(self.core.files.get(place))
     }
 
-    /// Returns the files with their states.
-    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
-        self.files.iter().cloned().zip(self.core.files.iter().cloned())
+    /// Returns the age of the file at a slot.
+    #[inline]
+    pub(super) fn age(&self, place: usize) -> Age {
+        self.ages.get(place).copied().unwrap_or_default()
+    }
+
+    /// Returns the files with their states and ages.
+    pub(super) fn members(&self) -> impl Iterator<Item = Member<F>> {
+        let files = self.files.iter().cloned().zip(self.core.files.iter().cloned()).enumerate();
+        files.map(|(place, (file, state))| Member { file, state, age: self.age(place) })
     }
 }
 
-/// A file of the engine, and its state.
-pub(super) type Member<F> = (Arc<F>, Arc<FileState>);
+/// When a file joined its level: the greater, the newer. Files in the order of their keys have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Age(pub(super) u64);
+
+/// A file of the engine with its state and its age, which is that of a file it replaced.
+pub(super) struct Member<F> {
+    pub(super) file: Arc<F>,
+    pub(super) state: Arc<FileState>,
+    pub(super) age: Age,
+}
+
+impl<F> Clone for Member<F> {
+    fn clone(&self) -> Self {
+        Self { file: self.file.clone(), state: self.state.clone(), age: self.age }
+    }
+}
 
 impl ChunkCore {
     fn new(files: Box<[Arc<FileState>]>, prefix: &Arc<SharedPrefix>, config: Option<&Config>) -> Self {

@@ -41,6 +41,17 @@ pub(super) struct Found {
     pub(super) candidates: u64,
 }
 
+/// Where a lookup ended in a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ChunkEnd {
+    /// At the file at this slot.
+    At(usize),
+    /// At a file outside of the chunk, before the file at this slot.
+    Before(usize),
+    /// Nowhere: it reached all files.
+    Passed,
+}
+
 /// Returns a word with the lowest `count` bits set.
 const fn first_bits(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
@@ -69,9 +80,16 @@ impl ChunkCounts {
 
     /// Counts what a lookup found in the chunk, up to the file where it ended.
     #[inline]
-    pub(super) fn count(&self, found: Found, ended: Option<usize>) {
+    pub(super) fn count(&self, found: Found, end: ChunkEnd) {
+        let (reached, ended) = match end {
+            ChunkEnd::At(place) => (place + 1, Some(place)),
+            // No file was reached.
+            ChunkEnd::Before(0) => return,
+            ChunkEnd::Before(place) => (place, Some(place - 1)),
+            ChunkEnd::Passed => (self.files, None),
+        };
         let counters: ThreadCounters<'_> = self.counters.of_thread();
-        let considered = first_bits(ended.map_or(self.files, |place| place + 1));
+        let considered = first_bits(reached);
         for place in bits_of(found.candidates & considered) {
             counters.add(self.of_file(Count::Searches, place), 1);
         }

@@ -137,8 +137,8 @@ pub use read::FilterRead;
 pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
-pub use stats::FileStats;
-pub use view::{FilterView, ViewEdit, ViewError};
+pub use stats::{FileStats, MapStats};
+pub use view::{FilterView, MapPolicy, MapReason, ViewEdit, ViewError};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -4,6 +4,7 @@
 //! bounds, and which of these have a filter that may contain it. It then returns those files, the newest first. It
 //! counts only up to the file where it ended, so that rates are those of files that were searched in vain.
 
+use core::cmp::Reverse;
 use core::fmt;
 use std::sync::Arc;
 
@@ -11,27 +12,87 @@ use sstfilter::internal::{CacheResidency, PreparedKey, bits_of};
 use sstfilter::{KeyHash, Probe};
 
 use super::chunk::{Chunk, Group, PrefixedHead};
-use super::counts::Found;
+use super::counts::{ChunkEnd, Found};
 use super::file::FileFilters;
 use super::read::FilterRead;
 use super::reader::SharedParts;
 use super::state::{Answer, FileState};
-use super::view::{FilterView, Level};
+use super::view::{Count, Covered, FilterView, Level, Mapped, Order};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the files that may contain `key`, one after the other. The lookup reads nothing from them, except
     /// filters that are not in memory, if their files have a source.
     #[inline]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
-        self.lookups.of_thread().add(0, 1);
-        Candidates { view: self, step: Step::default(), cursor: Cursor::new(key), prepared: None }
+        self.counts.of_thread().add(Count::Lookups as usize, 1);
+        let mut cursor = Cursor::new(key);
+        let levels = match self.usable_maps() {
+            Some(mapped) => cursor.consult(self, mapped),
+            None => &self.levels,
+        };
+        Candidates { view: self, levels, step: Step::default(), cursor, prepared: None }
     }
 
     /// Returns the files that may contain each of `keys`, in steps that all keys take together.
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
-        self.lookups.of_thread().add(0, keys.len() as u64);
-        let lookups = keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
-        BatchCandidates { view: self, step: Step::default(), lookups, given: Vec::new() }
+        self.counts.of_thread().add(Count::Lookups as usize, keys.len() as u64);
+        let (levels, lookups) = match self.usable_maps() {
+            Some(mapped) => self.consult_for_each(mapped, keys),
+            None => (&*self.levels, keys.iter().map(|key| Cursor::new(key)).enumerate().collect()),
+        };
+        BatchCandidates { view: self, levels, step: Step::default(), lookups, given: Vec::new() }
+    }
+}
+
+impl<F> FilterView<F> {
+    /// Returns the maps, unless the hash does not match its name.
+    #[inline]
+    fn usable_maps(&self) -> Option<&Mapped<F>> {
+        self.mapped.as_deref().filter(|_| self.config.trust.get().is_none())
+    }
+
+    /// Returns the levels to search, and the lookups that may find something, with the positions of their keys.
+    fn consult_for_each<'a>(
+        &'a self,
+        mapped: &'a Mapped<F>,
+        keys: &[&'a [u8]],
+    ) -> (&'a [Arc<Level<F>>], Vec<Searching<'a, F>>) {
+        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.config.reader.filters.hash(key)).collect();
+        let cursor = |position| {
+            let mut cursor = Cursor::new(keys.get(position).copied().unwrap_or_default());
+            cursor.whole = hashes.get(position).copied();
+            cursor
+        };
+        let (mut lookups, mut candidates, mut unknown) = (Vec::new(), 0, false);
+        if !mapped.uncovered.is_empty() {
+            lookups.extend((0..keys.len()).map(|position| (position, cursor(position))));
+        }
+        mapped.visit_each(&hashes, |position, found| {
+            let Some(covered) = found else {
+                unknown = true;
+                return;
+            };
+            let at = lookups.binary_search_by_key(&position, |&(position, _)| position).unwrap_or_else(|at| {
+                lookups.insert(at, (position, cursor(position)));
+                at
+            });
+            if let Some((_, cursor)) = lookups.get_mut(at) {
+                cursor.covered.push(covered);
+                candidates += 1;
+            }
+        });
+        let counts = self.counts.of_thread();
+        counts.add(Count::Mapped as usize, keys.len() as u64);
+        if unknown {
+            // In one step for all keys: rare, and only slower.
+            counts.add(Count::Unknown as usize, keys.len() as u64);
+            return (&self.levels, (0..keys.len()).map(|position| (position, cursor(position))).collect());
+        }
+        if candidates > 0 {
+            counts.add(Count::Candidates as usize, candidates);
+            lookups.iter_mut().for_each(|(_, cursor)| cursor.sort_covered());
+        }
+        (&mapped.uncovered, lookups)
     }
 }
 
@@ -43,6 +104,13 @@ struct Step {
 }
 
 impl Step {
+    /// Returns the order of the files at this position.
+    fn order<F>(self, levels: &[Arc<Level<F>>]) -> Order {
+        let Some(level) = levels.get(self.level) else { return Order::END };
+        let age = level.loose.get(self.chunk).map(|chunk| chunk.age(0)).unwrap_or_default();
+        Order { level: level.number, age: Reverse(age) }
+    }
+
     /// Returns the level at this position, with its chunk of overlapping files, or without one for its files in the
     /// order of keys; then advances. `None` after the last level.
     #[inline]
@@ -65,8 +133,11 @@ struct Cursor<'a, F> {
     head: PrefixedHead<'a>,
     /// The hash of the whole key, computed when the first filter needs it.
     whole: Option<KeyHash>,
-    /// The current chunk.
+    /// The covered files that maps do not exclude and the lookup has not reached, the newest last.
+    covered: Vec<&'a Covered<F>>,
+    /// The current chunk, and its level.
     chunk: Option<&'a Chunk<F>>,
+    level: u32,
     found: Found,
     /// The candidates of the chunk that the lookup has not reached.
     left: u64,
@@ -78,11 +149,56 @@ struct Cursor<'a, F> {
     last: Option<(&'a Arc<FileState>, Answer)>,
 }
 
+/// A lookup of a batch, with the position of its key.
+type Searching<'a, F> = (usize, Cursor<'a, F>);
+
 impl<'a, F> Cursor<'a, F> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
         let found = Found { in_bounds: 0, candidates: 0 };
-        Self { key, head: None, whole: None, chunk: None, found, left: 0, given: None, passed: 0, last: None }
+        Self {
+            key,
+            head: None,
+            whole: None,
+            covered: Vec::new(),
+            chunk: None,
+            level: 0,
+            found,
+            left: 0,
+            given: None,
+            passed: 0,
+            last: None,
+        }
+    }
+
+    /// Finds the covered files that may contain the key, and returns the levels with the other files to search.
+    #[inline]
+    fn consult(&mut self, view: &'a FilterView<F>, mapped: &'a Mapped<F>) -> &'a [Arc<Level<F>>] {
+        let hash = view.config.reader.filters.hash(self.key);
+        self.whole = Some(hash);
+        let mut is_known = true;
+        mapped.visit(hash, |found| match found {
+            Some(covered) => self.covered.push(covered),
+            None => is_known = false,
+        });
+        let counts = view.counts.of_thread();
+        counts.add(Count::Mapped as usize, 1);
+        if !is_known {
+            self.covered.clear();
+            counts.add(Count::Unknown as usize, 1);
+            return &view.levels;
+        }
+        if !self.covered.is_empty() {
+            counts.add(Count::Candidates as usize, self.covered.len() as u64);
+            self.sort_covered();
+        }
+        &mapped.uncovered
+    }
+
+    fn sort_covered(&mut self) {
+        if self.covered.len() > 1 {
+            self.covered.sort_unstable_by_key(|covered| Reverse(covered.order));
+        }
     }
 
     /// Enters a chunk of overlapping files, or without one, the chunk in the level's order of keys where the key
@@ -90,6 +206,7 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     fn enter(&mut self, level: &'a Level<F>, overlapping: Option<&'a Chunk<F>>) {
         self.chunk = overlapping.or_else(|| level.sorted.get(level.chunk_of(self.key)).map(AsRef::as_ref));
+        self.level = level.number;
         if let Some(Chunk { core, .. }) = self.chunk {
             let key = self.key;
             // Only in the order of keys: overlapping files have a group, which is probed without touching them.
@@ -159,7 +276,7 @@ impl<'a, F> Cursor<'a, F> {
     }
 
     /// Returns the reads for the remaining files of the chunk, and for those from the next step on.
-    fn reads(&self, view: &'a FilterView<F>, mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
+    fn reads(&self, levels: &'a [Arc<Level<F>>], mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
         // A second cursor: the lookup itself stays where it is.
         let mut ahead = Self { chunk: self.chunk, left: self.left, ..Self::new(self.key) };
         let mut reads = Vec::new();
@@ -169,7 +286,7 @@ impl<'a, F> Cursor<'a, F> {
                 let files = bits_of(ahead.left & alone).filter_map(|place| chunk.file(place));
                 reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for_key(self.key)?))));
             }
-            let Some((level, chunk)) = step.take(&view.levels) else { return reads };
+            let Some((level, chunk)) = step.take(levels) else { return reads };
             ahead.enter(level, chunk);
         }
     }
@@ -177,8 +294,12 @@ impl<'a, F> Cursor<'a, F> {
     /// Notes that the file returned last did not contain the key. Outcomes in a group are recorded together with its
     /// probes.
     #[inline]
-    fn pass(&mut self) {
+    fn pass(&mut self, view: &FilterView<F>) {
         let Some((state, answer)) = self.last.take() else { return };
+        if view.mapped.is_some() {
+            let count = if self.given.is_none() { Count::FalseCandidates } else { Count::FalseReads };
+            view.counts.of_thread().add(count as usize, 1);
+        }
         let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
         match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {
             Some(place) if answer.probe == Probe::MaybePresent => self.passed |= 1 << place,
@@ -192,13 +313,20 @@ impl<'a, F> Cursor<'a, F> {
         self.chunk?.core.files.get(self.left.trailing_zeros() as usize)
     }
 
-    /// Returns the next candidate of the chunk, after probing the filter of a file outside of the group.
+    /// Returns the next candidate of the chunk, after probing the filter of a file outside of the group. Covered files
+    /// come in their order; `next` is the order of what follows the chunk.
     #[inline]
-    fn give(&mut self, view: &FilterView<F>) -> Option<&'a Arc<F>> {
-        let chunk = self.chunk.filter(|_| self.left != 0)?;
-        let alone = self.group(view).map_or(u64::MAX, |group| group.alone);
-        for place in bits_of(self.left) {
-            self.left &= !(1 << place);
+    fn give(&mut self, view: &FilterView<F>, next: impl Fn() -> Order) -> Option<&'a Arc<F>> {
+        loop {
+            if !self.covered.is_empty()
+                && let Some(file) = self.give_covered(view, &next)
+            {
+                return Some(file);
+            }
+            let chunk = self.chunk.filter(|_| self.left != 0)?;
+            let alone = self.group(view).map_or(u64::MAX, |group| group.alone);
+            let place = self.left.trailing_zeros() as usize;
+            self.left &= self.left - 1;
             let (file, state) = chunk.file(place)?;
             let group = chunk.core.group.as_ref();
             let answer = if alone >> place & 1 == 1 {
@@ -222,15 +350,44 @@ impl<'a, F> Cursor<'a, F> {
             (self.last, self.given) = (Some((state, answer)), Some(place));
             return Some(file);
         }
+    }
+
+    /// Returns the next covered file that may contain the key, if it is newer than what is left of the chunk.
+    #[inline(never)]
+    fn give_covered(&mut self, view: &FilterView<F>, next: impl Fn() -> Order) -> Option<&'a Arc<F>> {
+        let limit = match self.chunk.filter(|_| self.left != 0) {
+            Some(chunk) => Order { level: self.level, age: Reverse(chunk.age(self.left.trailing_zeros() as usize)) },
+            None => next(),
+        };
+        while let Some(&covered) = self.covered.last().filter(|covered| covered.order < limit) {
+            self.covered.pop();
+            let state = &covered.state;
+            let answer = if !state.covers(self.key) {
+                state.units.counters.add_view_counts(1, 0);
+                Answer::of(Probe::Absent)
+            } else if state.resident().is_some() {
+                state.probe_key(self.key, || self.whole_for(view, state))
+            } else {
+                // Loading a filter pays off only where most keys are absent, which here they are not.
+                Answer::of(Probe::Unusable)
+            };
+            if answer.probe.is_absent() {
+                view.counts.of_thread().add(Count::FalseCandidates as usize, 1);
+                continue;
+            }
+            state.units.counters.add_view_counts(0, 1);
+            (self.last, self.given) = (Some((state, answer)), None);
+            return Some(&covered.file);
+        }
         None
     }
 
-    /// Leaves the chunk for the next one, or because the lookup ended at one of its files.
+    /// Leaves the chunk for the next one, or because the lookup ended at one of its files, or before the rest of them.
     #[inline]
-    fn leave(&mut self, ended: Option<usize>) {
+    fn leave(&mut self, end: ChunkEnd) {
         if let Some((core, group)) = self.chunk.take().and_then(|Chunk { core, .. }| Some((core, core.group.as_ref()?)))
         {
-            group.counts.count(self.found, ended);
+            group.counts.count(self.found, end);
             // After the probes, so that outcomes never exceed answers.
             for state in bits_of(self.passed).filter_map(|place| core.files.get(place)) {
                 state.record(Answer::of(Probe::MaybePresent), false);
@@ -242,11 +399,15 @@ impl<'a, F> Cursor<'a, F> {
     /// Ends the lookup at the file returned last: that file has the key, or the outcome is unknown, because the caller
     /// dropped the lookup or the engine's code panicked.
     fn end(&mut self, is_found: bool) {
-        let found = self.last.take().filter(|_| is_found);
-        if self.given.is_some() {
-            self.leave(self.given);
+        let last = self.last.take();
+        match (self.given, &last) {
+            (Some(place), _) => self.leave(ChunkEnd::At(place)),
+            // At a covered file, after some files of the chunk.
+            (None, Some(_)) if self.left != 0 => self.leave(ChunkEnd::Before(self.left.trailing_zeros() as usize)),
+            (None, Some(_)) => self.leave(ChunkEnd::Passed),
+            (None, None) => {}
         }
-        if let Some((state, answer)) = found {
+        if let Some((state, answer)) = last.filter(|_| is_found) {
             state.record(answer, true);
         }
     }
@@ -283,6 +444,8 @@ impl<'a, F> Cursor<'a, F> {
 #[must_use = "a lookup returns files from `next_file`"]
 pub struct Candidates<'a, F> {
     view: &'a FilterView<F>,
+    /// The levels with files that no map covers.
+    levels: &'a [Arc<Level<F>>],
     step: Step,
     cursor: Cursor<'a, F>,
     /// The hash that filters of groups are probed with, and its mask for their lines.
@@ -293,14 +456,14 @@ impl<'a, F> Candidates<'a, F> {
     /// Returns the next file that may contain the key. The call means that the previous file did not contain it.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
-        let Self { view, step, cursor, prepared } = self;
-        cursor.pass();
+        let Self { view, levels, step, cursor, prepared } = self;
+        cursor.pass(view);
         loop {
-            if let Some(file) = cursor.give(view) {
+            if let Some(file) = cursor.give(view, || step.order(levels)) {
                 return Some(file);
             }
-            cursor.leave(None);
-            let (level, chunk) = step.take(&view.levels)?;
+            cursor.leave(ChunkEnd::Passed);
+            let (level, chunk) = step.take(levels)?;
             cursor.enter(level, chunk);
             cursor.probe(view, level, prepared);
         }
@@ -324,7 +487,7 @@ impl<'a, F> Candidates<'a, F> {
     /// once, and leave the reads to serve later lookups.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
-        self.cursor.reads(self.view, self.step)
+        self.cursor.reads(self.levels, self.step)
     }
 }
 
@@ -353,9 +516,11 @@ const TOGETHER: usize = 64;
 #[must_use = "a lookup returns files from `next_files`"]
 pub struct BatchCandidates<'a, F> {
     view: &'a FilterView<F>,
+    /// The levels with files that no map covers.
+    levels: &'a [Arc<Level<F>>],
     step: Step,
-    /// The lookups that have not ended, with the positions of their keys.
-    lookups: Vec<(usize, Cursor<'a, F>)>,
+    /// The lookups that have not ended.
+    lookups: Vec<Searching<'a, F>>,
     given: Vec<(usize, &'a Arc<F>)>,
 }
 
@@ -364,16 +529,17 @@ impl<'a, F> BatchCandidates<'a, F> {
     /// files did not contain their keys, except those reported as found. Empty if there are no more files.
     pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
         self.given.clear();
-        self.lookups.iter_mut().for_each(|(_, cursor)| cursor.pass());
+        self.lookups.iter_mut().for_each(|(_, cursor)| cursor.pass(self.view));
         loop {
             for (position, cursor) in &mut self.lookups {
-                self.given.extend(cursor.give(self.view).map(|file| (*position, file)));
+                let file = cursor.give(self.view, || self.step.order(self.levels));
+                self.given.extend(file.map(|file| (*position, file)));
             }
             if !self.given.is_empty() || self.lookups.is_empty() {
                 break;
             }
-            self.lookups.iter_mut().for_each(|(_, cursor)| cursor.leave(None));
-            match self.step.take(&self.view.levels) {
+            self.lookups.iter_mut().for_each(|(_, cursor)| cursor.leave(ChunkEnd::Passed));
+            match self.step.take(self.levels) {
                 None => break,
                 Some((level, Some(chunk))) => self.enter_overlapping(level, chunk),
                 Some((level, None)) => self.enter_sorted(level),
@@ -440,7 +606,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         if level.sorted.is_empty() {
             return;
         }
-        let view = self.view;
+        let (view, next) = (self.view, self.step.order(self.levels));
         // Three passes over each chunk of keys, so that cache misses of one key overlap with those of the others.
         for lookups in self.lookups.chunks_mut(TOGETHER) {
             for (_, cursor) in &mut *lookups {
@@ -451,7 +617,7 @@ impl<'a, F> BatchCandidates<'a, F> {
                 cursor.next_state().inspect(|file| file.prefetch_probe(|| cursor.whole_for(view, file)));
             }
             for (position, cursor) in lookups {
-                self.given.extend(cursor.give(view).map(|file| (*position, file)));
+                self.given.extend(cursor.give(view, || next).map(|file| (*position, file)));
             }
         }
     }
@@ -459,7 +625,7 @@ impl<'a, F> BatchCandidates<'a, F> {
     /// Returns the reads for the files of all keys; see [`Candidates::reads`].
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
-        self.lookups.iter().flat_map(|(_, cursor)| cursor.reads(self.view, self.step)).collect()
+        self.lookups.iter().flat_map(|(_, cursor)| cursor.reads(self.levels, self.step)).collect()
     }
 }
 

@@ -94,3 +94,31 @@ impl FileStats {
         counters.add_view_counts(self.skipped_by_bounds, self.searched);
     }
 }
+
+/// Counts of lookups in views with maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct MapStats {
+    /// Lookups that consulted maps.
+    pub lookups: u64,
+    /// Lookups of these that used the filters of all files instead, because the entries of their key are damaged.
+    pub unknown: u64,
+    /// Covered files that maps did not exclude. Maps excluded all others, without counting each.
+    pub candidates: u64,
+    /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in vain.
+    pub false_candidates: u64,
+    /// Files searched in vain that no map covers.
+    pub false_reads: u64,
+}
+
+impl MapStats {
+    /// Passes the name and the value of each count to `visit`, for export. Counts never decrease.
+    pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
+        visit("file_map_lookups_total", self.lookups);
+        visit("file_map_unknown_total", self.unknown);
+        visit("file_map_candidates_total", self.candidates);
+        visit("file_map_false_candidates_total", self.false_candidates);
+        visit("file_map_false_reads_total", self.false_reads);
+    }
+}

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sstfilter::FileId;
+use sstfilter_map::{FileMap, MapError, MapOptions, MapReport};
 use sstfilter_range::KeyRange;
 use sstfilter_store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
 
 use super::cache::CachedBlock;
 use super::scan::RangeScan;
+use super::walk::Entry;
 use super::{Lookup, Table, TableError, TableOptions, TableStats};
 
 /// The tables of a store. Edits change the set, while readers continue on their snapshots.
@@ -138,15 +141,78 @@ impl TableSet {
     ///
     /// [`ViewError`]; the set is then unchanged.
     pub fn apply(&self, edit: ViewEdit<Table>) -> Result<Arc<TableSnapshot>, ViewError> {
+        self.change(|view| view.edited(edit))
+    }
+
+    fn change<E>(
+        &self,
+        next: impl FnOnce(&FilterView<Table>) -> Result<FilterView<Table>, E>,
+    ) -> Result<Arc<TableSnapshot>, E> {
         // A panic while it is held can only happen before the swap, so the set stays consistent.
         let turn = self.writer.lock();
         let current = self.snapshot();
-        let next = Arc::new(TableSnapshot { view: current.view.edited(edit)? });
+        let next = Arc::new(TableSnapshot { view: next(&current.view)? });
         let before = self.current.swap(next.clone());
         drop(turn);
         // After the lock is released: closing files takes time, and the caller's source may run any code when dropped.
         drop((before, current));
         Ok(next)
+    }
+
+    /// Writes a file map of all tables and uses it from now on: a lookup probes the map instead of the filter of each
+    /// table. Call it again when [`FilterView::needs_map`] says that it pays off. It then reads only the keys of tables
+    /// that joined the set since, and merges them into the map.
+    ///
+    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their own
+    /// filters. To keep the map over a restart, store its [bytes](FileMap::as_bytes), and pass it to
+    /// [`set_maps`](Self::set_maps).
+    ///
+    /// ```
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter_map::MapOptions;
+    /// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
+    ///
+    /// let table = |numbers: core::ops::Range<u32>| -> Result<Table, TableError> {
+    ///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    ///     numbers.into_iter().try_for_each(|number| builder.add(&number.to_be_bytes(), b"value"))?;
+    ///     Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())
+    /// };
+    /// let set = TableSet::new((0..70).map(|n| table(n * 1_000..n * 1_000 + 1_000)).collect::<Result<_, _>>()?);
+    ///
+    /// // At most 10 million keys in all tables together.
+    /// set.update_map(MapOptions::for_entries(10_000_000, FalsePositiveRate::ONE_PERCENT)?)?;
+    /// assert!(set.get(&69_999_u32.to_be_bytes())?.is_some());
+    /// assert_eq!(set.get(&70_000_u32.to_be_bytes())?, None);
+    /// assert_eq!(set.snapshot().view().map_stats().lookups, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`] if there are no tables, or if the map of the set was written with other options.
+    pub fn update_map(&self, options: MapOptions) -> Result<MapReport, TableError> {
+        let (view, map, mut bytes) = (self.snapshot().view.clone(), FileId::random(), Vec::new());
+        let filters = view.filters();
+        let hashes = |table: &Arc<Table>| {
+            let hash = |entry: Result<Entry, TableError>| entry.ok().map(|entry| filters.hash(&entry.key));
+            // A table whose data is damaged is not covered.
+            Ok(table.iter().map(hash).collect())
+        };
+        let failed = |source| TableError::Io { context: "write a file map", path: None, source };
+        let report = view.write_map(options, map, &mut bytes, hashes).map_err(failed)?;
+        let loaded = FileMap::load(bytes.into(), filters, map).map_err(|error| failed(error.into()))?;
+        self.set_maps(&[Arc::new(loaded)])?;
+        Ok(report)
+    }
+
+    /// Uses these maps from now on, instead of others: see [`FilterView::with_maps`].
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`] for a map with another hash, or one that lacks keys of a table that it covers.
+    pub fn set_maps(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Arc<TableSnapshot>, TableError> {
+        let failed = |error: MapError| TableError::Io { context: "use a file map", path: None, source: error.into() };
+        self.change(|view| view.with_maps(maps)).map_err(failed)
     }
 
     /// Returns the newest value of `key`; see [`TableSnapshot::get`].

@@ -15,6 +15,7 @@ use sstfilter::{
     AutoPolicy, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHash,
     KeyHasher, KeyParts, SecretSeed,
 };
+use sstfilter_map::{FileMap, MapOptions};
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
     FilterBudget, FilterMetadata, FilterProblem, FilterRead, FilterSource, FilterStore, FilterView, PartitionCut,
@@ -168,6 +169,9 @@ struct World {
     is_async: bool,
     has_failures: bool,
     has_many_files: bool,
+    has_maps: bool,
+    /// Maps that were written so far, also damaged ones and those of earlier views.
+    maps: Vec<Arc<FileMap<Bytes>>>,
     largest_filter: u64,
     now: Arc<Snapshot>,
     old: Vec<Arc<Snapshot>>,
@@ -272,6 +276,8 @@ impl World {
             is_async: random.one_in(3),
             has_failures: random.one_in(3),
             has_many_files: random.one_in(3),
+            has_maps: random.one_in(2),
+            maps: Vec::new(),
             largest_filter: 0,
             now,
             old: Vec::new(),
@@ -616,9 +622,35 @@ impl World {
         }
     }
 
+    /// Writes a map of some of the files, from the maps of the view or from keys, and gives the view one or two of all
+    /// maps so far, or none.
+    fn change_maps(&mut self) {
+        let options = MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap();
+        let (random, filters) = (&mut self.random, self.reader.filters().clone());
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let old = if random.one_in(3) { self.now.view.clone() } else { self.now.view.with_maps(&[]).unwrap() };
+        let written = old.write_map(options, map, &mut bytes, |file| {
+            Ok((!random.one_in(5)).then(|| file.keys.iter().map(|key| filters.hash(key)).collect()))
+        });
+        if written.is_ok() {
+            if random.one_in(4) {
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1;
+            }
+            self.maps.extend(FileMap::load(bytes.into(), &filters, map).map(Arc::new));
+        }
+        let mut maps: Vec<_> = (0..random.below(3)).filter_map(|_| self.maps.last().cloned()).collect();
+        if let [first, ..] = &mut maps[..] {
+            *first = random.pick(&self.maps).clone();
+        }
+        let Snapshot { view, levels } = &*self.now;
+        self.now = Arc::new(Snapshot { view: view.with_maps(&maps).unwrap(), levels: levels.clone() });
+    }
+
     fn step(&mut self) {
         match self.random.below(100) {
             0..2 => self.edit(),
+            9..11 if self.has_maps => self.change_maps(),
             2..4 => self.change_budget(),
             4..5 => self.change_disk(),
             5..7 if self.is_async => self.read(),

@@ -1,81 +1,43 @@
-//! The files of a store at one time.
+//! The files of one level of a view, and its edits.
 
+use core::cmp::Reverse;
 use core::fmt;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use sstfilter::internal::{CacheResidency, StripedCounters};
+use sstfilter::internal::CacheResidency;
 use sstfilter_range::internal::{KeyHeads, SharedPrefix};
 
-use super::chunk::{Chunk, Member, max_files, prefix_of};
-use super::config::Config;
-use super::file::FileFilters;
-use super::filter_store::FilterStore;
-use super::state::FileState;
-use super::stats::FileStats;
+use crate::chunk::{Age, Chunk, Member, max_files, prefix_of};
+use crate::config::Config;
+use crate::file::FileFilters;
+use crate::state::FileState;
+use crate::stats::FileStats;
 
 /// The only level whose files may overlap.
-const OVERLAPPING: u32 = 0;
-
-/// The files of a store at one time, which says which of them must be read for a key, a prefix or a range.
-///
-/// `F` is the engine's type for an open file; [`AsRef`] returns the file's [`FileFilters`]. A view never changes:
-/// [`edited`](Self::edited) returns the next one, which shares everything that the edit does not touch. An engine keeps
-/// the view in its own version, so that a reader sees files and filters of the same time. Clones are cheap, and a file
-/// stays open until the last view that contains it is dropped.
-///
-/// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
-/// smallest and largest keys. Lower level numbers are newer. In a tiered engine, each sorted run is a level. An engine
-/// with a single list of files in the order of their age uses only level 0.
-pub struct FilterView<F> {
-    pub(super) config: Arc<Config>,
-    /// The levels that have files, or had files that counted something, in the order of their numbers.
-    pub(super) levels: Arc<[Arc<Level<F>>]>,
-    /// Shared by all views that descend from one.
-    pub(super) lookups: Arc<StripedCounters>,
-}
+pub(crate) const OVERLAPPING: u32 = 0;
 
 /// The files of a level.
 ///
 /// They lie in chunks of up to 64 that views share: an edit rebuilds only the chunks that it touches, and the level's
 /// list of chunks. Rejected: one list of files per level, because an edit copies all of it; and a tree of more than two
 /// steps, which pays off only beyond the number of files that stores have.
-pub(super) struct Level<F> {
-    number: u32,
+pub(crate) struct Level<F> {
+    pub(crate) number: u32,
     /// Files in the order of their age; in a level other than 0, those without a place in the order of keys.
-    pub(super) loose: Vec<Arc<Chunk<F>>>,
+    pub(crate) loose: Vec<Arc<Chunk<F>>>,
     /// Files in the order of their keys, without overlap.
-    pub(super) sorted: Vec<Arc<Chunk<F>>>,
+    pub(crate) sorted: Vec<Arc<Chunk<F>>>,
     /// The smallest key of each sorted chunk.
     fences: KeyHeads,
     /// The prefix that the bounds of all files share.
     prefix: Arc<SharedPrefix>,
     /// Where in the memory hierarchy the filters of the loose chunks probably are.
-    pub(super) residency: CacheResidency,
+    pub(crate) residency: CacheResidency,
     /// The counts of files when they left.
     left: FileStats,
     /// The counts of files when they joined.
     joined: FileStats,
-}
-
-/// The files that a flush or a compaction adds and removes at once.
-///
-/// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
-/// is their age: added files are newer than the existing ones, and the later of two additions is the newer.
-/// [`replace`](Self::replace) gives a file's place to another file. An edit that removes a file and adds it again, and
-/// adds no other, keeps its place as well. Files are compared by their [`Arc`].
-#[derive(Debug)]
-pub struct ViewEdit<F> {
-    /// In the order of calls.
-    changes: Vec<Change<F>>,
-}
-
-/// One removal, addition or replacement.
-#[derive(Debug)]
-struct Change<F> {
-    level: u32,
-    leaves: Option<Arc<F>>,
-    comes: Option<Arc<F>>,
 }
 
 /// Why an edit was refused. A refused edit changes nothing.
@@ -133,151 +95,16 @@ impl fmt::Display for ViewError {
 
 impl core::error::Error for ViewError {}
 
-impl<F> Default for ViewEdit<F> {
-    fn default() -> Self {
-        Self { changes: Vec::new() }
-    }
-}
-
-impl<F> ViewEdit<F> {
-    /// Creates an edit that changes nothing.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is reopened adds the files of level 0
-    /// from the oldest to the newest, the reverse of [`FilterView::files`].
-    #[must_use]
-    pub fn add(self, level: u32, file: Arc<F>) -> Self {
-        self.with(Change { level, leaves: None, comes: Some(file) })
-    }
-
-    /// Removes a file from its level.
-    #[must_use]
-    pub fn remove(self, level: u32, file: &Arc<F>) -> Self {
-        self.with(Change { level, leaves: Some(file.clone()), comes: None })
-    }
-
-    /// Removes a file, and adds another in its place. At level 0 the place is its age: if neighbours are merged into
-    /// one file, replace one of them with it and remove the others.
-    #[must_use]
-    pub fn replace(self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
-        self.with(Change { level, leaves: Some(file.clone()), comes: Some(by) })
-    }
-
-    fn with(mut self, change: Change<F>) -> Self {
-        self.changes.push(change);
-        self
-    }
-
-    /// Returns whether the edit changes nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-    }
-}
-
 /// The changes of one level: the files that leave, by their addresses, and the added files with their positions in the
 /// edit. Later ones are newer.
-type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
+pub(crate) type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
 
 /// A file that leaves a level.
-struct Leaving<F> {
-    position: usize,
-    file: Arc<F>,
+pub(crate) struct Leaving<F> {
+    pub(crate) position: usize,
+    pub(crate) file: Arc<F>,
     /// The file that takes its place in the order of age, with its position in the edit.
-    by: Option<(usize, Member<F>)>,
-}
-
-impl<F> FilterView<F> {
-    /// Creates a view without files. Lookups compute their probes as `store` specifies; files that were opened by a
-    /// store of another configuration are probed as that store specifies, one at a time.
-    #[must_use]
-    pub fn new(store: &FilterStore) -> Self {
-        Self { config: store.config.clone(), levels: Arc::new([]), lookups: Arc::new(StripedCounters::new(1)) }
-    }
-
-    /// Returns the number of keys that were looked up in this view and those that it was made from.
-    #[must_use]
-    pub fn lookups(&self) -> u64 {
-        self.lookups.sum(0)
-    }
-
-    /// Returns the numbers of the levels that have files, ascending.
-    pub fn levels(&self) -> impl Iterator<Item = u32> {
-        self.levels.iter().filter(|level| level.has_files()).map(|level| level.number)
-    }
-
-    /// Returns the files of a level: at level 0 from the newest to the oldest, at any other level in the order of their
-    /// keys, after the files with range tombstones, without keys, or of unknown bounds.
-    pub fn files(&self, level: u32) -> impl Iterator<Item = &Arc<F>> {
-        self.level(level).into_iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files)
-    }
-
-    /// Returns what was counted for the files of a level while they were in it, including files that have left. Counts
-    /// of older views for a file that has left are missing; for a file that moved to another level, they count there.
-    #[must_use]
-    pub fn level_stats(&self, level: u32) -> FileStats {
-        self.level(level).map_or_else(FileStats::default, |level| level.stats())
-    }
-
-    /// Returns what was counted for the files of all levels.
-    #[must_use]
-    pub fn stats(&self) -> FileStats {
-        self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
-    }
-
-    fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
-        let position = self.levels.binary_search_by_key(&number, |level| level.number).ok()?;
-        self.levels.get(position)
-    }
-}
-
-impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// Returns the view after an edit; this view does not change. The time grows with the files that the edit touches
-    /// and their neighbours, and one pointer is copied for every 32 files of their levels.
-    ///
-    /// # Errors
-    ///
-    /// [`ViewError`] if the edit does not fit the view.
-    pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
-        let member = |file: Arc<F>| {
-            let state = file.as_ref().as_ref().state.clone();
-            (file, state)
-        };
-        let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
-        // All removals first, because an addition may name a file that the edit also removes.
-        for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
-            let Some(file) = leaves else { continue };
-            let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone())));
-            let (leaving, _) = changes.entry(*level).or_default();
-            let twice = leaving.insert(Arc::as_ptr(file), Leaving { position, file: file.clone(), by });
-            if twice.is_some() {
-                return Err(ViewError::NotAtLevel { level: *level, position });
-            }
-        }
-        for (position, Change { level, leaves, comes }) in edit.changes.into_iter().enumerate() {
-            let Some(file) = comes else { continue };
-            let (leaving, added) = changes.entry(level).or_default();
-            match leaving.get_mut(&Arc::as_ptr(&file)) {
-                _ if leaves.is_some() && level == OVERLAPPING => {}
-                // Removed and added again: at level 0 the file keeps its place.
-                Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
-                _ => added.push((position, member(file))),
-            }
-        }
-        let mut levels: BTreeMap<u32, Arc<Level<F>>> =
-            self.levels.iter().map(|level| (level.number, level.clone())).collect();
-        for (number, change) in changes {
-            let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
-            *level = Arc::new(level.edited(change, &self.config)?);
-        }
-        // Counts stay when the last file has left: totals never decrease.
-        let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
-        let levels = levels.into_values().filter(is_kept).collect();
-        Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
-    }
+    pub(crate) by: Option<(usize, Member<F>)>,
 }
 
 /// The new members of chunks, by the places of these chunks.
@@ -287,7 +114,7 @@ type Touched<F> = BTreeMap<Place, Vec<Member<F>>>;
 type Place = (bool, usize);
 
 impl<F> Level<F> {
-    fn empty(number: u32) -> Self {
+    pub(crate) fn empty(number: u32) -> Self {
         Self {
             number,
             loose: Vec::new(),
@@ -300,15 +127,20 @@ impl<F> Level<F> {
         }
     }
 
-    fn has_files(&self) -> bool {
+    pub(crate) fn has_files(&self) -> bool {
         self.chunks().next().is_some()
     }
 
-    fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
+    /// Returns the files with their states and ages.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Member<F>> {
+        self.chunks().flat_map(|chunk| chunk.members())
+    }
+
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
         self.loose.iter().chain(&self.sorted)
     }
 
-    fn stats(&self) -> FileStats {
+    pub(crate) fn stats(&self) -> FileStats {
         let files = self.chunks().flat_map(|chunk| &chunk.core.files);
         files.fold(self.left, |sum, file| sum.merged(&file.stats())).since(&self.joined)
     }
@@ -316,7 +148,7 @@ impl<F> Level<F> {
     /// Returns the position of the sorted chunk that a file with this smallest key belongs to: the last that does not
     /// begin above it.
     #[inline]
-    pub(super) fn chunk_of(&self, key: &[u8]) -> usize {
+    pub(crate) fn chunk_of(&self, key: &[u8]) -> usize {
         let begins_before = |position: usize| {
             let smallest = self.sorted.get(position).and_then(|chunk| chunk.core.smallest_key());
             smallest.is_some_and(|smallest| smallest <= key)
@@ -339,13 +171,31 @@ impl<F> Level<F> {
         Some((false, self.loose.iter().position(has_it)?))
     }
 
+    /// Makes the added files the newest ones, and gives the age of a file to the one that replaces it.
+    pub(crate) fn set_ages(&self, (leaving, added): &mut LevelChange<F>)
+    where
+        F: AsRef<FileFilters>,
+    {
+        let newest = self.loose.first().map_or(0, |chunk| chunk.age(0).0);
+        for (age, (_, member)) in (newest + 1..).zip(added) {
+            member.age = Age(age);
+        }
+        let chunks = || self.loose.iter().flat_map(|chunk| (0..).zip(&chunk.files).map(move |at| (chunk, at)));
+        for Leaving { file, by, .. } in leaving.values_mut() {
+            let Some((_, by)) = by else { continue };
+            if let Some((chunk, (place, _))) = chunks().find(|(_, (_, other))| Arc::ptr_eq(other, file)) {
+                by.age = chunk.age(place);
+            }
+        }
+    }
+
     /// Returns the level after a change.
-    fn edited(&self, (leaving, added): LevelChange<F>, config: &Config) -> Result<Self, ViewError>
+    pub(crate) fn edited(&self, (leaving, added): &LevelChange<F>, config: &Config) -> Result<Self, ViewError>
     where
         F: AsRef<FileFilters>,
     {
         let level = self.number;
-        let mut coming: Vec<_> = leaving.values().filter_map(|leaving| leaving.by.as_ref()).chain(&added).collect();
+        let mut coming: Vec<_> = leaving.values().filter_map(|leaving| leaving.by.as_ref()).chain(added).collect();
         // The map of leaving files does not keep the order of calls, by which errors name positions.
         coming.sort_by_key(|(position, _)| *position);
         let mut touched = Touched::new();
@@ -355,13 +205,13 @@ impl<F> Level<F> {
         }
         if level == OVERLAPPING && !added.is_empty() {
             let stays =
-                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.0, &leaving.file));
+                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.file, &leaving.file));
             if let Some((position, _)) = leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
                 return Err(ViewError::Duplicate { level, position: *position });
             }
         }
         let (mut left, mut joined, mut seen) = (self.left, self.joined, HashSet::new());
-        for &(position, (ref file, ref state)) in coming.iter().copied() {
+        for &(position, Member { ref file, ref state, .. }) in coming.iter().copied() {
             let is_there = !leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
             if is_there || !seen.insert(Arc::as_ptr(file)) {
                 return Err(ViewError::Duplicate { level, position });
@@ -371,15 +221,15 @@ impl<F> Level<F> {
                 joined = joined.merged(&state.stats());
             }
         }
-        let keys = coming.iter().filter_map(|(_, (_, state))| state.metadata.bounds.keys()).flatten();
+        let keys = coming.iter().filter_map(|(_, member)| member.state.metadata.bounds.keys()).flatten();
         // An empty level forgets its prefix, because a prefix can only get shorter.
         let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), keys);
         for members in touched.values_mut() {
-            let stay = |member: Member<F>| match leaving.get(&Arc::as_ptr(&member.0)) {
+            let stay = |member: Member<F>| match leaving.get(&Arc::as_ptr(&member.file)) {
                 None => Some(member),
                 Some(leaving) => {
-                    if !seen.contains(&Arc::as_ptr(&member.0)) {
-                        left = left.merged(&member.1.stats());
+                    if !seen.contains(&Arc::as_ptr(&member.file)) {
+                        left = left.merged(&member.state.stats());
                     }
                     leaving.by.as_ref().map(|(_, by)| by.clone())
                 }
@@ -388,17 +238,19 @@ impl<F> Level<F> {
         }
         for (_, member) in added {
             // A tombstone may reach beyond the keys, so the file has no place in the order of keys.
-            let in_order = level != OVERLAPPING && !member.1.has_range_tombstones;
-            let place = match member.1.smallest_key().filter(|_| in_order) {
+            let in_order = level != OVERLAPPING && !member.state.has_range_tombstones;
+            let place = match member.state.smallest_key().filter(|_| in_order) {
                 Some(smallest) => (true, self.chunk_of(smallest)),
-                None => (false, 0),
+                None => (false, self.loose.partition_point(|chunk| chunk.age(0) > member.age).saturating_sub(1)),
             };
-            let members = self.touch(place, &mut touched);
-            // Loose files have the newest first; sorted members are put in order below.
-            members.insert(if place.0 { members.len() } else { 0 }, member);
+            self.touch(place, &mut touched).push(member.clone());
         }
-        for (_, members) in touched.iter_mut().filter(|((is_sorted, _), _)| *is_sorted) {
-            members.sort_by(|(_, one), (_, other)| one.smallest_key().cmp(&other.smallest_key()));
+        for ((is_sorted, _), members) in &mut touched {
+            if *is_sorted {
+                members.sort_by(|one, other| one.state.smallest_key().cmp(&other.state.smallest_key()));
+            } else {
+                members.sort_by_key(|member| Reverse(member.age));
+            }
         }
         let loose = self.recut(false, &mut touched, &prefix, Some(config))?;
         let sorted = self.recut(true, &mut touched, &prefix, None)?;
@@ -466,7 +318,7 @@ impl<F> Level<F> {
         // Without a configuration these are sorted chunks; only their files must not overlap.
         if config.is_none() {
             let before = chunks.last().and_then(|chunk| chunk.core.files.last());
-            let around = before.into_iter().chain(run.iter().map(|(_, state)| state)).chain(next);
+            let around = before.into_iter().chain(run.iter().map(|member| &member.state)).chain(next);
             let bounds: Vec<_> = around.filter_map(|state| state.metadata.bounds.keys()).collect();
             for pair in bounds.windows(2) {
                 if let [[_, largest], [smallest, _]] = *pair
@@ -480,20 +332,5 @@ impl<F> Level<F> {
         chunks.extend(Chunk::cut(run, prefix, config));
         run.clear();
         Ok(())
-    }
-}
-
-impl<F> Clone for FilterView<F> {
-    fn clone(&self) -> Self {
-        Self { config: self.config.clone(), levels: self.levels.clone(), lookups: self.lookups.clone() }
-    }
-}
-
-impl<F> fmt::Debug for FilterView<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files =
-            |level: &Arc<Level<F>>| (level.number, level.chunks().map(|chunk| chunk.files.len()).sum::<usize>());
-        let files: BTreeMap<_, _> = self.levels.iter().map(files).collect();
-        f.debug_struct("FilterView").field("files", &files).finish_non_exhaustive()
     }
 }

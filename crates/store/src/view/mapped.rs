@@ -1,0 +1,263 @@
+//! File maps of a view: which of the covered files may contain a key, and the files that no map covers.
+//!
+//! A view with maps has its files twice: all of them, for scans, and for lookups the covered ones by their positions in
+//! the set of maps, and the others in levels of their own. Rejected: masks of covered files for the chunks of all files,
+//! because each lookup would visit all chunks.
+
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{BlockError, FileId, KeyHash};
+use sstfilter_map::{FileMap, MapError, MapSet, SetMatch};
+
+use super::level::{Level, LevelChange};
+use crate::chunk::{Age, Member};
+use crate::config::Config;
+use crate::file::FileFilters;
+use crate::state::FileState;
+
+/// The counters of a view.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Lookups,
+    /// Lookups that consulted maps.
+    Mapped,
+    /// Lookups of these that were answered without maps, because the entries of the key are damaged.
+    Unknown,
+    /// Covered files that maps did not exclude.
+    Candidates,
+    /// Those of them that did not contain the key.
+    FalseCandidates,
+    /// Files that no map covers, searched in vain.
+    FalseReads,
+}
+
+impl Count {
+    pub(crate) const ALL: usize = Self::FalseReads as usize + 1;
+}
+
+/// A place in the order of a lookup: newer files come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order {
+    pub(crate) level: u32,
+    pub(crate) age: Reverse<Age>,
+}
+
+impl Order {
+    /// After all files.
+    pub(crate) const END: Self = Self { level: u32::MAX, age: Reverse(Age(0)) };
+}
+
+/// A file that a map covers.
+pub(crate) struct Covered<F> {
+    pub(crate) order: Order,
+    pub(crate) file: Arc<F>,
+    pub(crate) state: Arc<FileState>,
+}
+
+impl<F> Clone for Covered<F> {
+    fn clone(&self) -> Self {
+        Self { order: self.order, file: self.file.clone(), state: self.state.clone() }
+    }
+}
+
+/// The maps of a view, and its files divided by whether one of them covers the file.
+pub(crate) struct Mapped<F> {
+    set: Arc<MapSet<Bytes>>,
+    /// The files by their positions in the set, in parts that views share. `None` for a file that has left.
+    slots: Vec<Arc<[Option<Covered<F>>]>>,
+    /// The levels with files that no map covers, without the others.
+    pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
+    /// Counts when the view got the maps.
+    pub(crate) false_reads_before: [u64; 2],
+}
+
+impl<F> Clone for Mapped<F> {
+    fn clone(&self) -> Self {
+        let Self { set, slots, uncovered, false_reads_before } = self;
+        Self {
+            set: set.clone(),
+            slots: slots.clone(),
+            uncovered: uncovered.clone(),
+            false_reads_before: *false_reads_before,
+        }
+    }
+}
+
+/// Slots that are copied together when a file leaves.
+const SLOTS: usize = 64;
+
+/// The levels of a view before and after an edit.
+type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
+
+impl<F> Mapped<F> {
+    /// Calls `visit` with each covered file that may contain a key, or with `None` if all may.
+    #[inline]
+    pub(crate) fn visit<'a>(&'a self, hash: KeyHash, mut visit: impl FnMut(Option<&'a Covered<F>>)) {
+        self.set.visit(hash, |found| self.resolve(found, &mut visit));
+    }
+
+    /// Calls `visit` with each covered file that may contain one of many keys, and the position of the key.
+    pub(crate) fn visit_each<'a>(&'a self, hashes: &[KeyHash], mut visit: impl FnMut(usize, Option<&'a Covered<F>>)) {
+        self.set.visit_each(hashes, |key, found| self.resolve(found, |file| visit(key, file)));
+    }
+
+    #[inline]
+    fn resolve<'a>(&'a self, found: SetMatch, mut visit: impl FnMut(Option<&'a Covered<F>>)) {
+        match found {
+            SetMatch::File(position) => {
+                if let covered @ Some(_) = self.slot(position) {
+                    visit(covered);
+                }
+            }
+            SetMatch::AnyFile => visit(None),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, position: usize) -> Option<&Covered<F>> {
+        self.slots.get(position / SLOTS)?.get(position % SLOTS)?.as_ref()
+    }
+
+    fn set_slot(&mut self, position: usize, covered: Option<Covered<F>>) {
+        let slots = self.slots.get_mut(position / SLOTS).map(Arc::make_mut);
+        if let Some(slot) = slots.and_then(|slots| slots.get_mut(position % SLOTS)) {
+            *slot = covered;
+        }
+    }
+
+    pub(crate) fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<Bytes>>> {
+        self.set.maps()
+    }
+
+    /// Returns whether a map covers a file of the view with this id.
+    pub(crate) fn covers(&self, file: FileId) -> bool {
+        self.set.position(file).is_some_and(|position| self.slot(position).is_some())
+    }
+
+    /// Returns the number of covered files, of the view's, and of all that the maps cover.
+    pub(crate) fn covered_files(&self) -> [usize; 2] {
+        let own = self.slots.iter().flat_map(|slots| slots.iter().flatten()).count();
+        [own, self.maps().map(|map| map.index().files().len()).sum()]
+    }
+
+    /// Divides the files of `levels`.
+    pub(crate) fn new(
+        maps: &[Arc<FileMap<Bytes>>],
+        levels: &[Arc<Level<F>>],
+        config: &Config,
+        false_reads_before: [u64; 2],
+    ) -> Result<Self, MapError>
+    where
+        F: AsRef<FileFilters>,
+    {
+        let expected = config.reader.filters.hasher().identity();
+        if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
+            return Err(BlockError::HashMismatch { expected, got }.into());
+        }
+        let files = levels.iter().flat_map(|level| level.members().filter_map(|member| id_of(&member.state)));
+        let set = MapSet::new(maps, &files.collect::<Vec<_>>());
+        let parts = levels.iter().flat_map(|level| level.members()).count().div_ceil(SLOTS);
+        let slots = (0..parts).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
+        let mut mapped = Self { set: Arc::new(set), slots, uncovered: Arc::new([]), false_reads_before };
+        let mut uncovered = Vec::new();
+        for level in levels {
+            let mut rest = Vec::new();
+            for member in level.members() {
+                if !mapped.cover(level.number, &member, config)? {
+                    rest.push((0, member));
+                }
+            }
+            if rest.len() == level.members().count() {
+                uncovered.push(level.clone());
+            } else if !rest.is_empty() {
+                let own = Level::empty(level.number).edited(&(HashMap::new(), rest), config);
+                // They fit: they are files of the level. If not, the covered ones may be searched, too.
+                uncovered.push(own.map_or_else(|_| level.clone(), Arc::new));
+            }
+        }
+        mapped.uncovered = uncovered.into();
+        Ok(mapped)
+    }
+
+    /// Returns the maps after an edit of the view.
+    pub(crate) fn edited(
+        &self,
+        mut changes: BTreeMap<u32, LevelChange<F>>,
+        (before, after): Edited<'_, F>,
+        config: &Config,
+    ) -> Self
+    where
+        F: AsRef<FileFilters>,
+    {
+        let mut next = self.clone();
+        // All files that leave, before those that join: a covered file may move to another level.
+        for (&number, (leaving, added)) in &mut changes {
+            leaving.retain(|_, leaving| {
+                let id = leaving.file.as_ref().as_ref().metadata().file_id();
+                let is_it = |slot: &Covered<F>| slot.order.level == number && Arc::ptr_eq(&slot.file, &leaving.file);
+                let covered = next.set.position(id).filter(|&position| next.slot(position).is_some_and(is_it));
+                let Some(position) = covered else { return true };
+                match leaving.by.take() {
+                    // It keeps its place.
+                    Some((_, by)) if Arc::ptr_eq(&by.file, &leaving.file) => {}
+                    by => {
+                        next.set_slot(position, None);
+                        added.extend(by);
+                    }
+                }
+                false
+            });
+        }
+        let mut uncovered: BTreeMap<u32, Arc<Level<F>>> =
+            self.uncovered.iter().map(|level| (level.number, level.clone())).collect();
+        let find = |levels: &[Arc<Level<F>>], number| levels.iter().find(|level| level.number == number).cloned();
+        for (&number, (leaving, added)) in &mut changes {
+            let joined = added.len();
+            added.retain(|(_, member)| !next.cover(number, member, config).unwrap_or(false));
+            let (own, all) = (uncovered.remove(&number), find(before, number).filter(|level| level.has_files()));
+            let had_covered = own.as_ref().map(Arc::as_ptr) != all.as_ref().map(Arc::as_ptr);
+            let Some(after) = find(after, number) else { continue };
+            let level = if had_covered || added.len() < joined {
+                let own = own.unwrap_or_else(|| Arc::new(Level::empty(number)));
+                let change = (core::mem::take(leaving), core::mem::take(added));
+                own.edited(&change, config).map_or(after, Arc::new)
+            } else {
+                after
+            };
+            if level.has_files() {
+                uncovered.insert(number, level);
+            }
+        }
+        next.uncovered = uncovered.into_values().collect();
+        next
+    }
+
+    /// Takes the file into its slot, if a map covers it. Returns whether one does.
+    fn cover(&mut self, level: u32, member: &Member<F>, config: &Config) -> Result<bool, MapError> {
+        let Some(id) = id_of(&member.state) else { return Ok(false) };
+        let Some(position) = self.set.position(id).filter(|&position| self.slot(position).is_none()) else {
+            return Ok(false);
+        };
+        for key in member.state.metadata.known_keys() {
+            let mut is_there = false;
+            let found = |found| is_there |= matches!(found, SetMatch::AnyFile) || found == SetMatch::File(position);
+            self.set.visit(config.reader.filters.hash(key), found);
+            if !is_there {
+                return Err(MapError::KnownKeyAbsent { fingerprint: id.fingerprint() });
+            }
+        }
+        let order = Order { level, age: Reverse(member.age) };
+        self.set_slot(position, Some(Covered { order, file: member.file.clone(), state: member.state.clone() }));
+        Ok(true)
+    }
+}
+
+/// Returns the id by which maps may cover a file; `None` for a file with range tombstones, which deletes keys that no
+/// map has, and for one without an id of its own.
+pub(crate) fn id_of(state: &FileState) -> Option<FileId> {
+    let id = state.metadata.file_id();
+    (!state.has_range_tombstones && id.fingerprint() != 0).then_some(id)
+}

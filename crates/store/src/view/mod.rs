@@ -1,0 +1,234 @@
+//! The files of a store at one time.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sstfilter::Filters;
+use sstfilter::internal::StripedCounters;
+
+use super::chunk::{Age, Member};
+use super::config::Config;
+use super::file::FileFilters;
+use super::filter_store::FilterStore;
+use super::stats::FileStats;
+use level::{Leaving, LevelChange, OVERLAPPING};
+
+pub(super) use level::Level;
+pub use level::ViewError;
+pub(super) use mapped::{Count, Covered, Mapped, Order};
+pub use maps::{MapPolicy, MapReason};
+
+mod level;
+mod mapped;
+mod maps;
+
+/// The files of a store at one time, which says which of them must be read for a key, a prefix or a range.
+///
+/// `F` is the engine's type for an open file; [`AsRef`] returns the file's [`FileFilters`]. A view never changes:
+/// [`edited`](Self::edited) returns the next one, which shares everything that the edit does not touch. An engine keeps
+/// the view in its own version, so that a reader sees files and filters of the same time. Clones are cheap, and a file
+/// stays open until the last view that contains it is dropped.
+///
+/// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
+/// smallest and largest keys. Lower level numbers are newer. In a tiered engine, each sorted run is a level. An engine
+/// with a single list of files in the order of their age uses only level 0.
+pub struct FilterView<F> {
+    pub(super) config: Arc<Config>,
+    /// The levels that have files, or had files that counted something, in the order of their numbers.
+    pub(super) levels: Arc<[Arc<Level<F>>]>,
+    /// Shared by all views that descend from one.
+    pub(super) counts: Arc<StripedCounters>,
+    /// The maps that cover some of the files.
+    pub(super) mapped: Option<Arc<Mapped<F>>>,
+}
+
+/// The files that a flush or a compaction adds and removes at once.
+///
+/// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
+/// is their age: added files are newer than the existing ones, and the later of two additions is the newer.
+/// [`replace`](Self::replace) gives a file's place to another file. An edit that removes a file and adds it again, and
+/// adds no other, keeps its place as well. Files are compared by their [`Arc`].
+#[derive(Debug)]
+pub struct ViewEdit<F> {
+    /// In the order of calls.
+    changes: Vec<Change<F>>,
+}
+
+/// One removal, addition or replacement.
+#[derive(Debug)]
+struct Change<F> {
+    level: u32,
+    leaves: Option<Arc<F>>,
+    comes: Option<Arc<F>>,
+}
+
+impl<F> Default for ViewEdit<F> {
+    fn default() -> Self {
+        Self { changes: Vec::new() }
+    }
+}
+
+impl<F> ViewEdit<F> {
+    /// Creates an edit that changes nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is reopened adds the files of level 0
+    /// from the oldest to the newest, the reverse of [`FilterView::files`].
+    #[must_use]
+    pub fn add(self, level: u32, file: Arc<F>) -> Self {
+        self.with(Change { level, leaves: None, comes: Some(file) })
+    }
+
+    /// Removes a file from its level.
+    #[must_use]
+    pub fn remove(self, level: u32, file: &Arc<F>) -> Self {
+        self.with(Change { level, leaves: Some(file.clone()), comes: None })
+    }
+
+    /// Removes a file, and adds another in its place. At level 0 the place is its age: if neighbours are merged into
+    /// one file, replace one of them with it and remove the others.
+    #[must_use]
+    pub fn replace(self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
+        self.with(Change { level, leaves: Some(file.clone()), comes: Some(by) })
+    }
+
+    fn with(mut self, change: Change<F>) -> Self {
+        self.changes.push(change);
+        self
+    }
+
+    /// Returns whether the edit changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+impl<F> FilterView<F> {
+    /// Creates a view without files. Lookups compute their probes as `store` specifies; files that were opened by a
+    /// store of another configuration are probed as that store specifies, one at a time.
+    #[must_use]
+    pub fn new(store: &FilterStore) -> Self {
+        let counts = Arc::new(StripedCounters::new(Count::ALL));
+        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None }
+    }
+
+    /// Returns the hash and the parts of keys that lookups probe for.
+    pub fn filters(&self) -> &Filters {
+        &self.config.reader.filters
+    }
+
+    /// Returns the number of keys that were looked up in this view and those that it was made from.
+    #[must_use]
+    pub fn lookups(&self) -> u64 {
+        self.counts.sum(Count::Lookups as usize)
+    }
+
+    /// Returns the numbers of the levels that have files, ascending.
+    pub fn levels(&self) -> impl Iterator<Item = u32> {
+        self.levels.iter().filter(|level| level.has_files()).map(|level| level.number)
+    }
+
+    /// Returns the files of a level: at level 0 from the newest to the oldest, at any other level in the order of their
+    /// keys, after the files with range tombstones, without keys, or of unknown bounds.
+    pub fn files(&self, level: u32) -> impl Iterator<Item = &Arc<F>> {
+        self.level(level).into_iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files)
+    }
+
+    /// Returns what was counted for the files of a level while they were in it, including files that have left. Counts
+    /// of older views for a file that has left are missing; for a file that moved to another level, they count there.
+    #[must_use]
+    pub fn level_stats(&self, level: u32) -> FileStats {
+        self.level(level).map_or_else(FileStats::default, |level| level.stats())
+    }
+
+    /// Returns what was counted for the files of all levels.
+    #[must_use]
+    pub fn stats(&self) -> FileStats {
+        self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
+    }
+
+    /// Returns the levels with the files that no map covers.
+    pub(super) fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
+        self.mapped.as_ref().map_or(&self.levels, |mapped| &mapped.uncovered)
+    }
+
+    fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
+        let position = self.levels.binary_search_by_key(&number, |level| level.number).ok()?;
+        self.levels.get(position)
+    }
+}
+
+impl<F: AsRef<FileFilters>> FilterView<F> {
+    /// Returns the view after an edit; this view does not change. The time grows with the files that the edit touches
+    /// and their neighbours, and one pointer is copied for every 32 files of their levels.
+    ///
+    /// # Errors
+    ///
+    /// [`ViewError`] if the edit does not fit the view.
+    pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
+        let member = |file: Arc<F>| {
+            let state = file.as_ref().as_ref().state.clone();
+            Member { file, state, age: Age::default() }
+        };
+        let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
+        // All removals first, because an addition may name a file that the edit also removes.
+        for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
+            let Some(file) = leaves else { continue };
+            let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone())));
+            let (leaving, _) = changes.entry(*level).or_default();
+            let twice = leaving.insert(Arc::as_ptr(file), Leaving { position, file: file.clone(), by });
+            if twice.is_some() {
+                return Err(ViewError::NotAtLevel { level: *level, position });
+            }
+        }
+        for (position, Change { level, leaves, comes }) in edit.changes.into_iter().enumerate() {
+            let Some(file) = comes else { continue };
+            let (leaving, added) = changes.entry(level).or_default();
+            match leaving.get_mut(&Arc::as_ptr(&file)) {
+                _ if leaves.is_some() && level == OVERLAPPING => {}
+                // Removed and added again: at level 0 the file keeps its place.
+                Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
+                _ => added.push((position, member(file))),
+            }
+        }
+        let mut levels: BTreeMap<u32, Arc<Level<F>>> =
+            self.levels.iter().map(|level| (level.number, level.clone())).collect();
+        for (&number, change) in &mut changes {
+            let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
+            if number == OVERLAPPING {
+                level.set_ages(change);
+            }
+            *level = Arc::new(level.edited(change, &self.config)?);
+        }
+        // Counts stay when the last file has left: totals never decrease.
+        let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
+        let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
+        let mapped = self.mapped.as_ref().map(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
+        Ok(Self { levels, mapped: mapped.map(Arc::new), ..self.clone() })
+    }
+}
+
+impl<F> Clone for FilterView<F> {
+    fn clone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            levels: self.levels.clone(),
+            counts: self.counts.clone(),
+            mapped: self.mapped.clone(),
+        }
+    }
+}
+
+impl<F> fmt::Debug for FilterView<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files =
+            |level: &Arc<Level<F>>| (level.number, level.chunks().map(|chunk| chunk.files.len()).sum::<usize>());
+        let files: BTreeMap<_, _> = self.levels.iter().map(files).collect();
+        f.debug_struct("FilterView").field("files", &files).finish_non_exhaustive()
+    }
+}
