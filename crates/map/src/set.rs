@@ -144,7 +144,7 @@ impl<D: AsRef<[u8]>> Covering<D> {
     fn visit(&self, found: Candidates<'_>, mut visit: impl FnMut(SetMatch)) {
         match found {
             Candidates::Only(ids) => {
-                ids.filter_map(|id| self.position(id)).for_each(|file| visit(SetMatch::File(file)))
+                ids.filter_map(|id| self.position(id)).for_each(|file| visit(SetMatch::File(file)));
             }
             Candidates::All => visit(SetMatch::AnyFile),
         }

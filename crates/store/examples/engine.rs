@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
 use sstfilter::{BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
+use sstfilter_map::{FileMap, MapOptions};
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
     FileFilterBuilder, FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, FilterView, PartitionCut,
@@ -186,23 +187,55 @@ struct Engine {
 impl Engine {
     fn open(directory: &Path, store: &FilterStore) -> Fallible<Self> {
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
-        let mut edit = ViewEdit::new();
+        let (mut edit, mut maps) = (ViewEdit::new(), Vec::new());
         // The manifest lists the newest first, like a view. An edit adds the oldest first.
         for line in manifest.lines().rev() {
             let (level, id) = line.split_once(' ').ok_or("a line of the manifest has no level")?;
-            edit = edit.add(level.parse()?, Arc::new(Table::open(directory, id.parse()?, store)?));
+            match level {
+                "map" => maps.extend(Self::open_map(directory, FileId::from_fingerprint(id.parse()?), store)),
+                level => edit = edit.add(level.parse()?, Arc::new(Table::open(directory, id.parse()?, store)?)),
+            }
         }
         let view = FilterView::new(store).edited(edit)?;
+        // A map that is refused leaves the tables to their filters.
+        let view = view.with_maps(&maps).unwrap_or(view);
         Ok(Self { directory: directory.into(), store: store.clone(), memtable: BTreeMap::new(), view })
     }
 
     /// Makes an edit durable, then its view current.
     fn apply(&mut self, edit: ViewEdit<Table>) -> Fallible<()> {
-        let view = self.view.edited(edit)?;
-        let lines: Vec<_> = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id)).collect();
-        fs::write(self.directory.join("MANIFEST"), lines.concat())?;
+        self.publish(self.view.edited(edit)?)
+    }
+
+    fn publish(&mut self, view: FilterView<Table>) -> Fallible<()> {
+        let tables = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id));
+        let maps = view.maps().map(|map| format!("map {}\n", map.index().map_id().fingerprint()));
+        fs::write(self.directory.join("MANIFEST"), tables.chain(maps).collect::<String>())?;
         self.view = view;
         Ok(())
+    }
+
+    fn map_path(directory: &Path, map: FileId) -> PathBuf {
+        directory.join(format!("{:016x}.map", map.fingerprint()))
+    }
+
+    fn open_map(directory: &Path, map: FileId, store: &FilterStore) -> Option<Arc<FileMap<Bytes>>> {
+        let bytes = fs::read(Self::map_path(directory, map)).ok()?;
+        FileMap::load(bytes.into(), store.filters(), map).ok().map(Arc::new)
+    }
+
+    /// Writes a file map of all tables: lookups then probe it instead of a filter per table. Tables that come later are
+    /// judged by their filters until this is called again. It reads their keys only; the others are in the map before.
+    fn write_map(&mut self) -> Fallible<()> {
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT)?;
+        self.view.write_map(options, map, &mut bytes, |table| {
+            let hash = |entry: io::Result<Entry>| Ok(self.store.filters().hash(&entry?.0));
+            table.entries_from(Bytes::new()).map(hash).collect::<io::Result<_>>().map(Some)
+        })?;
+        fs::write(Self::map_path(&self.directory, map), bytes)?;
+        let map = Self::open_map(&self.directory, map, &self.store).ok_or("the map was just written")?;
+        self.publish(self.view.with_maps(&[map])?)
     }
 
     fn put_or_delete(&mut self, key: Bytes, value: Option<u64>) -> Fallible<()> {
@@ -380,6 +413,12 @@ fn main() -> Fallible<()> {
     engine = Engine { memtable: engine.memtable, ..Engine::open(directory.path(), &store)? };
     assert!(engine.view.files(1).any(|table| table.filter_bytes.path == sidecar_path(&table.file.path)));
     check(&engine, &model, &mut state)?;
+    engine.write_map()?;
+    // Another restart, for which the map was stored.
+    engine = Engine { memtable: engine.memtable, ..Engine::open(directory.path(), &store)? };
+    assert_eq!(engine.view.uncovered_files().count(), 0);
+    check(&engine, &model, &mut state)?;
+    println!("{:?}", engine.view.map_stats());
     for level in engine.view.levels() {
         let stats = engine.view.level_stats(level);
         let held: u64 = engine.view.files(level).map(|table| table.filters.residency().bytes).sum();

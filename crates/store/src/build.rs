@@ -36,6 +36,7 @@ pub struct FileFilterBuilder {
     config: Arc<Config>,
     file: FileId,
     context: BuildContext,
+    keeps_hashes: bool,
     /// Created with the first key, when the engine has made all its settings.
     started: Option<Box<Started>>,
     /// Panics of the policy: the filters and the bounds lack the key that the policy was called for.
@@ -56,6 +57,8 @@ struct Started {
     has_range_extractor: bool,
     /// The hashes of the smallest and the largest key, if the engine passed them.
     given: [Option<KeyHash>; 2],
+    /// The hashes of all keys, if they are kept.
+    hashes: Option<Vec<KeyHash>>,
     interruption: Interruption,
 }
 
@@ -80,6 +83,7 @@ pub struct BuiltFilters {
     metadata: FilterMetadata,
     /// In the order of the sections.
     filters: Vec<Bytes>,
+    hashes: Option<Vec<KeyHash>>,
 }
 
 impl FileFilterBuilder {
@@ -87,7 +91,7 @@ impl FileFilterBuilder {
         let filters = &config.reader.filters;
         // Without extractors that a filter cannot name.
         let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
-        Self { config, file, context, started: None, interruption: Interruption::default() }
+        Self { config, file, context, keeps_hashes: false, started: None, interruption: Interruption::default() }
     }
 
     fn with(mut self, set: impl FnOnce(&mut BuildContext)) -> Self {
@@ -108,11 +112,17 @@ impl FileFilterBuilder {
         })
     }
 
+    /// Keeps the hashes of the keys for a file map ([`BuiltFilters::take_hashes`]), at 8 bytes each.
+    pub fn keep_hashes(self) -> Self {
+        Self { keeps_hashes: true, ..self }
+    }
+
     #[inline]
     fn started(&mut self) -> &mut Started {
         self.started.get_or_insert_with(|| {
             self.interruption.enter();
-            let started = Box::new(Started::new(&self.config, self.context.clone()));
+            let mut started = Box::new(Started::new(&self.config, self.context.clone()));
+            started.hashes = self.keeps_hashes.then(Vec::new);
             self.interruption.leave();
             started
         })
@@ -211,6 +221,7 @@ impl Started {
             hasher: context.hasher,
             parts: context.key_parts,
             given: [None; 2],
+            hashes: None,
             interruption: Interruption::default(),
         }
     }
@@ -224,6 +235,9 @@ impl Started {
             *given = hash;
         }
         self.interruption.enter();
+        if let Some(hashes) = &mut self.hashes {
+            hashes.push(hash.unwrap_or_else(|| self.hasher.hash(key)));
+        }
         for (extractor, witness) in self.witnesses.iter_mut().filter(|(_, witness)| witness.is_none()) {
             *witness = extractor.extract(key).map(|_| Box::from(key));
         }
@@ -333,8 +347,9 @@ impl Started {
         let ((hash_check, mut extractors), holds_known_keys) = checks.unwrap_or_default();
         self.metadata.hash_check = hash_check;
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
-        let Self { metadata, parts, ranges, .. } = self;
-        let mut built = BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new() };
+        let Self { metadata, parts, ranges, hashes, .. } = self;
+        let hashes = hashes.filter(|_| is_whole);
+        let mut built = BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new(), hashes };
         if let Some((part, filter)) = points {
             let filter = if holds_known_keys { filter } else { refused(filter) };
             // The description must not promise parts that the filter lacks: readers would probe for them.
@@ -406,6 +421,12 @@ impl BuiltFilters {
     #[must_use]
     pub const fn metadata(&self) -> &FilterMetadata {
         &self.metadata
+    }
+
+    /// Returns the hashes of all keys, for [`MapBuilder::add_file`](sstfilter_map::MapBuilder::add_file); `None` unless
+    /// they were [kept](FileFilterBuilder::keep_hashes), or after a panic in the engine's code.
+    pub const fn take_hashes(&mut self) -> Option<Vec<KeyHash>> {
+        self.hashes.take()
     }
 
     /// Returns the filter bytes and their description. Write the bytes unchanged, preferably at a multiple of 64 in the

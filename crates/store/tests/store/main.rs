@@ -9,6 +9,7 @@
 //! - `key_parts`: what a filter answers for parts of keys that it holds or lacks.
 //! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
 //! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
+//! - `maps`: views with file maps.
 //! - `levels`: a plan of bits by level, measured on its filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -30,6 +31,7 @@ mod budget_partitions;
 mod damage;
 mod key_parts;
 mod levels;
+mod maps;
 mod model;
 mod panics;
 mod partition_bytes;

@@ -1,0 +1,285 @@
+//! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use sstfilter::{BlockError, FileId, Filters, KeyHasher, SecretSeed};
+use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions};
+use sstfilter_store::{FilterBudget, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
+
+use crate::engine::{File, Key, all_candidates, file, file_with, is_candidate, numbered, unfiltered, view_of};
+
+type Map = Arc<FileMap<Bytes>>;
+
+/// Small pages, and so few false candidates that tests meet none.
+fn options() -> MapOptions {
+    MapOptions::with_prefix_bits(44).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
+fn write(view: &FilterView<File>) -> (FileId, Vec<u8>) {
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Arc<File>| Ok(Some(file.keys.iter().map(|key| view.filters().hash(key)).collect()));
+    view.write_map(options(), map, &mut bytes, hashes).unwrap();
+    (map, bytes)
+}
+
+fn map_of(view: &FilterView<File>) -> Map {
+    let (map, bytes) = write(view);
+    Arc::new(FileMap::load(bytes.into(), view.filters(), map).unwrap())
+}
+
+fn with_map(view: &FilterView<File>) -> FilterView<File> {
+    view.with_maps(&[map_of(view)]).unwrap()
+}
+
+fn found(view: &FilterView<File>, key: &[u8]) -> Vec<*const File> {
+    all_candidates(view, key).iter().map(Arc::as_ptr).collect()
+}
+
+fn key(number: u32) -> Key {
+    number.to_be_bytes().to_vec()
+}
+
+#[test]
+fn covered_and_uncovered_files_come_in_the_order_of_their_age() {
+    let store = FilterStore::default();
+    // All have key 7, and each has keys of its own.
+    let new = |number: u32| file(&store, numbered([7, 100 + number, 1_000 + number]));
+    let (level_1, old, middle, new_one, newest) = (new(0), new(1), new(2), new(3), new(4));
+    let view = with_map(&view_of(&store, &[(1, &level_1), (0, &old), (0, &middle)]));
+    // Between covered files comes one that replaced a covered file.
+    let replacement = new(5);
+    let edit = ViewEdit::new().add(0, new_one.clone()).replace(0, &middle, replacement.clone()).add(0, newest.clone());
+    let view = view.edited(edit).unwrap();
+    let expected = [&newest, &new_one, &replacement, &old, &level_1].map(Arc::as_ptr);
+    assert_eq!(found(&view, &key(7)), expected);
+    let keys = [7, 8, 101].map(key);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut batch = view.candidates_of_each(&keys);
+    let mut given = Vec::new();
+    while let files @ [_, ..] = batch.next_files() {
+        given.extend(files.iter().map(|(position, file)| (*position, Arc::as_ptr(file))));
+    }
+    given.sort_by_key(|(position, _)| *position);
+    let in_batch = expected.map(|file| (0, file)).into_iter().chain([(2, Arc::as_ptr(&old))]);
+    assert_eq!(given, in_batch.collect::<Vec<_>>());
+    assert_eq!(
+        view.uncovered_files().map(|(level, file)| (level, Arc::as_ptr(file))).collect::<Vec<_>>(),
+        [(0, expected[0]), (0, expected[1]), (0, expected[2])]
+    );
+    // A covered file that moves to another level stays covered.
+    let view = view.edited(ViewEdit::new().remove(0, &old).add(2, old.clone())).unwrap();
+    assert_eq!(found(&view, &key(7)).last(), Some(&Arc::as_ptr(&old)));
+    assert_eq!(view.uncovered_files().count(), 3);
+    // Files that leave are found no more, whatever the map says.
+    let view = view.edited(ViewEdit::new().remove(2, &old).remove(0, &newest)).unwrap();
+    assert_eq!(found(&view, &key(7)), [&new_one, &replacement, &level_1].map(Arc::as_ptr));
+}
+
+#[test]
+fn a_lookup_of_covered_files_searches_only_what_the_map_finds() {
+    let store = FilterStore::default().without_filters();
+    let files: Vec<_> = (0..100).map(|n| file(&store, numbered((0..50).map(|i| i * 100 + n)))).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = with_map(&view);
+    for number in 0..5_000 {
+        let file = &files[number as usize % 100];
+        assert_eq!(found(&view, &key(number)), [Arc::as_ptr(file)], "{number}");
+    }
+    (5_000..6_000).for_each(|number| assert!(found(&view, &key(number)).is_empty()));
+    let stats = view.map_stats();
+    assert_eq!((stats.lookups, stats.candidates, stats.false_candidates), (6_000, 5_000, 5_000));
+    assert_eq!((stats.unknown, stats.false_reads, view.stats().searched), (0, 0, 5_000));
+    // The lookups above did not end at a file; one that does had a right candidate.
+    let key = key(7);
+    let mut candidates = view.candidates(&key);
+    assert!(candidates.next_file().is_some());
+    candidates.found();
+    assert_eq!(view.map_stats().false_candidates, 5_000);
+}
+
+#[test]
+fn files_with_range_tombstones_and_without_an_id_are_not_covered() {
+    let store = FilterStore::default();
+    let deleting = file_with(&store, numbered([1, 2]).into_iter().collect(), Some((key(10), key(20))));
+    let nameless = unfiltered(&store, numbered([3]), ..);
+    let view = with_map(&view_of(&store, &[(0, &deleting), (0, &nameless), (0, &file(&store, numbered([4])))]));
+    assert_eq!(view.uncovered_files().count(), 2);
+    assert!(is_candidate(&view, &key(15), &deleting) && is_candidate(&view, &key(3), &nameless));
+}
+
+#[test]
+fn a_lookup_whose_entries_are_damaged_uses_the_filters_of_all_files() {
+    let store = FilterStore::default();
+    let files: Vec<_> = (0..20).map(|n| file(&store, numbered((0..100).map(|i| i * 20 + n)))).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let (map, mut bytes) = write(&view);
+    bytes[100] ^= 1;
+    let damaged = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
+    let view = view.with_maps(&[damaged]).unwrap();
+    for number in 0..2_000 {
+        assert!(is_candidate(&view, &key(number), &files[number as usize % 20]), "{number}");
+    }
+    let keys: Vec<_> = (0..2_000).map(key).collect();
+    for keys in keys.chunks(32) {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut batch = view.candidates_of_each(&keys);
+        let mut has_been_found = vec![false; keys.len()];
+        while let files @ [_, ..] = &batch.next_files().to_vec()[..] {
+            for &(position, file) in files.iter().filter(|(position, file)| file.has(keys[*position])) {
+                assert!(file.has(keys[position]));
+                has_been_found[position] = true;
+                batch.found(position);
+            }
+        }
+        assert!(has_been_found.iter().all(|found| *found));
+    }
+    let unknown = view.map_stats().unknown;
+    assert!((1..4_000).contains(&unknown), "{unknown}");
+    // Merging keeps what is unknown unknown; a build from keys knows it again.
+    let merged = with_map(&view);
+    assert!((0..2_000).all(|number| is_candidate(&merged, &key(number), &files[number as usize % 20])));
+    let rebuilt = with_map(&view.with_maps(&[]).unwrap());
+    let before = rebuilt.map_stats().unknown;
+    assert!((0..2_000).all(|number| is_candidate(&rebuilt, &key(number), &files[number as usize % 20])));
+    assert_eq!(rebuilt.map_stats().unknown, before);
+}
+
+#[test]
+fn a_map_of_another_hash_or_without_a_known_key_is_refused() {
+    let store = FilterStore::default();
+    let own = file(&store, numbered(0..100));
+    let view = view_of(&store, &[(0, &own)]);
+    let secret = KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]));
+    let other = FilterStore::new(Filters::default().with_hasher(secret));
+    let foreign = map_of(&view_of(&other, &[(0, &file(&other, numbered(0..100)))]));
+    let refused = view.with_maps(&[foreign]).unwrap_err();
+    assert!(matches!(refused, MapError::Block(BlockError::HashMismatch { .. })), "{refused}");
+    // Its largest key was forgotten.
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let mut builder = MapBuilder::new(view.filters(), options());
+    let id = own.filters.metadata().file_id();
+    builder.add_file(id, numbered(0..99).iter().map(|key| view.filters().hash(key)).collect());
+    builder.finish(map, &mut bytes).unwrap();
+    let wrong = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
+    let refused = view.with_maps(&[wrong]).unwrap_err();
+    assert_eq!(refused, MapError::KnownKeyAbsent { fingerprint: id.fingerprint() });
+}
+
+#[test]
+fn an_older_map_or_one_of_a_later_view_judges_only_the_files_of_both() {
+    let store = FilterStore::default();
+    let files: Vec<_> = (0..10).map(|n| file(&store, numbered((0..10).map(|i| i * 10 + n)))).collect();
+    let view = |range: core::ops::Range<usize>| {
+        view_of(&store, &files[range].iter().map(|file| (0, file)).collect::<Vec<_>>())
+    };
+    let maps = [map_of(&view(0..5)), map_of(&view(3..10))];
+    for (range, maps, uncovered) in
+        [(0..5, &maps[1..], 3), (2..8, &maps[..1], 3), (0..10, &maps[..], 0), (0..10, &maps[1..], 3)]
+    {
+        let view = view(range.clone()).with_maps(maps).unwrap();
+        assert_eq!(view.uncovered_files().count(), uncovered, "{range:?}");
+        for number in 0..100 {
+            let expected = range.contains(&(number as usize % 10));
+            assert_eq!(is_candidate(&view, &key(number), &files[number as usize % 10]), expected, "{number}");
+        }
+        // Merged into one, which covers all.
+        let merged = with_map(&view);
+        assert_eq!((merged.maps().count(), merged.uncovered_files().count()), (1, 0));
+        let ids = merged.maps().next().unwrap().index().files().len();
+        assert_eq!(ids, range.len(), "files that are gone are dropped");
+    }
+}
+
+#[test]
+fn a_map_is_due_when_files_have_come_or_gone_or_were_searched_in_vain() {
+    let store = FilterStore::default();
+    let files: Vec<_> = (0..40).map(|n| file(&store, numbered((0..10).map(|i| i * 40 + n)))).collect();
+    let policy = MapPolicy::default();
+    let view = view_of(&store, &files[..8].iter().map(|file| (0, file)).collect::<Vec<_>>());
+    assert_eq!(view.needs_map(&policy), None);
+    assert_eq!(view.needs_map(&policy.with_max_uncovered_files(7)), Some(MapReason::UncoveredFiles(8)));
+    let add = |view: &FilterView<File>, files: &[Arc<File>]| {
+        view.edited(files.iter().fold(ViewEdit::new(), |edit, file| edit.add(0, file.clone()))).unwrap()
+    };
+    let view = with_map(&add(&view, &files[8..20]));
+    assert_eq!(view.needs_map(&policy), None);
+    assert_eq!(add(&view, &files[20..30]).needs_map(&policy), Some(MapReason::UncoveredFiles(10)));
+    let gone = files[..6].iter().fold(ViewEdit::new(), |edit, file| edit.remove(0, file));
+    assert_eq!(view.edited(gone).unwrap().needs_map(&policy), Some(MapReason::FilesGone(6)));
+    // A file without a filter is searched by every lookup.
+    let without = file(&FilterStore::default().without_filters(), numbered((0..10).map(|i| i * 40 + 33)));
+    let view = add(&view, &[without]);
+    (0..9_999).for_each(|_| drop(all_candidates(&view, &key(34))));
+    assert_eq!(view.needs_map(&policy), None, "too few lookups");
+    drop(all_candidates(&view, &key(34)));
+    assert_eq!(view.needs_map(&policy), Some(MapReason::FalseReads(10_000)));
+    assert_eq!(with_map(&view).needs_map(&policy), None, "counts from now on");
+}
+
+#[test]
+fn a_builder_keeps_the_hashes_that_a_map_needs() {
+    let store = FilterStore::default();
+    let keys = numbered(0..1_000);
+    let mut builder = store.builder(FileId::random()).keep_hashes();
+    keys[..500].iter().for_each(|key| builder.add_key(key));
+    keys[500..].iter().for_each(|key| builder.add_hash(key, store.filters().hash(key)));
+    let mut built = builder.finish();
+    let hashes: Vec<_> = keys.iter().map(|key| store.filters().hash(key)).collect();
+    assert_eq!(built.take_hashes(), Some(hashes));
+    let mut others = store.builder(FileId::random());
+    others.add_key(b"a");
+    assert_eq!(others.finish().take_hashes(), None);
+}
+
+#[test]
+fn a_map_that_is_not_finished_changes_nothing() {
+    let store = FilterStore::default();
+    let view = view_of(&store, &[(0, &file(&store, numbered(0..100)))]);
+    let cancelled = |_: &Arc<File>| Err(io::Error::other("cancelled"));
+    let error = view.write_map(options(), FileId::random(), &mut Vec::new(), cancelled).unwrap_err();
+    assert_eq!(error.to_string(), "cancelled");
+    let error = view.write_map(options(), FileId::random(), &mut Vec::new(), |_| Ok(None)).unwrap_err();
+    assert!(error.to_string().contains("file map"), "{error}");
+    assert_eq!(view.maps().count(), 0);
+}
+
+/// Lookups in whichever view is current, while another thread edits and merges.
+// promise: no-false-negatives
+#[test]
+fn maps_are_merged_beside_readers() {
+    let store = FilterStore::default().with_budget(FilterBudget::new(1 << 20));
+    let new = |n: u32| file(&store, numbered((0..200).map(|i| i * 64 + n)));
+    let files: Vec<_> = (0..64).map(new).collect();
+    let view = view_of(&store, &files[..32].iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let current = parking_lot::RwLock::new((view, 32));
+    let (is_done, lookups) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for seed in 0..2 {
+            let (current, is_done, files, lookups) = (&current, &is_done, &files, &lookups);
+            scope.spawn(move || {
+                let mut number = seed;
+                while !is_done.load(Ordering::Relaxed) || lookups.load(Ordering::Relaxed) < 20_000 {
+                    number = (number * 7_919 + 1) % (200 * 64);
+                    let (view, count) = current.read().clone();
+                    let file = number as usize % 64;
+                    assert_eq!(is_candidate(&view, &key(number), &files[file]), file < count, "{number}");
+                    lookups.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for file in &files[32..] {
+            let (view, count) = current.read().clone();
+            let map = map_of(&view);
+            let added = view.edited(ViewEdit::new().add(0, file.clone())).unwrap();
+            *current.write() = (added.clone(), count + 1);
+            // The map was written from the view before.
+            *current.write() = (added.with_maps(&[map]).unwrap(), count + 1);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(current.read().0.uncovered_files().count(), 1);
+}
