@@ -8,7 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, FixedPolicy, KeyHasher};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, KeyHasher};
+use sstfilter_map::MapOptions;
+use sstfilter_store::FileStats;
 use sstfilter_table::{TableOptions, TableSet, TableWriter};
 
 use super::keys::BundledKeys;
@@ -43,15 +45,16 @@ pub(super) struct PolicyFigures {
     pub(super) fallback_reason: Option<&'static str>,
 }
 
-/// Measures no filter, Bloom at 10 bits per key, and Ribbon at the same rate over the 70 files; then Bloom and Ribbon
-/// in one file.
-pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([PolicyFigures; 3], [KindFigures; 2])> {
+/// Measures no filter, Bloom at 10 bits per key, Ribbon at the same rate, and a file map instead of filters over the 70
+/// files; then Bloom and Ribbon in one file.
+pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([PolicyFigures; 4], [KindFigures; 2])> {
     let bloom = FixedPolicy::default();
     let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
     let scenario = [
         measure_policy(keys, directory, None)?,
         measure_policy(keys, directory, Some(&bloom))?,
         measure_policy(keys, directory, Some(&ribbon))?,
+        measure_map(keys, directory)?,
     ];
     Ok((scenario, [measure_kind(keys, directory, &bloom)?, measure_kind(keys, directory, &ribbon)?]))
 }
@@ -115,35 +118,70 @@ fn look_up_absent(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::R
 fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&FixedPolicy>) -> anyhow::Result<PolicyFigures> {
     let every = if policy.is_none() { EVERY_WITHOUT_FILTERS } else { 1 };
     let (set, written) = write(keys, directory, policy, FILES)?;
+    let (figures, filters, _) = measure_set(keys, &set, every)?;
+    let groups = group(&written);
+    let first = groups.first().context("no table was written")?;
+    let rate = || filters.filter.false_positives as f64 / figures.absent_probes as f64;
+    Ok(PolicyFigures {
+        policy: name(policy),
+        filter_bits_per_key: first.bits_per_key,
+        observed_fpr: if policy.is_some() { rate() } else { 1.0 },
+        expected_fpr: first.expected_fpr,
+        filter_kind_used: if groups.len() == 1 { first.filter.kind } else { "mixed" },
+        fallback_reason: (first.filter.kind != first.filter.requested).then_some(first.filter.reason),
+        ..figures
+    })
+}
+
+/// Measures the tables without filters, and one map for all of them.
+fn measure_map(keys: &BundledKeys, directory: &Path) -> anyhow::Result<PolicyFigures> {
+    let (set, _) = files::open_set(&directory.join(format!("{}-{FILES}", name(None))), TableReading::default())?;
+    set.update_map(MapOptions::for_entries(keys.present.len() as u64, FalsePositiveRate::ONE_PERCENT)?)?;
+    let (figures, _, false_candidates) = measure_set(keys, &set, 1)?;
+    let snapshot = set.snapshot();
+    let map = snapshot.view().maps().next().context("the set has a map")?;
+    Ok(PolicyFigures {
+        policy: "map",
+        filter_bits_per_key: map.as_bytes().len() as f64 * 8.0 / keys.present.len() as f64,
+        observed_fpr: false_candidates as f64 / figures.absent_lookups as f64,
+        absent_probes: figures.absent_lookups,
+        expected_fpr: map.index().expected_false_candidates(),
+        filter_kind_used: "map",
+        ..figures
+    })
+}
+
+/// Looks up keys. Returns what this cost, and for absent keys the counts of filters and the candidates of maps. The
+/// caller fills in what filters there are.
+fn measure_set(keys: &BundledKeys, set: &TableSet, every: usize) -> anyhow::Result<(PolicyFigures, FileStats, u64)> {
     // Loads every table's index, which then stays in memory: of the first 70 keys, each is in another table.
     for (key, _) in keys.present.iter().take(FILES) {
         set.get(key)?;
     }
     // Taken after the indexes are loaded, so that only lookups count.
-    let before = set.stats();
-    let ns_per_absent_lookup = look_up_absent(&set, keys, every)?;
+    let candidates = || set.snapshot().view().map_stats().candidates;
+    let (before, candidates_before) = (set.stats(), candidates());
+    let ns_per_absent_lookup = look_up_absent(set, keys, every)?;
     let after = set.stats();
+    let (filters, candidates) = (after.filters.since(&before.filters), candidates() - candidates_before);
     let absent_lookups = keys.absent.len().div_ceil(every) as u64;
-    let absent_probes = after.filters.filter.absent_probes() - before.filters.filter.absent_probes();
-    let false_positives = after.filters.filter.false_positives - before.filters.filter.false_positives;
     let per_lookup = |after: u64, before: u64| (after - before) as f64 / absent_lookups as f64;
-    let groups = group(&written);
-    let first = groups.first().context("no table was written")?;
-    Ok(PolicyFigures {
-        policy: name(policy),
+    let figures = PolicyFigures {
+        policy: "",
         data_block_reads_per_absent_lookup: per_lookup(after.data_block_reads, before.data_block_reads),
         bytes_read_per_absent_lookup: per_lookup(after.bytes_read, before.bytes_read),
-        filter_bits_per_key: first.bits_per_key,
+        filter_bits_per_key: 0.0,
         absent_lookups,
         present_lookups: keys.present.len().div_ceil(every) as u64,
-        false_negatives: false_negatives(&set, keys, every)?,
-        observed_fpr: if policy.is_some() { false_positives as f64 / absent_probes as f64 } else { 1.0 },
-        absent_probes,
-        expected_fpr: first.expected_fpr,
+        false_negatives: false_negatives(set, keys, every)?,
+        observed_fpr: 0.0,
+        absent_probes: filters.filter.absent_probes(),
+        expected_fpr: 0.0,
         ns_per_absent_lookup,
-        filter_kind_used: if groups.len() == 1 { first.filter.kind } else { "mixed" },
-        fallback_reason: (first.filter.kind != first.filter.requested).then_some(first.filter.reason),
-    })
+        filter_kind_used: "none",
+        fallback_reason: None,
+    };
+    Ok((figures, filters, candidates))
 }
 
 /// Each time is the best of this many.

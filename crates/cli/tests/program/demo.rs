@@ -48,6 +48,10 @@ fn the_figures_keep_their_bounds() {
     assert_eq!(by_name(scenario, "policy", "bloom")["fallback_reason"], Value::Null);
     assert_eq!(by_name(scenario, "policy", "ribbon")["fallback_reason"], "too few keys");
     assert_eq!(by_name(scenario, "policy", "none")["false_negatives"], 0);
+    let map = by_name(scenario, "policy", "map");
+    assert!(reads("map") < 0.02 && number(map, "filter_bits_per_key") < 18.0, "{map}");
+    assert_eq!((&map["false_negatives"], &map["absent_lookups"]), (&0.into(), &22_721.into()));
+    assert_rate_as_expected(map);
     check_compacted(&report["compacted"]);
     let conclusion = report["conclusion"].as_str().unwrap();
     assert!(conclusion.contains("0 of 63,666 keys are lost") && conclusion.ends_with('.'), "{conclusion}");
