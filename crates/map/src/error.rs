@@ -48,6 +48,15 @@ pub enum MapError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The pages have more or fewer entries of a file than the table of covered files says.
+    Entries {
+        /// The fingerprint of the file's id.
+        fingerprint: u64,
+        /// Its entries by the table of covered files.
+        expected: u64,
+        /// Its entries in the pages.
+        got: u64,
+    },
     /// A file was added twice.
     DuplicateFile {
         /// The fingerprint of its id.
@@ -80,6 +89,9 @@ impl fmt::Display for MapError {
             Self::Field { field, expected, got } => write!(f, "{field} of a file map: expected {expected}, got {got}"),
             Self::Length { what, expected, got } => write!(f, "{what}: expected {expected} bytes, got {got}"),
             Self::Damaged { page, what } => write!(f, "page {page} of a file map: {what}"),
+            Self::Entries { fingerprint, expected, got } => {
+                write!(f, "file {fingerprint:#018x} of a map: expected {expected} entries in its pages, got {got}")
+            }
             Self::DuplicateFile { fingerprint } => {
                 write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
             }
