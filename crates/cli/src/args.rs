@@ -17,6 +17,7 @@ use crate::dump::DumpArgs;
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
+use crate::map::MapCommand;
 use crate::probe::ProbeArgs;
 use crate::ranges::{RangeFilterArgs, RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
@@ -99,6 +100,9 @@ pub(crate) enum Command {
     /// Write filter blocks without a table
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// Build, merge, probe and verify file maps: one file that says which of many tables may contain a key
+    #[command(subcommand)]
+    Map(MapCommand),
     /// Show the filters of tables and which ones need a look; for a single file, show every field. Data blocks are not
     /// checked: `verify` does that
     Inspect(InspectArgs),
@@ -313,10 +317,14 @@ impl FilterArgs {
 
     /// Returns the hasher with the secret seed, with the seed of the options, or with the default seed.
     pub(crate) fn hasher(&self, secret: Option<&KeyHasher>) -> anyhow::Result<KeyHasher> {
-        ensure!(self.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
-        let open = || self.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
-        Ok(secret.cloned().unwrap_or_else(open))
+        Ok(chosen_hasher(self.hash_seed, secret)?.unwrap_or_default())
     }
+}
+
+/// Returns the hasher with the secret seed, or with the seed of an option; `None` if there is neither.
+pub(crate) fn chosen_hasher(seed: Option<u64>, secret: Option<&KeyHasher>) -> anyhow::Result<Option<KeyHasher>> {
+    ensure!(seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
+    Ok(secret.cloned().or_else(|| seed.map(KeyHasher::with_seed)))
 }
 
 #[derive(Debug, Args)]
