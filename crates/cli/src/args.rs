@@ -35,7 +35,9 @@ Exit codes:
   1    the answer is no: a key is absent (get), a range is empty (scan), damage was found
        (inspect, verify, probe, compare, report, advise --tables), a sidecar is of another
        table (all of these but compare), entries are missing (dump --salvage), a key was
-       lost (demo, compare), no filter meets the need (advise)
+       lost (demo, compare, map verify), pages of a map are damaged (map probe, verify) or
+       unknown (map merge), a damaged table is left out (map build), no filter meets the
+       need (advise)
   2    failure: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
