@@ -176,7 +176,9 @@ impl Source {
 
     /// Returns the hasher of a table of sstfilter; `None` for other files, and for tables that cannot be opened.
     pub(super) fn own_hasher(&self, reading: Reading<'_>) -> anyhow::Result<Option<KeyHasher>> {
-        let Ok(OpenSource { keys: Keys::Table(table), .. }) = self.open(reading) else { return Ok(None) };
+        // Looked at first: a store may have 100,000 tables of another engine.
+        let is_own = !self.is_list && matches!(files::look_at(&self.path), Ok(Look::Table));
+        let Some(Ok(Keys::Table(table))) = is_own.then(|| self.open_table(reading)) else { return Ok(None) };
         let (described, hasher) = (table.properties().filters.hash_identity(), table.store().filters().hasher());
         let name = input::name(&self.path);
         ensure!(

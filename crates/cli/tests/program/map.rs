@@ -132,6 +132,23 @@ fn a_merge_drops_files_by_id_by_name_and_those_that_are_gone() {
 }
 
 #[test]
+fn a_file_that_two_maps_cover_is_judged_once_and_one_that_none_covers_is_named() {
+    let place = Place::new();
+    let lists = write_lists(&place, "lists", 0..3, 20);
+    let [a, b] = ["a", "b"].map(|name| place.text(name));
+    for (map, own) in [(&a, ["000", "001"]), (&b, ["001", "000"])] {
+        let own = own.map(|list| format!("{lists}/{list}.keys"));
+        run(&["map", "build", "--key-lists", &own[0], &own[1], "--out", map]).expect_code(0);
+    }
+    let probe = ["map", "probe", &a, &b, "--key", "1-5", "--key", "2-5", "--key-lists", &lists];
+    let probed = run(&probe).expect_code(0);
+    assert_eq!(probed.stdout, format!("1-5\t1\t{lists}/001.keys\n2-5\t0\t\n"));
+    assert!(probed.stderr.contains("002.keys: no map covers it, so it may have every key"), "{}", probed.stderr);
+    let json = json(&probe, 0);
+    assert_eq!((&json["covered_files"], &json["maps"]), (&2.into(), &2.into()));
+}
+
+#[test]
 fn maps_of_other_bits_or_hashes_are_not_merged_and_the_message_says_which() {
     let place = Place::new();
     let list = place.write("list", "key\n");
@@ -181,7 +198,7 @@ fn a_map_whose_end_is_damaged_covers_nothing() {
     let list = place.write("list", "key\n");
     let map = place.text("a.map");
     run(&["map", "build", "--key-lists", &list, "--out", &map]).expect_code(0);
-    let length = fs::metadata(&map).unwrap().len() as usize;
+    let length = fs::read(&map).unwrap().len();
     flip(&map, length - 20);
     for command in [&["map", "info", &map][..], &["map", "verify", &map], &["map", "probe", &map, "--key", "key"]] {
         let run = run(command).expect_code(1);
