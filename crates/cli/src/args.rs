@@ -17,6 +17,7 @@ use crate::dump::DumpArgs;
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
+use crate::map::MapCommand;
 use crate::probe::ProbeArgs;
 use crate::ranges::{RangeFilterArgs, RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
@@ -34,7 +35,9 @@ Exit codes:
   1    the answer is no: a key is absent (get), a range is empty (scan), damage was found
        (inspect, verify, probe, compare, report, advise --tables), a sidecar is of another
        table (all of these but compare), entries are missing (dump --salvage), a key was
-       lost (demo, compare), no filter meets the need (advise)
+       lost (demo, compare, map verify), pages of a map are damaged (map probe, verify) or
+       unknown (map merge), a damaged table is left out (map build), no filter meets the
+       need (advise)
   2    failure: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
@@ -99,6 +102,9 @@ pub(crate) enum Command {
     /// Write filter blocks without a table
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// Build, merge, probe and verify file maps: one file that says which of many tables may contain a key
+    #[command(subcommand)]
+    Map(MapCommand),
     /// Show the filters of tables and which ones need a look; for a single file, show every field. Data blocks are not
     /// checked: `verify` does that
     Inspect(InspectArgs),
@@ -313,10 +319,14 @@ impl FilterArgs {
 
     /// Returns the hasher with the secret seed, with the seed of the options, or with the default seed.
     pub(crate) fn hasher(&self, secret: Option<&KeyHasher>) -> anyhow::Result<KeyHasher> {
-        ensure!(self.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
-        let open = || self.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
-        Ok(secret.cloned().unwrap_or_else(open))
+        Ok(chosen_hasher(self.hash_seed, secret)?.unwrap_or_default())
     }
+}
+
+/// Returns the hasher with the secret seed, or with the seed of an option; `None` if there is neither.
+pub(crate) fn chosen_hasher(seed: Option<u64>, secret: Option<&KeyHasher>) -> anyhow::Result<Option<KeyHasher>> {
+    ensure!(seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
+    Ok(secret.cloned().or_else(|| seed.map(KeyHasher::with_seed)))
 }
 
 #[derive(Debug, Args)]

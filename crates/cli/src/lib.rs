@@ -19,6 +19,7 @@ mod inspect;
 mod interrupt;
 mod left_out;
 mod lines;
+mod map;
 mod measure;
 mod memory;
 mod opened;
@@ -75,7 +76,11 @@ impl Cli {
     /// Whether the command writes files that must not be left half written.
     #[must_use]
     pub fn makes_files(&self) -> bool {
-        matches!(self.command, Command::Build(_) | Command::Rebuild(_) | Command::Filter(_))
+        match &self.command {
+            Command::Build(_) | Command::Rebuild(_) | Command::Filter(_) => true,
+            Command::Map(command) => command.makes_files(),
+            _ => false,
+        }
     }
 }
 
@@ -106,6 +111,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Scan(args) => scan::run(args, format, reading, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
         Command::Dump(args) => dump::run(args, format, reading, &mut output),
+        Command::Map(command) => map::run(command, format, reading, &mut output),
         Command::Filter(command) => bare::run(command, format, reading, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),

@@ -7,7 +7,7 @@
 //! Nothing proves the origin of a sidecar that was cut short.
 
 use std::fs::{self, FileType};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -87,16 +87,30 @@ fn kind(found: FileType) -> &'static str {
 
 /// Writes a file under a temporary name and then renames it.
 pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow::Result<()> {
-    let context = || format!("cannot write {}", path_name(path));
-    // The temporary file is in the same directory, because a rename does not cross file systems.
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _writing = interrupt::writing();
+    write_with(path, replaces, |file| file.write_all(contents))
+}
+
+/// Like [`write`], with contents that `fill` writes. Call it only while [`interrupt::writing`] is held.
+pub(crate) fn write_with<T>(
+    path: &Path,
+    replaces: Replaces,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> anyhow::Result<T> {
+    let context = || format!("cannot write {}", path_name(path));
+    let directory = directory_of(path);
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
-    file.write_all(contents).and_then(|()| file.sync()).with_context(context)?;
+    let filled = fill(&mut file).and_then(|filled| file.sync().map(|()| filled)).with_context(context)?;
     // Checked again: minutes may have passed since the first check.
     replaces.check(path)?;
-    file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)
+    file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)?;
+    Ok(filled)
+}
+
+/// Returns the directory of a file. Temporary files must be in it, because a rename does not cross file systems.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Files that one command writes to one directory, each recognized by its beginning.

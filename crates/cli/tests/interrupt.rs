@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use common::{Place, names, program, run};
+use common::{Place, lines, names, program, run};
 
 /// Returns the program with default signal handling, even if the tests were started with ignored signals, as a script
 /// without job control starts its background jobs.
@@ -139,6 +139,22 @@ fn a_rebuild_that_is_told_to_end_leaves_whole_sidecars_and_nothing_else() {
     let sidecars = names(&out).into_iter().filter(|name| !names_before.contains(name));
     let others: Vec<_> = sidecars.filter(|name| !name.ends_with(".sst.filter")).collect();
     assert!(others.is_empty(), "something else was left: {others:?}");
+}
+
+#[test]
+fn a_map_that_is_not_completed_leaves_no_partial_maps() {
+    let place = Place::new();
+    fs::create_dir(place.path("lists")).unwrap();
+    for list in 0..400 {
+        place.write(&format!("lists/{list}"), lines(0..4_000, |key| format!("{list}-{key}")));
+    }
+    let (lists, out) = (place.text("lists"), place.text("a.map"));
+    let arguments = ["map", "build", "--key-lists", &lists, "--bits", "30", "--memory-limit", "1K", "--out", &out];
+    let mut build = Endless::spawn(attentive_program().args(arguments));
+    build.wait_until(|| names(place.path("")).len() > 3);
+    build.signal(Signal::SIGINT);
+    assert_eq!(build.end(), (Some(130), "interrupted; no map was written\n".to_owned()));
+    assert_eq!(names(place.path("")), ["lists"]);
 }
 
 #[test]

@@ -54,6 +54,15 @@ pub enum MapError {
         /// The fingerprint of the file's id.
         fingerprint: u64,
     },
+    /// The pages have more or fewer entries of a file than the table of covered files says.
+    Entries {
+        /// The fingerprint of the file's id.
+        fingerprint: u64,
+        /// Its entries by the table of covered files.
+        expected: u64,
+        /// Its entries in the pages.
+        got: u64,
+    },
     /// A file was added twice.
     DuplicateFile {
         /// The fingerprint of its id.
@@ -91,6 +100,9 @@ impl fmt::Display for MapError {
                 "file map: expected all keys of file {fingerprint:#018x}, got none for one of them: the map was built \
                  with another hash function, or not from all keys of the file"
             ),
+            Self::Entries { fingerprint, expected, got } => {
+                write!(f, "file {fingerprint:#018x} of a map: expected {expected} entries in its pages, got {got}")
+            }
             Self::DuplicateFile { fingerprint } => {
                 write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
             }

@@ -70,6 +70,7 @@ mod read;
 mod set;
 mod shape;
 mod simd;
+mod verify;
 mod write;
 
 pub use build::MapBuilder;
@@ -81,6 +82,7 @@ pub use merge::MapMerge;
 pub use options::MapOptions;
 pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
+pub use verify::MapVerification;
 pub use write::MapReport;
 
 /// Compiles and runs the README's examples.

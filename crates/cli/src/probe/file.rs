@@ -332,7 +332,7 @@ fn without_whole_keys() -> (FilterState, Answers) {
 }
 
 /// Returns the hasher that a filter was built with.
-fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
+pub(crate) fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
     let known = secret.filter(|hasher| hasher.identity() == got).cloned().or_else(|| KeyHasher::from_identity(got));
     known.ok_or(BlockError::HashMismatch {
         expected: secret.map_or_else(HashIdentity::default, KeyHasher::identity),

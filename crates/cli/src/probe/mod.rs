@@ -25,7 +25,7 @@ use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
 use file::Answers;
-pub(crate) use file::{FileProbes, probe_file};
+pub(crate) use file::{FileProbes, hasher_of, probe_file};
 pub(crate) use listing::distinct_names;
 use listing::{Answer, Listing, SoughtKey, Touched};
 pub(crate) use range::{Ends, SkippedBy};

@@ -62,7 +62,8 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
     let [block, taken, ranges, measured, report] =
         ["own.filter", "taken.filter", "ranges.filter", "measured", "report"].map(|name| place.text(name));
     let pairs = place.write("pairs", "key\tkey2\n");
-    let runs: [&[&str]; 22] = [
+    let [list, map, merged] = ["list", "a.map", "merged.map"].map(|name| place.text(name));
+    let runs: [&[&str]; 28] = [
         &["measure", "--max-keys", "1000", "--out", &measured],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
@@ -98,16 +99,29 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
         &["advise", "--tables", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst"],
         &["report", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst", "--out", &report],
         &["verify", &tables, &rocksdb, &damaged],
+        &["map", "build", &tables, "--out", &map],
+        &["map", "merge", &map, "--out", &merged],
+        &["map", "probe", &map, "--keys", &keys, "--per-key"],
+        &["map", "info", &map, "--files"],
+        &["map", "build", "--key-lists", &list, "--out", &map, "--overwrite"],
+        &["map", "verify", &map, "--key-lists", &list],
         &["verify", &damaged],
         &["dump", &damaged, "--salvage"],
     ];
     let (mut printed, mut open) = (BTreeSet::new(), BTreeSet::new());
     let mut judge = |report: &Value| {
-        assert!(report.as_object().unwrap().len() > 3 || report["files"].is_array(), "{report}");
+        let is_list = report["files"].is_array() || report["maps"].is_array();
+        assert!(report.as_object().unwrap().len() > 3 || is_list, "{report}");
         add_fields(report, [&mut printed, &mut open]);
     };
     judge(crate::demo::report());
     for arguments in &runs {
+        // A key that the map of the earlier list does not find.
+        if arguments.starts_with(&["map", "build", "--key-lists"]) {
+            fs::write(&list, "key\n").unwrap();
+        } else if arguments.starts_with(&["map", "verify"]) {
+            fs::write(&list, "another key\n").unwrap();
+        }
         if arguments == &["verify", &damaged] {
             flip(&damaged, 100);
         }

@@ -19,6 +19,7 @@ mod foreign;
 mod hostile;
 mod json;
 mod keys;
+mod map;
 mod measure;
 mod partitions;
 mod parts;

@@ -5,6 +5,7 @@
 //! - `shapes`: sizes, rates, keys that many files have, pages that outgrow their bytes.
 //! - `damage`: damaged, foreign and swapped bytes.
 //! - `vectors`: the vectors of the format.
+//! - `verify`: verification, page by page.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::cast_possible_truncation, reason = "tests work on small numbers")]
@@ -19,3 +20,4 @@ mod rule;
 mod shapes;
 mod support;
 mod vectors;
+mod verify;

@@ -1,0 +1,310 @@
+//! `sstfilter map`: file maps, each of which says which of many files may have a key.
+
+mod build;
+mod info;
+mod lookup;
+mod merge;
+mod probe;
+mod sources;
+mod verify;
+
+use core::fmt;
+use core::ops::Range;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sstfilter::FileId;
+use sstfilter_map::{MapIndex, MapOptions, MapReport};
+
+use crate::files::Look;
+use crate::input::{self, RegularFile};
+use crate::left_out::LeftOut;
+use crate::lines::KeysFormat;
+use crate::opened::{self, Reading};
+use crate::output::{Outcome, Output, explained};
+use crate::replace::{self, Mark, Replaces};
+use crate::units::{count_in, grouped, parse_bytes};
+use crate::{interrupt, units};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MapCommand {
+    /// Build a map of tables, or of lists of keys
+    Build(build::BuildMapArgs),
+    /// Merge maps into one without reading keys, and drop files that are gone
+    Merge(merge::MergeArgs),
+    /// Look up keys: which of the covered files may have them. Reads one page of each map per key
+    Probe(probe::ProbeMapArgs),
+    /// Show ids, sizes and rates of maps, and with --files the files that they cover. Pages are not checked: `map
+    /// verify` does that
+    Info(info::InfoArgs),
+    /// Check every checksum of maps and their structure, and with --tables that each key is found
+    Verify(verify::VerifyMapArgs),
+}
+
+impl MapCommand {
+    /// Whether the command writes a map.
+    pub(crate) fn makes_files(&self) -> bool {
+        matches!(self, Self::Build(_) | Self::Merge(_))
+    }
+}
+
+pub(crate) fn run(
+    command: &MapCommand,
+    format: KeysFormat,
+    reading: Reading<'_>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    match command {
+        MapCommand::Build(args) => output.report(build::run(args, format, reading)?),
+        MapCommand::Merge(args) => output.report(merge::run(args, reading)?),
+        MapCommand::Probe(args) => probe::run(args, format, reading, output),
+        MapCommand::Info(args) => output.report(info::run(args, reading)?),
+        MapCommand::Verify(args) => output.report(verify::run(args, format, reading)?),
+    }
+}
+
+/// Where a map is written.
+#[derive(Debug, Args)]
+struct Target {
+    /// File for the map
+    #[arg(long, value_name = "MAP")]
+    out: PathBuf,
+
+    /// Replace an existing file, but only a file map
+    #[arg(long)]
+    overwrite: bool,
+
+    /// The map's own id: a fingerprint (0x and 16 hexadecimal digits) [default: random]. Readers must pass it to load
+    /// the map
+    #[arg(long, value_name = "ID", value_parser = sources::parse_fingerprint)]
+    id: Option<FileId>,
+}
+
+impl Target {
+    fn replaces(&self) -> Replaces {
+        if self.overwrite { Replaces::Own(Mark::End(Look::Map)) } else { Replaces::Nothing }
+    }
+
+    /// Fails if the target exists and may not be replaced. Called before the keys are read, which may take hours.
+    fn ensure_free(&self) -> anyhow::Result<()> {
+        self.replaces().check(&self.out)
+    }
+
+    fn id(&self) -> FileId {
+        self.id.unwrap_or_else(FileId::random)
+    }
+
+    /// Writes the map that `fill` writes. If a signal arrives, nothing is left. Call it only while
+    /// [`interrupt::writing`] is held.
+    fn write(&self, fill: impl FnOnce(&mut dyn Write) -> io::Result<MapReport>) -> anyhow::Result<MapReport> {
+        let written = replace::write_with(&self.out, self.replaces(), |file| fill(&mut Attentive(file)));
+        if written.is_err() {
+            ensure_wanted()?;
+        }
+        written
+    }
+}
+
+/// Fails if a signal has interrupted the command.
+fn ensure_wanted() -> Result<(), interrupt::Interrupted> {
+    interrupt::check(|| "no map was written".to_owned())
+}
+
+/// A file whose writing ends with an error when a signal arrives.
+struct Attentive<'a>(&'a mut dyn Write);
+
+impl Write for Attentive<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        ensure_wanted().map_err(io::Error::other)?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// How a map is laid out and made, whatever its entries are.
+#[derive(Debug, Args)]
+struct LayoutArgs {
+    /// Bytes of a page, a power of two from 1K to 1M, which one lookup reads
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = parse_page_bytes)]
+    page_bytes: u32,
+
+    /// In how many files a key is on average: pages get room for that
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=1_000_000),
+        allow_negative_numbers = true)]
+    files_per_key: u32,
+
+    /// Number of threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl LayoutArgs {
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
+
+    fn apply(&self, options: MapOptions) -> anyhow::Result<MapOptions> {
+        let options = options.with_page_bytes(self.page_bytes)?;
+        Ok(options.with_files_per_key(self.files_per_key).with_threads(self.threads()))
+    }
+}
+
+fn parse_page_bytes(text: &str) -> Result<u32, String> {
+    // A number beyond 32 bits stays too large, and is refused below.
+    let bytes = u32::try_from(parse_bytes(text)?).unwrap_or(u32::MAX);
+    let is_possible = bytes.is_power_of_two() && (1 << 10..=1 << 20).contains(&bytes);
+    if is_possible { Ok(bytes) } else { Err(format!("expected a power of two from 1K to 1M, got '{text}'")) }
+}
+
+/// A map on disk. Its end is in memory, its pages are not.
+struct OpenMap<'a> {
+    path: &'a Path,
+    file: RegularFile<'a>,
+    index: MapIndex,
+}
+
+impl<'a> OpenMap<'a> {
+    fn open(path: &'a Path) -> anyhow::Result<Self> {
+        let file = RegularFile::open(path)?;
+        let context = || input::name(path).into_owned();
+        // The trailer says how long the end is; a file of fewer bytes ends the read.
+        let end_bytes = MapIndex::end_bytes(&file.end(MIN_END_BYTES)?).with_context(context)?;
+        let index = MapIndex::load_any(&file.end(end_bytes)?, file.length).with_context(context)?;
+        Ok(Self { path, file, index })
+    }
+
+    /// Opens all maps. A map that is damaged is left out: it covers nothing.
+    fn open_all(paths: &'a [PathBuf]) -> (Vec<Self>, Vec<LeftOut>) {
+        let (mut maps, mut left_out) = (Vec::new(), Vec::new());
+        for path in paths {
+            match Self::open(path) {
+                Ok(map) => maps.push(map),
+                Err(problem) => {
+                    left_out.push(LeftOut::new(path, &explained(&problem), opened::outcome_of(&problem)));
+                }
+            }
+        }
+        (maps, left_out)
+    }
+
+    fn name(&self) -> Cow<'a, str> {
+        input::name(self.path)
+    }
+
+    fn read(&self, range: Range<u64>) -> io::Result<Cow<'static, [u8]>> {
+        let bytes = self.file.read(range.start, range.end - range.start).map_err(io::Error::other)?;
+        Ok(Cow::Owned(bytes.into()))
+    }
+}
+
+/// Bytes at the end of a map that say how many more its reader needs.
+const MIN_END_BYTES: u64 = 60;
+
+/// Returns an id as messages, reports and options show it.
+fn id_text(id: FileId) -> String {
+    format!("{:#018x}", id.fingerprint())
+}
+
+/// Returns a number of files per key, which may be tiny.
+fn rate_text(files: f64) -> String {
+    // Four decimals would show it as zero.
+    if files != 0.0 && files < 0.001 { format!("{files:.1e}") } else { format!("{files:.4}") }
+}
+
+/// The numbers of a map.
+#[derive(Debug, Serialize)]
+struct MapFields {
+    path: String,
+    /// Fingerprint of the map's own id.
+    map_id: String,
+    hash: String,
+    covered_files: usize,
+    entries: u64,
+    bytes: u64,
+    /// Null for a map without entries.
+    bits_per_entry: f64,
+    prefix_bits: u8,
+    pages: u64,
+    page_bytes: u64,
+    /// Files that an absent key is expected to be looked for in.
+    expected_false_candidates: f64,
+}
+
+impl MapFields {
+    fn new(map: &OpenMap<'_>) -> Self {
+        let (index, first) = (&map.index, map.index.page_range(0));
+        Self {
+            path: map.name().into_owned(),
+            map_id: id_text(index.map_id()),
+            hash: index.hash_identity().to_string(),
+            covered_files: index.files().len(),
+            entries: index.entries(),
+            bytes: map.file.length,
+            bits_per_entry: map.file.length as f64 * 8.0 / index.entries() as f64,
+            prefix_bits: index.prefix_bits(),
+            pages: index.pages(),
+            page_bytes: first.end - first.start,
+            expected_false_candidates: index.expected_false_candidates(),
+        }
+    }
+}
+
+impl fmt::Display for MapFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (files, bytes) = (units::counted(self.covered_files as u64, "file"), grouped(self.bytes));
+        let entries = match self.entries {
+            1 => "1 entry".to_owned(),
+            entries => format!("{} entries", grouped(entries)),
+        };
+        write!(f, "{}: file map of {files}, {entries}, {bytes} bytes", self.path)?;
+        if self.entries > 0 {
+            write!(f, ", {:.2} bits per entry", self.bits_per_entry)?;
+        }
+        writeln!(f, "\nid: {} (readers pass FileId::from_fingerprint({0}))", self.map_id)?;
+        writeln!(f, "hash: {}, of which it keeps {} bits", self.hash, self.prefix_bits)?;
+        writeln!(f, "pages: {} of {}", grouped(self.pages), units::bytes(self.page_bytes))?;
+        let rate = rate_text(self.expected_false_candidates);
+        writeln!(f, "files that an absent key is expected to be looked for in: {rate}")
+    }
+}
+
+/// A map that was written.
+#[derive(Debug, Serialize)]
+struct Written {
+    #[serde(flatten)]
+    map: MapFields,
+    /// Pages whose entries are in the tail.
+    outgrown_pages: u64,
+    unknown_pages: u64,
+    /// Keys that 32 or more files have.
+    lists: u64,
+}
+
+impl Written {
+    fn new(path: &Path, report: MapReport) -> anyhow::Result<Self> {
+        let MapReport { outgrown_pages, unknown_pages, lists, .. } = report;
+        Ok(Self { map: MapFields::new(&OpenMap::open(path)?), outgrown_pages, unknown_pages, lists })
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.map)?;
+        if self.lists > 0 {
+            writeln!(f, "keys that 32 or more files have: {}", grouped(self.lists))?;
+        }
+        if self.outgrown_pages > 0 {
+            let pages = units::counted(self.outgrown_pages, "page");
+            writeln!(f, "{pages} outgrown: lookups in them read twice; a higher --files-per-key makes room")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Verifies a whole map, page by page: checksums, and the structure that lookups rely on.
+
+use core::ops::Range;
+use std::borrow::Cow;
+use std::io;
+
+use crate::error::MapError;
+use crate::index::MapIndex;
+use crate::list::{ListIds, checked_list, encode_ids};
+use crate::page::{ListPlace, Page, PageTrailer, State};
+use crate::shape::{Place, Prefixes};
+
+/// What a verification found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MapVerification {
+    /// Pages that are sound, and have entries or are rightly empty.
+    pub sound_pages: u64,
+    /// Pages that are damaged, or have a list or an outgrown page that is. Every covered file may have their keys.
+    pub damaged_pages: u64,
+    /// Pages that are sound, but whose entries are lost: every covered file may have their keys.
+    pub unknown_pages: u64,
+    /// Sound pages whose entries are in the tail.
+    pub outgrown_pages: u64,
+    /// Lists of sound pages.
+    pub lists: u64,
+    /// Entries of sound pages.
+    pub entries: u64,
+}
+
+impl MapIndex {
+    /// Reads all pages of the map, with their lists and outgrown pages, and calls `problem` for each that is damaged.
+    /// `read` returns the bytes of a range of the map. Memory holds one page, and 8 bytes for each covered file.
+    ///
+    /// Beyond checksums it checks what a writer guarantees: that lines count the fields before them, that fields ascend
+    /// and name covered files, that each list belongs to a field, and that the pages have as many entries of each file
+    /// as the table of covered files says.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    pub fn verify<'a>(
+        &self,
+        mut read: impl FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>,
+        mut problem: impl FnMut(MapError),
+    ) -> io::Result<MapVerification> {
+        let mut found = MapVerification::default();
+        let mut counts = vec![0; self.files().len()];
+        let prefixes = self.shape.prefixes();
+        for page in 0..self.pages() {
+            let mut pages = Pages { index: self, read: &mut read, counts: &mut counts, prefixes: &prefixes, page };
+            match pages.verify(&mut found)? {
+                Ok(()) => {}
+                Err(error) => {
+                    found.damaged_pages += 1;
+                    problem(error);
+                }
+            }
+        }
+        let is_complete = found.damaged_pages == 0 && found.unknown_pages == 0;
+        for (covered, got) in self.files().iter().zip(counts) {
+            // The entries of damaged and unknown pages are missing.
+            if got > covered.entries || (is_complete && got < covered.entries) {
+                let (fingerprint, expected) = (covered.file.fingerprint(), covered.entries);
+                problem(MapError::Entries { fingerprint, expected, got });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The verification of one page.
+struct Pages<'v, R> {
+    index: &'v MapIndex,
+    read: &'v mut R,
+    /// For each local id, its entries so far.
+    counts: &'v mut [u64],
+    prefixes: &'v Prefixes,
+    page: u64,
+}
+
+impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
+    fn damaged(&self, what: &'static str) -> MapError {
+        MapError::Damaged { page: self.page, what }
+    }
+
+    /// Verifies the page, and adds it to `found` if it is sound.
+    fn verify(&mut self, found: &mut MapVerification) -> io::Result<Result<(), MapError>> {
+        let bytes = (self.read)(self.index.page_range(self.page))?;
+        let trailer = match self.index.check(&bytes, self.page) {
+            Ok(trailer) => trailer,
+            Err(error) => return Ok(Err(error)),
+        };
+        let entries = match trailer.state {
+            State::Unknown => {
+                found.unknown_pages += 1;
+                return Ok(Ok(()));
+            }
+            State::Whole => self.verify_entries(&bytes, trailer)?,
+            State::Outgrown => self.verify_outgrown(&bytes)?,
+        };
+        Ok(entries.map(|(entries, lists)| {
+            found.sound_pages += 1;
+            found.outgrown_pages += u64::from(trailer.state == State::Outgrown);
+            found.lists += lists;
+            found.entries += entries;
+        }))
+    }
+
+    fn verify_outgrown(&mut self, stub: &[u8]) -> io::Result<Result<(u64, u64), MapError>> {
+        let elsewhere = Page { bytes: stub, shape: &self.index.shape }.elsewhere();
+        let Some(range) = elsewhere.and_then(|(offset, bytes)| self.index.tail_range(offset, bytes)) else {
+            return Ok(Err(self.damaged("its entries are not in the tail")));
+        };
+        let bytes = (self.read)(range)?;
+        match self.index.check(&bytes, self.page) {
+            Ok(trailer) if trailer.state == State::Whole => self.verify_entries(&bytes, trailer),
+            Ok(_) => Ok(Err(self.damaged("its entries are outgrown twice"))),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Verifies the entries of a page whose checksum was compared. Returns their number, and that of the lists.
+    fn verify_entries(&mut self, bytes: &[u8], trailer: PageTrailer) -> io::Result<Result<(u64, u64), MapError>> {
+        let shape = &self.index.shape;
+        let page = Page { bytes, shape };
+        let (mut next, mut lists, mut entries) = (0, page.list_places(), 0);
+        for line in 0..shape.lines {
+            let mut wrong = None;
+            let is_whole = page.for_each_run(line, |quotient, fields| {
+                // The first run of a line begins where the line's rank says.
+                if fields.start != next || fields.end <= next {
+                    return Ok(false);
+                }
+                next = fields.end;
+                let (of_run, what) = self.verify_run(page, (line, quotient), fields, &mut lists)?;
+                (entries, wrong) = (entries + of_run, what);
+                Ok::<_, io::Error>(wrong.is_none())
+            })?;
+            if !is_whole {
+                return Ok(Err(self.damaged(wrong.unwrap_or("the runs of a line are not its fields"))));
+            }
+        }
+        let is_complete = next == u64::from(trailer.fields) && lists.next().is_none();
+        Ok(if is_complete {
+            Ok((entries, trailer.lists.into()))
+        } else {
+            Err(self.damaged("it has fields or lists that no line leads to"))
+        })
+    }
+
+    /// Verifies the fields of a run. Returns the number of their entries, and what is wrong.
+    fn verify_run(
+        &mut self,
+        page: Page<'_>,
+        (line, quotient): (u64, u8),
+        fields: Range<u64>,
+        lists: &mut impl Iterator<Item = ListPlace>,
+    ) -> io::Result<(u64, Option<&'static str>)> {
+        let radix = self.index.shape.radix();
+        let (mut before, mut list_before, mut entries) = (None, None, 0);
+        for number in fields {
+            let field = page.field(number);
+            let (low, id) = (field / radix, field % radix);
+            if before.is_some_and(|before| before >= field) || list_before == Some(low) {
+                return Ok((entries, Some("its fields do not ascend")));
+            }
+            let has_other_fields = before.is_some_and(|before: u64| before / radix == low);
+            before = Some(field);
+            let place = Place { page: self.page, line, quotient, low };
+            if self.prefixes.of(place).is_none() {
+                return Ok((entries, Some("a field of it is that of no hash")));
+            }
+            if id == u64::from(self.index.shape.files) {
+                list_before = Some(low);
+                let place = lists.next().filter(|list| u64::from(list.field) == number && !has_other_fields);
+                let Some(place) = place else { return Ok((entries, Some("a list of it is missing"))) };
+                match self.verify_list(place)? {
+                    Some(ids) => entries += ids,
+                    None => return Ok((entries, Some("a list of it is damaged"))),
+                }
+            } else {
+                self.count(id);
+                entries += 1;
+            }
+        }
+        Ok((entries, None))
+    }
+
+    fn count(&mut self, id: u64) {
+        if let Some(count) = self.counts.get_mut(id as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Returns the number of the list's files; `None` if it is damaged.
+    fn verify_list(&mut self, place: ListPlace) -> io::Result<Option<u64>> {
+        let Some(range) = self.index.tail_range(place.offset, place.bytes.into()) else { return Ok(None) };
+        let bytes = (self.read)(range)?;
+        let Some(list) = checked_list(&bytes, self.index.map, place.offset) else { return Ok(None) };
+        let ids: Vec<u32> = ListIds::new(list).take_while(|id| *id < self.index.shape.files).collect();
+        // Not equal if there are bytes after the last id, or ids of no file.
+        if ids.is_empty() || encode_ids(&ids) != list {
+            return Ok(None);
+        }
+        ids.iter().for_each(|&id| self.count(id.into()));
+        Ok(Some(ids.len() as u64))
+    }
+}

@@ -1,0 +1,87 @@
+//! Verification, page by page. The failure guarded against: a page that a faulty writer sealed with a right checksum
+//! passes for sound, and hides keys.
+
+use std::borrow::Cow;
+
+use sstfilter_map::{MapError, MapIndex, MapOptions, MapVerification};
+
+use crate::support::{Model, build, merge, model};
+
+const PAGE_BYTES: usize = 1 << 10;
+
+fn options() -> MapOptions {
+    MapOptions::with_prefix_bits(24).unwrap().with_page_bytes(PAGE_BYTES as u32).unwrap()
+}
+
+fn verify(bytes: &[u8]) -> (MapVerification, Vec<MapError>) {
+    let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+    let mut problems = Vec::new();
+    let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
+    let found = index.verify(read, |problem| problems.push(problem)).unwrap();
+    (found, problems)
+}
+
+/// Keys that more than 32 files have, and so many that 30 files have that pages outgrow their bytes.
+fn crowded() -> Model {
+    let mut model = model(8, 60, 60, 2);
+    model.extend((100..130).map(|file| (file, (0..200).map(|key| key | 1 << 50).collect())));
+    model
+}
+
+#[test]
+fn sound_maps_have_no_problem_and_the_numbers_of_their_report() {
+    for model in [model(7, 1, 1, 0), model(7, 5, 0, 0), model(7, 60, 300, 0), model(7, 60, 300, 3), crowded()] {
+        let (bytes, report) = build(&model, options());
+        let (found, problems) = verify(&bytes);
+        assert_eq!(problems, []);
+        assert_eq!(
+            (found.sound_pages, found.entries, found.lists, found.outgrown_pages),
+            (report.pages, report.entries, report.lists, report.outgrown_pages)
+        );
+        assert_eq!((found.damaged_pages, found.unknown_pages), (0, 0));
+    }
+    let (_, report) = build(&crowded(), options());
+    assert!(report.lists > 0 && report.outgrown_pages > 0, "{report:?}");
+}
+
+#[test]
+fn any_flipped_bit_of_a_page_or_list_is_a_problem() {
+    let (bytes, _) = build(&crowded(), options());
+    let end = MapIndex::end_bytes(&bytes).unwrap() as usize;
+    for at in (0..bytes.len() - end).step_by(3) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let (found, problems) = verify(&damaged);
+        assert!(found.damaged_pages > 0 && problems.len() as u64 == found.damaged_pages, "byte {at}");
+    }
+}
+
+#[test]
+fn wrong_fields_and_ranks_are_found_although_the_checksum_is_right() {
+    let (bytes, report) = build(&model(9, 60, 100, 0), options());
+    assert!(report.pages > 3 && report.outgrown_pages == 0);
+    let page = &bytes[..PAGE_BYTES];
+    let [fields, lines] = [page[PAGE_BYTES - 32..].first_chunk::<4>(), bytes.last_chunk::<60>().unwrap().first_chunk()]
+        .map(|number| u32::from_le_bytes(*number.unwrap()) as usize);
+    let field_bits = usize::from(bytes[bytes.len() - 32 + 22]);
+    let in_fields = lines * 64 * 8..lines * 64 * 8 + fields * field_bits;
+    let in_ranks = (0..lines).flat_map(|line| line * 512 + 480..line * 512 + 511);
+    for bit in in_fields.chain(in_ranks) {
+        let mut forged = bytes.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        let (covered, checksum) = forged[..PAGE_BYTES].split_last_chunk_mut().unwrap();
+        *checksum = crc32c::crc32c(covered).to_le_bytes();
+        let (_, problems) = verify(&forged);
+        assert!(!problems.is_empty(), "bit {bit}");
+    }
+}
+
+#[test]
+fn unknown_pages_are_counted_and_are_no_damage() {
+    let (mut bytes, _) = build(&model(10, 20, 300, 0), options());
+    bytes[100] ^= 1;
+    let (merged, report) = merge(&[&bytes], options());
+    let (found, problems) = verify(&merged);
+    assert_eq!(problems, []);
+    assert!(found.unknown_pages > 0 && found.unknown_pages == report.unknown_pages);
+}
