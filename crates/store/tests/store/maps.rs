@@ -43,6 +43,7 @@ fn key(number: u32) -> Key {
     number.to_be_bytes().to_vec()
 }
 
+// promise: file-maps
 #[test]
 fn covered_and_uncovered_files_come_in_the_order_of_their_age() {
     let store = FilterStore::default();
@@ -101,6 +102,7 @@ fn a_lookup_of_covered_files_searches_only_what_the_map_finds() {
     assert_eq!(view.map_stats().false_candidates, 5_000);
 }
 
+// promise: file-maps
 #[test]
 fn files_with_range_tombstones_and_without_an_id_are_not_covered() {
     let store = FilterStore::default();
@@ -111,6 +113,7 @@ fn files_with_range_tombstones_and_without_an_id_are_not_covered() {
     assert!(is_candidate(&view, &key(15), &deleting) && is_candidate(&view, &key(3), &nameless));
 }
 
+// promise: file-maps
 #[test]
 fn a_lookup_whose_entries_are_damaged_uses_the_filters_of_all_files() {
     let store = FilterStore::default();
@@ -169,6 +172,7 @@ fn a_map_of_another_hash_or_without_a_known_key_is_refused() {
     assert_eq!(refused, MapError::KnownKeyAbsent { fingerprint: id.fingerprint() });
 }
 
+// promise: file-maps
 #[test]
 fn an_older_map_or_one_of_a_later_view_judges_only_the_files_of_both() {
     let store = FilterStore::default();
@@ -248,7 +252,7 @@ fn a_map_that_is_not_finished_changes_nothing() {
 }
 
 /// Lookups in whichever view is current, while another thread edits and merges.
-// promise: no-false-negatives
+// promise: file-maps
 #[test]
 fn maps_are_merged_beside_readers() {
     let store = FilterStore::default().with_budget(FilterBudget::new(1 << 20));
