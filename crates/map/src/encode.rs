@@ -13,8 +13,8 @@ pub(crate) const LIST_FILES: usize = 32;
 /// The most bytes of an outgrown page. The hash of such a page is not a hash, or its keys were chosen.
 const MAX_PAGE_BYTES: u64 = 16 << 20;
 
-/// Packs an entry, a prefix and a file that has keys with it, into one number, so that sorting numbers sorts entries. The
-/// number has the type of a hash, because it is sorted like one: its high bits are spread as evenly.
+/// Packs an entry, a prefix and a file that has keys with it, into one number, so that sorting numbers sorts entries.
+/// The number has the type of a hash, because it is sorted like one: its high bits are spread as evenly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packing {
     /// The smallest prefix of the entries.

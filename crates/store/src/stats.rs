@@ -106,7 +106,8 @@ pub struct MapStats {
     pub unknown: u64,
     /// Covered files that maps did not exclude. Maps excluded all others, without counting each.
     pub candidates: u64,
-    /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in vain.
+    /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in
+    /// vain.
     pub false_candidates: u64,
     /// Files searched in vain that no map covers.
     pub false_reads: u64,

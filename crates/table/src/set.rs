@@ -163,8 +163,8 @@ impl TableSet {
     /// table. Call it again when [`FilterView::needs_map`] says that it pays off. It then reads only the keys of tables
     /// that joined the set since, and merges them into the map.
     ///
-    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their own
-    /// filters. To keep the map over a restart, store its [bytes](FileMap::as_bytes), and pass it to
+    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their
+    /// own filters. To keep the map over a restart, store its [bytes](FileMap::as_bytes), and pass it to
     /// [`set_maps`](Self::set_maps).
     ///
     /// ```

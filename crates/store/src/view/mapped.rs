@@ -1,8 +1,8 @@
 //! File maps of a view: which of the covered files may contain a key, and the files that no map covers.
 //!
 //! A view with maps has its files twice: all of them, for scans, and for lookups the covered ones by their positions in
-//! the set of maps, and the others in levels of their own. Rejected: masks of covered files for the chunks of all files,
-//! because each lookup would visit all chunks.
+//! the set of maps, and the others in levels of their own. Rejected: masks of covered files for the chunks of all
+//! files, because each lookup would visit all chunks.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

@@ -36,9 +36,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// the hashes of their keys ([`Filters::hash`](sstfilter::Filters::hash)), deleted keys too. Publish it with
     /// [`with_maps`](Self::with_maps), on the view that is then current.
     ///
-    /// Lookups in this view and others go on meanwhile. It reads no key of files that are covered, and holds 8 bytes for
-    /// each key of the others. To cancel it, let `sink` or `hashes` return an error. If pages of the maps are damaged,
-    /// pages of the new one are unknown ([`MapReport::unknown_pages`]); a view without maps writes a sound one.
+    /// Lookups in this view and others go on meanwhile. It reads no key of files that are covered, and holds 8 bytes
+    /// for each key of the others. To cancel it, let `sink` or `hashes` return an error. If pages of the maps are
+    /// damaged, pages of the new one are unknown ([`MapReport::unknown_pages`]); a view without maps writes a sound
+    /// one.
     ///
     /// # Errors
     ///
