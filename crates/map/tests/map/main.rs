@@ -4,16 +4,21 @@
 //! - `rule`: stores whose files and maps disagree.
 //! - `shapes`: sizes, rates, keys that many files have, pages that outgrow their bytes.
 //! - `damage`: damaged, foreign and swapped bytes.
+//! - `forged`: bytes that no writer wrote, whose checksums hold.
 //! - `vectors`: the vectors of the format.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::cast_possible_truncation, reason = "tests work on small numbers")]
 
+#[path = "../../../../tests/common/effort.rs"]
+mod effort;
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../../tests/common/vectors.rs"]
-mod common;
+mod json;
 
 mod damage;
+mod forge;
+mod forged;
 mod model;
 mod rule;
 mod shapes;

@@ -109,6 +109,33 @@ fn merges_in_any_order_and_grouping_have_the_bytes_of_a_build_from_keys() {
     }
 }
 
+#[test]
+fn a_damaged_map_of_which_no_file_is_kept_makes_no_page_unknown() {
+    let model = model(8, 20, 100, 9);
+    let halves = [0, 1].map(|half| {
+        let own = model.iter().filter(|(number, _)| **number % 2 == half);
+        own.map(|(number, keys)| (*number, keys.clone())).collect::<Model>()
+    });
+    let [mut dropped, kept] = halves.each_ref().map(|half| build(half, options(24)).0);
+    dropped[70] ^= 1;
+    let mut merging = MapMerge::new(options(24));
+    add(&mut merging, &dropped, |_| false);
+    add(&mut merging, &kept, |_| true);
+    let mut merged = Vec::new();
+    assert_eq!(merging.finish(map_id(), &mut merged).unwrap().unknown_pages, 0);
+    assert!(merged == kept);
+}
+
+#[test]
+fn the_number_of_threads_may_be_any() {
+    let model = model(9, 20, 500, 9);
+    let whole = build(&model, options(26)).0;
+    for threads in [0, 1, 2, 7, usize::MAX] {
+        let options = options(26).with_threads(threads);
+        assert!(build(&model, options).0 == whole && merge(&[&whole], options).0 == whole, "{threads}");
+    }
+}
+
 fn merge_or_none(parts: &[&[u8]], options: MapOptions) -> Option<Vec<u8>> {
     (!parts.is_empty()).then(|| merge(parts, options).0)
 }

@@ -71,6 +71,21 @@ fn a_page_that_outgrows_its_bytes_is_found_in_the_tail() {
 }
 
 #[test]
+fn very_many_files_of_few_keys_with_48_bits_of_each() {
+    // A prefix and a file have more than 64 bits together.
+    let options = MapOptions::with_prefix_bits(48).unwrap();
+    let files = (1 << 16) + 1;
+    let (bytes, report) = map_of(files, 2, 0, options);
+    assert!(report.pages > 1 && report.outgrown_pages == 0, "{report:?}");
+    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    for number in 0..files {
+        let id = map.index().local_id(file(number)).unwrap();
+        assert!((0..2).all(|key| map.candidates(hash(mix(number << 32 | key) | 1 << 63)).may_contain(id)));
+    }
+    assert!(crate::support::merge(&[&bytes], options).0 == bytes);
+}
+
+#[test]
 fn a_file_that_is_added_twice_is_refused() {
     let mut builder = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(20).unwrap());
     builder.add_file(FileId::from_fingerprint(7), vec![hash(1)]);
