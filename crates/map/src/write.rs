@@ -175,12 +175,11 @@ impl Plan {
         let entries = &mut buffers.entries;
         entries.clear();
         let unknown = source.append(prefixes.clone(), &packing, entries)?;
-        match source.runs() {
-            0 | 1 => {}
-            runs if runs <= MERGED_RUNS => entries.sort(),
-            _ => {
-                sort_hashes(entries, 1, u64::MAX);
-            }
+        // Also a single run, which takes one pass: that of a forged map may be out of order.
+        if source.runs() <= MERGED_RUNS {
+            entries.sort();
+        } else {
+            sort_hashes(entries, 1, u64::MAX);
         }
         let mut written = Written::default();
         written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());
