@@ -15,7 +15,7 @@ use crate::shape::Shape;
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
 
-/// Entries of a chunk for each input: about as many as one of its pages has, so that few pages are read twice.
+/// Entries of a chunk for each input: about as many as one of its pages has, so that a page is read about twice.
 const CHUNK_ENTRIES_PER_RUN: u64 = 1 << 15;
 
 /// Up to this many sorted runs are merged; more are sorted afresh, which then is faster.

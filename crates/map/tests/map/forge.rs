@@ -209,6 +209,42 @@ impl Forged {
     }
 }
 
+/// A map of one page, whose `keys` keys have the same list of all `files` files.
+pub(crate) fn of_one_list(files: u32, keys: usize) -> Vec<u8> {
+    let (map, page_bytes) = (crate::support::map_id().fingerprint().to_le_bytes(), 1 << 12);
+    let field_bits = 32 - files.leading_zeros() as usize;
+    let mut page = vec![0; page_bytes];
+    for bit in 0..keys {
+        page[bit / 8] |= 1 << (bit % 8);
+        page[32 + bit / 8] |= 1 << (bit % 8);
+    }
+    for bit in (0..keys * field_bits).filter(|bit| files >> (bit % field_bits) & 1 == 1) {
+        page[64 + bit / 8] |= 1 << (bit % 8);
+    }
+    let mut list = vec![0; files as usize];
+    let check = crc32c::crc32c_append(crc32c::crc32c(&[map, [0; 8]].concat()), &list);
+    list.extend(check.to_le_bytes());
+    let trailer = page_bytes - PAGE_TRAILER;
+    for key in 0..keys {
+        let at = trailer - (keys - key) * LIST_PLACE;
+        page[at..at + 4].copy_from_slice(&(key as u32).to_le_bytes());
+        page[at + 4..at + 8].copy_from_slice(&(list.len() as u32).to_le_bytes());
+    }
+    page[trailer..trailer + 4].copy_from_slice(&(keys as u32).to_le_bytes());
+    page[trailer + 8..trailer + 12].copy_from_slice(&(keys as u32).to_le_bytes());
+    page[trailer + 20..trailer + 28].copy_from_slice(&map);
+    let check = crc32c::crc32c(&page[..page_bytes - 4]).to_le_bytes();
+    page[page_bytes - 4..].copy_from_slice(&check);
+    let covered: Vec<u8> = (1..=u64::from(files)).flat_map(|file| [file, 1]).flat_map(u64::to_le_bytes).collect();
+    let mut end = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes(), &(list.len() as u64).to_le_bytes(), &map].concat();
+    end.extend(sstfilter::KeyHasher::default().identity().seed.to_le_bytes());
+    end.extend([files, crc32c::crc32c(&covered)].map(u32::to_le_bytes).as_flattened());
+    end.extend(&u64::from(files).to_le_bytes()[..5]);
+    end.extend([8, field_bits as u8, 12, 1 << 4, 0x11, b'S', b'M']);
+    end.extend(crc32c::crc32c(&end).to_le_bytes());
+    [page, list, covered, end].concat()
+}
+
 fn number(bytes: &[u8], at: usize, count: usize) -> u64 {
     bytes[at..at + count].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

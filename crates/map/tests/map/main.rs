@@ -17,6 +17,7 @@ mod effort;
 mod json;
 
 mod damage;
+#[allow(dead_code, reason = "the other test program uses the rest")]
 mod forge;
 mod forged;
 mod model;
