@@ -4,6 +4,7 @@
 //! - `rule`: stores whose files and maps disagree.
 //! - `shapes`: sizes, rates, keys that many files have, pages that outgrow their bytes.
 //! - `damage`: damaged, foreign and swapped bytes.
+//! - `walk`: random walks of a store, with damage, stale maps and snapshots.
 //! - `forged`: bytes that no writer wrote, whose checksums hold.
 //! - `vectors`: the vectors of the format.
 
@@ -25,3 +26,4 @@ mod rule;
 mod shapes;
 mod support;
 mod vectors;
+mod walk;

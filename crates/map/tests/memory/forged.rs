@@ -16,7 +16,7 @@ fn options(bits: u8) -> MapOptions {
 
 /// Loads, probes and merges a map, if it can be loaded. Returns the peak of loading, and of merging.
 fn peaks(bytes: &[u8], bits: u8) -> (usize, usize) {
-    let (_, loading) = measure(|| {
+    let ((), loading) = measure(|| {
         let Ok(map) = FileMap::load_any(bytes) else { return };
         for key in 0..20 {
             map.candidates_each(&[hash(key)], |_, found| drop(found));
@@ -26,7 +26,7 @@ fn peaks(bytes: &[u8], bits: u8) -> (usize, usize) {
     for key in 0..20 {
         candidates_by_reads(&index, bytes, hash(key));
     }
-    let (_, merging) = measure(|| {
+    let ((), merging) = measure(|| {
         let mut merge = MapMerge::new(options(bits));
         let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
         if merge.add(index, read).is_ok() {

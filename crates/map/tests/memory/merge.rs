@@ -39,7 +39,7 @@ impl Reads {
     }
 
     /// Reads a copy, as from a disk.
-    fn read<'a>(&self, bytes: &[u8], range: core::ops::Range<u64>) -> io::Result<Cow<'a, [u8]>> {
+    fn read<'a>(&self, bytes: &[u8], range: core::ops::Range<u64>) -> Cow<'a, [u8]> {
         let page_bytes = self.index.page_range(0).end;
         let page = range.start / page_bytes;
         match self.of_page.get(page as usize) {
@@ -49,7 +49,7 @@ impl Reads {
             }
             None => self.of_tail.lock().unwrap().push(range.end - range.start),
         }
-        Ok(Cow::Owned(bytes[range.start as usize..range.end as usize].to_vec()))
+        Cow::Owned(bytes[range.start as usize..range.end as usize].to_vec())
     }
 }
 
@@ -59,7 +59,7 @@ fn merge(maps: &[Vec<u8>], options: MapOptions) -> (MapReport, usize, Vec<Reads>
     let (report, peak) = measure(|| {
         let mut merge = MapMerge::new(options);
         for (reads, bytes) in reads.iter().zip(maps) {
-            merge.add(reads.index.clone(), |range| reads.read(bytes, range)).unwrap();
+            merge.add(reads.index.clone(), |range| Ok(reads.read(bytes, range))).unwrap();
         }
         merge.finish(map_id(), &mut io::sink()).unwrap()
     });
