@@ -15,12 +15,12 @@ fn options(bits: u8) -> MapOptions {
     MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
 }
 
-fn prefix(number: u64) -> KeyHash {
+pub(crate) fn prefix(number: u64) -> KeyHash {
     KeyHash::from_well_mixed(number << 24)
 }
 
 /// A map whose first page is outgrown: 31 files have the same keys, side by side.
-fn with_outgrown_page() -> Vec<u8> {
+pub(crate) fn with_outgrown_page() -> Vec<u8> {
     let mut builder = MapBuilder::new(&Filters::default(), options(40));
     for number in 0..40 {
         let alone = (0..30).map(|key| hash(number << 20 | key));
