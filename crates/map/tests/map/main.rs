@@ -6,6 +6,7 @@
 //! - `damage`: damaged, foreign and swapped bytes.
 //! - `walk`: random walks of a store, with damage, stale maps and snapshots.
 //! - `forged`: bytes that no writer wrote, whose checksums hold.
+//! - `golden`: the maps of `fixtures/v1`.
 //! - `vectors`: the vectors of the format.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -16,11 +17,15 @@ mod effort;
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../../tests/common/vectors.rs"]
 mod json;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../../../../tests/common/golden.rs"]
+mod stored;
 
 mod damage;
 #[allow(dead_code, reason = "the other test program uses the rest")]
 mod forge;
 mod forged;
+mod golden;
 mod model;
 mod rule;
 mod shapes;
