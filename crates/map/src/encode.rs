@@ -10,8 +10,8 @@ use crate::shape::{LINE_BYTES, PAGE_TRAILER_BYTES, Place, Shape};
 /// would fill pages, and every lookup in such a page would read a second one.
 pub(crate) const LIST_FILES: usize = 32;
 
-/// Packs an entry, a prefix and a file that has keys with it, into one number, so that sorting numbers sorts entries. The
-/// number has the type of a hash, because it is sorted like one: its high bits are spread as evenly.
+/// Packs an entry, a prefix and a file that has keys with it, into one number, so that sorting numbers sorts entries.
+/// The number has the type of a hash, because it is sorted like one: its high bits are spread as evenly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packing {
     /// The smallest prefix of the entries.

@@ -1,5 +1,5 @@
-//! Random walks of a store beside its keys. Files and maps are added, merged, dropped, damaged and replaced, and snapshots
-//! are held meanwhile. After each step, every key is looked for in all ways. The failures guarded against: a lookup
+//! Random walks of a store beside its keys. Files and maps are added, merged, dropped, damaged and replaced, while
+//! snapshots are held. After each step, every key is looked for in all ways. The failures guarded against: a lookup
 //! misses a file that a map covers twice, that took the name of another, or whose page was damaged before a merge.
 //!
 //! `SSTFILTER_LONG=1` checks 2 * 10^8 answers, `SSTFILTER_LONG=2` 10^9.
@@ -354,8 +354,8 @@ impl Store {
         }
     }
 
-    /// Looks for every key of the files that a map covers, one by one, in a batch, and part by part. The candidates of a
-    /// map that is whole are exactly the files that have the prefix.
+    /// Looks for every key of the files that a map covers, one by one, in a batch, and part by part. The candidates of
+    /// a map that is whole are exactly the files that have the prefix.
     fn check_map(&mut self, Stored { map, is_whole, owners }: &Stored) {
         let index = map.index();
         let mut parts = vec![None; index.pages() as usize];

@@ -1,5 +1,5 @@
-//! Measures memory: a merge must not hold the maps that it merges, and forged bytes must not make it allocate. This is a
-//! separate program, because its allocator counts what the whole process holds.
+//! Measures memory: a merge must not hold the maps that it merges, and forged bytes must not make it allocate. This is
+//! a separate program, because its allocator counts what the whole process holds.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::cast_possible_truncation, reason = "tests work on small numbers")]
