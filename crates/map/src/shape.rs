@@ -292,6 +292,46 @@ mod tests {
         }
     }
 
+    /// The plan of the format's description, by linear search.
+    fn plan_by_hand(bits: (u8, u8), files: u64, entries: u64, spread: u64) -> Option<(u8, u8, u64, u64)> {
+        let (mut best, mean_lines) = (None::<(u64, _)>, entries.div_ceil(176).max(1));
+        for w in (64 - files.leading_zeros()) as u8..=56 {
+            let lines_for_codes = (1_u64 << bits.0).div_ceil(256 * ((1 << w) / (files + 1)));
+            let all = lines_for_codes.max(mean_lines);
+            let bytes = |lines: u64| {
+                let mean = (u128::from(entries) * u128::from(lines)).div_ceil(u128::from(all)) as u64;
+                let room = entries.min(mean + 5 * (mean * spread).isqrt());
+                64 * lines + 32 + (room * u64::from(w)).div_ceil(8)
+            };
+            let whole = (10..=bits.1).find(|&b| all <= 1 << 14 && bytes(all) <= 1 << b).map(|b| (b, 1, all));
+            let most = || (1..=all.min(1 << 14)).take_while(|&lines| bytes(lines) <= 1 << bits.1).last();
+            let cut = |most: u64| (bits.1, all.div_ceil(most), all.div_ceil(all.div_ceil(most)));
+            if let Some((b, pages, lines)) = whole.or_else(|| most().map(cut))
+                && best.is_none_or(|(least, _)| pages << b < least)
+            {
+                best = Some((pages << b, (w, b, lines, pages)));
+            }
+            if lines_for_codes <= mean_lines {
+                break;
+            }
+        }
+        best.map(|(_, plan)| plan)
+    }
+
+    #[test]
+    fn plans_are_those_of_the_description() {
+        for (prefix_bits, max_page_bits) in [(8, 10), (20, 10), (26, 11), (33, 16), (41, 10), (48, 10), (48, 12)] {
+            for (files, spread) in [(1, 1), (2, 1), (3, 40), (31, 1), (32, 1), (1_000, 3), (70_000, 1)] {
+                for entries in (0..30).chain((1..60).map(|step| step * 37)).chain((10..19).map(|log| 1 << log)) {
+                    let plan = Shape::plan(prefix_bits, max_page_bits, files, entries, spread).ok();
+                    let found = plan.map(|plan| (plan.field_bits, plan.page_bits, plan.lines, plan.pages));
+                    let expected = plan_by_hand((prefix_bits, max_page_bits), files.into(), entries, spread);
+                    assert_eq!(found, expected, "{prefix_bits} {max_page_bits} {files} {spread} {entries}");
+                }
+            }
+        }
+    }
+
     /// Prefixes of a shape: the first and the last ones, those at the borders of pages, and random ones.
     fn some_prefixes(shape: &Shape) -> Vec<u64> {
         let prefixes = 1_u64 << shape.prefix_bits;

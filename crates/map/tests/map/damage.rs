@@ -107,6 +107,21 @@ fn a_map_of_another_id_or_hash_covers_nothing() {
 }
 
 #[test]
+fn only_the_prefixes_of_a_damaged_page_are_unknown_in_a_merge() {
+    let model = model(7, 30, 200, 0);
+    let (bytes, report) = build(&model, options());
+    assert!(report.pages > 10);
+    for page in 0..report.pages as usize {
+        let mut damaged = bytes.clone();
+        damaged[page << 10] ^= 1;
+        let (merged, report) = merge(&[&damaged], options());
+        assert_eq!(report.unknown_pages, 1, "page {page}");
+        let is_same = |other: &usize| merged[other << 10..(other + 1) << 10] == bytes[other << 10..(other + 1) << 10];
+        assert!((0..report.pages as usize).filter(|other| other != &page).all(|other| is_same(&other)), "page {page}");
+    }
+}
+
+#[test]
 fn a_damaged_page_of_an_input_is_unknown_in_the_result() {
     let model = model(6, 50, 120, 11);
     let halves = [0, 1].map(|half| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::FileId;
-use sstfilter_map::{Candidates, FileMap, MapIndex, MapOptions, MapSet, PartAnswer};
+use sstfilter_map::{Candidates, FileMap, MapIndex, MapOptions, MapRead, MapSet, PartAnswer};
 
 use crate::support::{Model, build, build_as, file, hash, load, mix, model};
 
@@ -102,6 +102,31 @@ fn a_part_of_another_map_in_the_same_cache_is_not_used() {
         assert!(matches!(indexes[1].probe(&part, key), PartAnswer::Candidates(Candidates::All)));
         assert!(indexes[1].open(&reads[0], bytes).is_err());
     }
+}
+
+#[test]
+fn a_part_that_a_hash_does_not_need_says_nothing() {
+    let model = model(9, 60, 60, 2);
+    let bytes = build(&model, options()).0;
+    let index = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
+    let read =
+        |read: &MapRead| index.open(read, &bytes[read.range().start as usize..read.range().end as usize]).unwrap();
+    let hashes: Vec<_> = model.values().flatten().map(|&key| hash(key)).collect();
+    let page = read(&index.read_for(hashes[0]));
+    let mut lists = 0;
+    for &other in &hashes {
+        let is_own = index.page_of(other) == index.page_of(hashes[0]);
+        let is_all = matches!(index.probe(&page, other), PartAnswer::Candidates(Candidates::All));
+        assert_eq!(is_all, !is_own, "{other:?}");
+        let PartAnswer::Read(list) = index.probe(&read(&index.read_for(other)), other) else { continue };
+        let list = read(&list);
+        lists += 1;
+        for &hash in &hashes {
+            let is_all = matches!(index.probe(&list, hash), PartAnswer::Candidates(Candidates::All));
+            assert_eq!(is_all, hash.get() >> 38 != other.get() >> 38, "{hash:?}");
+        }
+    }
+    assert!(lists > 3);
 }
 
 #[test]

@@ -112,6 +112,33 @@ fn a_page_that_outgrows_its_bytes_is_found_in_the_tail() {
 }
 
 #[test]
+fn a_line_may_have_65_536_entries() {
+    // Side by side, 2,114 keys of 31 files each are in one line. Two or three files have one more.
+    let options = MapOptions::with_prefix_bits(40).unwrap();
+    let side_by_side = |key: u64| KeyHash::from_well_mixed(key << 24);
+    for (more, expected) in [(2, (1, 0)), (3, (0, 1))] {
+        let mut builder = MapBuilder::new(&Filters::default(), options);
+        let keys = |number: u64| if number < more { 2_115 } else { 2_114 };
+        for number in 0..31 {
+            builder.add_file(file(number), (0..keys(number)).map(side_by_side).collect());
+        }
+        let mut bytes = Vec::new();
+        let report = builder.finish(map_id(), &mut bytes).unwrap();
+        assert_eq!(
+            (report.entries, report.outgrown_pages, report.unknown_pages),
+            (65_534 + more, expected.0, expected.1)
+        );
+        let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+        for number in 0..31 {
+            let id = map.index().local_id(file(number)).unwrap();
+            let mut some = (0..keys(number)).step_by(97).chain([keys(number) - 1]);
+            assert!(some.all(|key| map.candidates(side_by_side(key)).may_contain(id)), "{more}");
+            assert_eq!(map.candidates(side_by_side(9_999)).may_contain(id), report.unknown_pages > 0);
+        }
+    }
+}
+
+#[test]
 fn very_many_files_of_few_keys_with_48_bits_of_each() {
     // A prefix and a file have more than 64 bits together.
     let options = MapOptions::with_prefix_bits(48).unwrap();

@@ -51,7 +51,9 @@ pub(crate) fn build_as(map: FileId, model: &Model, options: MapOptions) -> (Vec<
 }
 
 pub(crate) fn load(bytes: &[u8]) -> FileMap<&[u8]> {
-    FileMap::load(bytes, &Filters::default(), map_id()).unwrap()
+    let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
+    assert_eq!(map.index().map_bytes(), bytes.len() as u64);
+    map
 }
 
 /// Adds a map in memory to a merge, with the files for which `keep` is true.
