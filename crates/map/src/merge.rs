@@ -22,9 +22,9 @@ use crate::write::{EntrySource, MapReport, Plan};
 /// whatever order maps are merged. A file that several maps cover is in the result once.
 ///
 /// A merge reads each page once or a few times, one page at a time, and writes from the front to the end. It holds some
-/// megabytes for each thread, and the tail of the result: its lists and outgrown pages. A damaged page never loses a key:
-/// the pages of the result with its prefixes become *unknown*, and lookups that meet them find all covered files. Build
-/// the map from keys then.
+/// megabytes for each thread, and the tail of the result: its lists and outgrown pages. A damaged page never loses a
+/// key: the pages of the result with its prefixes become *unknown*, and lookups that meet them find all covered files.
+/// Build the map from keys then.
 pub struct MapMerge<'a> {
     options: MapOptions,
     hash: Option<HashIdentity>,
