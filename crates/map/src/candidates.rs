@@ -59,6 +59,8 @@ struct FieldIds<'a> {
     end: u64,
     /// The field of the low value and file 0.
     first: u64,
+    /// The least id that may follow.
+    next_id: u64,
 }
 
 impl Iterator for LocalIds<'_> {
@@ -83,8 +85,12 @@ impl FieldIds<'_> {
         }
         let id = self.page.field(self.next).wrapping_sub(self.first);
         self.next += 1;
-        // Fields ascend, so that a field of a greater low value ends them.
-        (id < u64::from(self.page.shape.files)).then_some(LocalId(id as u32))
+        // Fields ascend, so that a field of a greater low value ends them. Forged ones need not.
+        if id >= u64::from(self.page.shape.files) || id < self.next_id {
+            return None;
+        }
+        self.next_id = id + 1;
+        Some(LocalId(id as u32))
     }
 }
 
@@ -126,7 +132,8 @@ fn in_fields(page: Page<'_>, low: u64, mut next: u64, end: u64) -> Found<'_> {
         if let Some(id) = field.checked_sub(low) {
             return match id.cmp(&u64::from(page.shape.files)) {
                 Ordering::Less => {
-                    Found::Here(Candidates::Only(LocalIds(Ids::Fields(FieldIds { page, next, end, first: low }))))
+                    let ids = FieldIds { page, next, end, first: low, next_id: 0 };
+                    Found::Here(Candidates::Only(LocalIds(Ids::Fields(ids))))
                 }
                 Ordering::Equal => match page.list_place(next) {
                     Some(place) => Found::Elsewhere(Elsewhere::List(place)),

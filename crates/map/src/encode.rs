@@ -3,15 +3,12 @@
 use sstfilter::KeyHash;
 
 use crate::list::{LIST_CHECK_BYTES, encode_ids, list_check};
-use crate::page::{LINE_ENTRIES, LIST_BYTES, OUTGROWN, OVERFULL, PageTrailer, State, UNKNOWN};
+use crate::page::{LINE_ENTRIES, LIST_BYTES, MAX_PAGE_BYTES, OUTGROWN, OVERFULL, PageTrailer, State, UNKNOWN};
 use crate::shape::{LINE_BYTES, PAGE_TRAILER_BYTES, Place, Shape};
 
 /// From this many files on, a key's files are a list outside of its page: otherwise a hundred keys that all files have
 /// would fill pages, and every lookup in such a page would read a second one.
 pub(crate) const LIST_FILES: usize = 32;
-
-/// The most bytes of an outgrown page. The hash of such a page is not a hash, or its keys were chosen.
-const MAX_PAGE_BYTES: u64 = 16 << 20;
 
 /// Packs an entry, a prefix and a file that has keys with it, into one number, so that sorting numbers sorts entries.
 /// The number has the type of a hash, because it is sorted like one: its high bits are spread as evenly.

@@ -68,8 +68,9 @@ impl MapIndex {
     ///
     /// The bytes are not the end of a map.
     pub fn end_bytes(end: &[u8]) -> Result<u64, MapError> {
-        let (trailer, _) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
-        Ok(u64::from(trailer.u32::<8>()) * COVERED_BYTES as u64 + END_BYTES as u64)
+        // A damaged number of files would make the caller read, and allocate, up to 32 GiB.
+        let tail = checked_tail(end)?;
+        Ok(u64::from(tail.trailer.u32::<8>()) * COVERED_BYTES as u64 + END_BYTES as u64)
     }
 
     /// Loads the index from the last bytes of a map of `map_bytes` bytes. The map must have been built with the hash of
@@ -97,10 +98,8 @@ impl MapIndex {
     ///
     /// The bytes are damaged, or not the end of a map.
     pub fn load_any(end: &[u8], map_bytes: u64) -> Result<Self, MapError> {
-        let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
-        // Before the checksum, because a future flag may change what it covers.
-        BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
-        let tail = CheckedTail::read(end, trailer, PARAM_BYTES)?;
+        let tail = checked_tail(end)?;
+        let trailer = tail.trailer;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
         let reserved = trailer.u8::<24>() & 15;
         BlockError::require(reserved == 0, "reserved bits of a file map", "0", reserved)?;
@@ -112,18 +111,19 @@ impl MapIndex {
         let (files, bits) = (trailer.u32::<8>(), (trailer.u8::<21>(), trailer.u8::<22>(), trailer.u8::<23>()));
         let shape = Shape::new(bits, files, params.u32::<0>().into(), params.u64::<4>())?;
         let tail_bytes = params.u64::<12>();
-        let covered_bytes = files as usize * COVERED_BYTES;
+        let covered_bytes = u64::from(files) * COVERED_BYTES as u64;
         // Less than 2^61 each.
         let expected = u128::from(shape.pages << shape.page_bits)
             + u128::from(tail_bytes)
-            + covered_bytes as u128
+            + u128::from(covered_bytes)
             + END_BYTES as u128;
         if expected != u128::from(map_bytes) {
             return Err(length(expected.try_into().unwrap_or(u64::MAX)));
         }
-        let (_, covered) = before
-            .split_at_checked(before.len().wrapping_sub(covered_bytes))
-            .ok_or(length((covered_bytes + END_BYTES) as u64))?;
+        let covered = usize::try_from(covered_bytes)
+            .ok()
+            .and_then(|bytes| before.get(before.len().checked_sub(bytes)?..))
+            .ok_or(length(covered_bytes + END_BYTES as u64))?;
         let (expected, got) = (trailer.u32::<12>(), crc32c::crc32c(covered));
         if expected != got {
             return Err(MapError::CoverageChecksum { expected, got });
@@ -134,6 +134,11 @@ impl MapIndex {
         let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
         if sum != u128::from(entries) {
             return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
+        }
+        // A merge writes a map of as many entries. A field has at least one bit, and an id in a list eight.
+        if u128::from(entries) > 8 * (u128::from(shape.pages << shape.page_bits) + u128::from(tail_bytes)) {
+            let expected = "at most eight for each byte of pages and tail";
+            return Err(MapError::Field { field: "entries", expected, got: entries });
         }
         Ok(Self { shape, identity, map, tail_bytes, entries, covered })
     }
@@ -214,6 +219,14 @@ impl MapIndex {
     pub(crate) fn tail_start(&self) -> u64 {
         self.shape.pages << self.shape.page_bits
     }
+}
+
+/// Reads the numbers, the map's id and the trailer at the end of a map, and compares their checksum.
+fn checked_tail(end: &[u8]) -> Result<CheckedTail<'_>, MapError> {
+    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
+    // Before the checksum, because a future flag may change what it covers.
+    BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
+    Ok(CheckedTail::read(end, trailer, PARAM_BYTES)?)
 }
 
 fn decode_covered(bytes: &[u8]) -> Result<Box<[CoveredFile]>, MapError> {

@@ -73,6 +73,12 @@ mod simd;
 mod verify;
 mod write;
 
+/// The test vectors, for unit tests.
+#[cfg(test)]
+#[allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests, and other programs use the rest")]
+#[path = "../../../tests/common/vectors.rs"]
+mod json;
+
 pub use build::MapBuilder;
 pub use candidates::{Candidates, LocalIds};
 pub use error::MapError;

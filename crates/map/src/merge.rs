@@ -22,9 +22,10 @@ use crate::write::{EntrySource, MapReport, Plan};
 /// The result has the bytes of a map that is built from the keys of the same files, with the same options and id, in
 /// whatever order maps are merged. A file that several maps cover is in the result once.
 ///
-/// A merge reads each page once or a few times, holds one page of each input and some megabytes for each thread, and
-/// writes from the front to the end. A damaged page never loses a key: the pages of the result with its prefixes become
-/// *unknown*, and lookups that meet them find all covered files. Build the map from keys then.
+/// A merge reads each page once or a few times, one page at a time, and writes from the front to the end. It holds some
+/// megabytes for each thread, and the tail of the result: its lists and outgrown pages. A damaged page never loses a
+/// key: the pages of the result with its prefixes become *unknown*, and lookups that meet them find all covered files.
+/// Build the map from keys then.
 pub struct MapMerge<'a> {
     options: MapOptions,
     hash: Option<HashIdentity>,
@@ -65,7 +66,8 @@ impl<'a> MapMerge<'a> {
         self.add_some(index, read, |_| true)
     }
 
-    /// Adds a map with those of its files for which `keep` returns true. The result then does not cover the others.
+    /// Adds a map with those of its files for which `keep` returns true. The result then does not cover the others. The
+    /// map is not read if no file is kept.
     ///
     /// # Errors
     ///
@@ -87,6 +89,10 @@ impl<'a> MapMerge<'a> {
         let kept: Vec<_> = index.files().iter().map(|covered| keep(covered.file)).collect();
         for (covered, _) in index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
             self.files.insert(covered.file.fingerprint(), *covered);
+        }
+        if !kept.contains(&true) {
+            // Damage to it must not make pages of the result unknown.
+            return Ok(());
         }
         let prefixes = index.shape.prefixes();
         self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new() });
@@ -160,20 +166,22 @@ impl Input<'_> {
     ) -> io::Result<()> {
         let shape = &self.index.shape;
         let Some(last) = prefixes.end.checked_sub(1).filter(|last| *last >= prefixes.start) else { return Ok(()) };
+        let max_entries = self.index.entries().saturating_add(entries.len() as u64);
         for page in shape.place_of_prefix(prefixes.start).page..=shape.place_of_prefix(last).page {
             let own = shape.first_prefix(page).max(prefixes.start)..shape.first_prefix(page + 1).min(prefixes.end);
             let before = entries.len();
             let bytes = (self.read)(self.index.page_range(page))?;
             let is_sound = match self.index.check(&bytes, page) {
-                Ok(PageTrailer { state: State::Whole, .. }) => {
-                    self.append_page(&bytes, page, &own, packing, entries)?
+                Ok(trailer) if trailer.state == State::Whole => {
+                    self.append_page(&bytes, &trailer, &own, packing, entries)?
                 }
                 Ok(PageTrailer { state: State::Outgrown, .. }) => {
                     self.append_outgrown(&bytes, page, &own, packing, entries)?
                 }
                 Ok(_) | Err(_) => false,
             };
-            if !is_sound {
+            // Forged pages can refer to the same bytes of the tail again and again.
+            if !is_sound || entries.len() as u64 > max_entries {
                 entries.truncate(before);
                 unknown.push(own);
             }
@@ -195,16 +203,19 @@ impl Input<'_> {
         };
         let bytes = (self.read)(range)?;
         match self.index.check(&bytes, page) {
-            Ok(trailer) if trailer.state == State::Whole => self.append_page(&bytes, page, prefixes, packing, entries),
+            Ok(trailer) if trailer.state == State::Whole => {
+                self.append_page(&bytes, &trailer, prefixes, packing, entries)
+            }
             Ok(_) | Err(_) => Ok(false),
         }
     }
 
-    /// Appends the entries of a page whose checksum was compared. Returns false if one of its lists is damaged.
+    /// Appends the entries of a page whose checksum was compared. Returns false if one of its lists is damaged, or if
+    /// the page is forged and would have more entries than its bytes.
     fn append_page(
         &self,
         bytes: &[u8],
-        number: u64,
+        trailer: &PageTrailer,
         prefixes: &Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
@@ -214,11 +225,16 @@ impl Input<'_> {
         let (first, last) = (shape.place_of_prefix(prefixes.start).line, shape.place_of_prefix(prefixes.end - 1).line);
         let divide = Reciprocal::new(shape.radix());
         let mut lists = page.list_places().peekable();
+        let (mut next, mut list_bytes) = (0, 0);
         for line in first..=last {
-            let is_sound = page.for_each_run(line, |quotient, fields| {
-                for number_of_field in fields {
+            let is_sound = page.for_each_run(line, |quotient, run| {
+                if run.start < next || run.is_empty() || run.end > u64::from(trailer.fields) {
+                    return Ok(false);
+                }
+                next = run.end;
+                for number_of_field in run {
                     let (low, id) = divide.by(page.field(number_of_field));
-                    let place = Place { page: number, line, quotient, low };
+                    let place = Place { page: trailer.page, line, quotient, low };
                     let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
                         continue;
                     };
@@ -229,10 +245,14 @@ impl Input<'_> {
                         continue;
                     }
                     while lists.next_if(|list| u64::from(list.field) < number_of_field).is_some() {}
-                    let Some(ids) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
+                    let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
                         return Ok(false);
                     };
-                    let Some(ids) = self.list(*ids)? else { return Ok(false) };
+                    list_bytes += u64::from(list.bytes);
+                    if list_bytes > self.index.tail_bytes {
+                        return Ok(false);
+                    }
+                    let Some(ids) = self.list(list)? else { return Ok(false) };
                     let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
                     entries.extend(kept.map(|id| packing.pack(prefix, id)));
                 }

@@ -87,3 +87,31 @@ impl MapOptions {
         self.prefix_bits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(max_entries: u64, rate: f64) -> Option<u8> {
+        let rate = FalsePositiveRate::new(rate).ok()?;
+        MapOptions::for_entries(max_entries, rate).ok().map(|options| options.prefix_bits())
+    }
+
+    #[test]
+    fn a_map_keeps_as_many_bits_as_the_rate_takes() {
+        assert_eq!([bits(0, 0.01), bits(1, 0.01), bits(128, 0.5), bits(129, 0.5)], [8, 8, 8, 9].map(Some));
+        assert_eq!([bits(1 << 38, 1.0 / 1_024.0), bits((1 << 38) + 1, 1.0 / 1_024.0)], [Some(48), None]);
+        assert_eq!(bits(u64::MAX, 1e-9), None);
+    }
+
+    #[test]
+    fn options_that_no_map_has_are_refused() {
+        let bits = |bits| MapOptions::with_prefix_bits(bits).map(|options| options.prefix_bits()).ok();
+        assert_eq!([7, 8, 48, 49].map(bits), [None, Some(8), Some(48), None]);
+        let options = MapOptions::with_prefix_bits(20).unwrap();
+        let page_bits = |bytes| options.with_page_bytes(bytes).map(|options| options.page_bits).ok();
+        let sizes = [0, 512, 1_024, 1_536, 1 << 20, 1 << 21];
+        assert_eq!(sizes.map(page_bits), [None, None, Some(10), None, Some(20), None]);
+        assert_eq!((options.page_bits, options.with_files_per_key(0).files_per_key), (16, 1));
+    }
+}

@@ -43,6 +43,9 @@ pub(crate) const LINE_ENTRIES: u32 = 224;
 /// Bytes of a list's place.
 pub(crate) const LIST_BYTES: usize = 16;
 
+/// The most bytes of an outgrown page. The hash of such a page is not a hash, or its keys were chosen.
+pub(crate) const MAX_PAGE_BYTES: u64 = 16 << 20;
+
 /// The high bit of a rank.
 pub(crate) const OVERFULL: u32 = 1 << 31;
 
@@ -253,15 +256,17 @@ impl<'a> Page<'a> {
     fn lists(&self) -> Option<(&'a [u8], &'a [[u8; LIST_BYTES]])> {
         let [_, _, lists] = self.counts()?;
         let before = self.bytes.split_last_chunk::<TRAILER>()?.0;
-        let (before, lists) = before.split_at_checked(before.len().checked_sub(lists as usize * LIST_BYTES)?)?;
+        let list_bytes = (lists as usize).checked_mul(LIST_BYTES)?;
+        let (before, lists) = before.split_at_checked(before.len().checked_sub(list_bytes)?)?;
         Some((before, lists.as_chunks().0))
     }
 
     /// Returns the position of the last entry of a run of an overfull line.
     fn run_end(&self, line: &Line, run: u32) -> Option<u16> {
         let ([_, run_ends, _], (before, _)) = (self.counts()?, self.lists()?);
-        let start = before.len().checked_sub(run_ends as usize * 2)?;
-        let bytes = before.get(start + (line.place as usize).checked_add(run as usize)?.checked_mul(2)?..)?;
+        let start = before.len().checked_sub((run_ends as usize).checked_mul(2)?)?;
+        let own = (line.place as usize).checked_add(run as usize)?.checked_mul(2)?;
+        let bytes = before.get(start.checked_add(own)?..)?;
         Some(u16::from_le_bytes(*bytes.first_chunk()?))
     }
 
@@ -279,11 +284,12 @@ impl<'a> Page<'a> {
         self.list_places().find(|place| u64::from(place.field) == field)
     }
 
-    /// Returns where an outgrown page is: its first byte in the tail, and its length.
+    /// Returns where an outgrown page is: its first byte in the tail, and its length. `None` if no writer writes such a
+    /// long one.
     pub(crate) fn elsewhere(&self) -> Option<(u64, u64)> {
         let at = (self.shape.lines * LINE_BYTES) as usize;
         let fields = Fields::<16>::of(self.bytes.get(at..)?.first_chunk()?);
-        Some((fields.u64::<0>(), fields.u64::<8>()))
+        (fields.u64::<8>() <= MAX_PAGE_BYTES).then_some((fields.u64::<0>(), fields.u64::<8>()))
     }
 }
 

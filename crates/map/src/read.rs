@@ -14,6 +14,8 @@ use crate::simd;
 /// Bytes that a lookup needs: a page, or in rare cases one or two places in the tail of the map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MapRead {
+    /// The fingerprint of the map's id: one cache may have parts of many maps.
+    map: u64,
     range: Range<u64>,
     what: What,
 }
@@ -33,10 +35,11 @@ impl MapRead {
     }
 }
 
-/// Bytes of a map that were read and found to be sound. Keep pages in a cache, with their [`MapRead`] as the key: each
-/// serves all hashes that fall into it.
+/// Bytes of a map that were read and found to be sound. Keep pages in a cache, with their [`MapRead`] as the key, which
+/// also names the map: each page serves all hashes that fall into it.
 #[derive(Clone, Debug)]
 pub struct MapPart<D> {
+    map: u64,
     what: What,
     is_unknown: bool,
     bytes: D,
@@ -57,7 +60,7 @@ impl MapIndex {
     #[must_use]
     pub fn read_for(&self, hash: KeyHash) -> MapRead {
         let page = self.page_of(hash);
-        MapRead { range: self.page_range(page), what: What::Page(page) }
+        MapRead { map: self.map.fingerprint(), range: self.page_range(page), what: What::Page(page) }
     }
 
     /// Opens bytes that were read.
@@ -81,18 +84,20 @@ impl MapIndex {
                 None => return Err(MapError::Damaged { page, what: "a list of it is damaged" }),
             },
         };
-        Ok(MapPart { what: read.what, is_unknown: state == State::Unknown, bytes })
+        // The checksums cover the map's id.
+        Ok(MapPart { map: self.map.fingerprint(), what: read.what, is_unknown: state == State::Unknown, bytes })
     }
 
-    /// Returns what a part of this map says about a hash. A part that the hash does not need says nothing: all files
-    /// are candidates.
+    /// Returns what a part of this map says about a hash. A part that the hash does not need, or of another map, says
+    /// nothing: all files are candidates.
     pub fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> PartAnswer<'a> {
         let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
         let is_needed = match part.what {
             What::Page(page) | What::Outgrown(page) => page == place.page,
             What::List { prefix: of_list, .. } => of_list == prefix,
         };
-        if !is_needed || part.is_unknown {
+        let map = self.map.fingerprint();
+        if part.map != map || !is_needed || part.is_unknown {
             return PartAnswer::Candidates(Candidates::All);
         }
         if let What::List { .. } = part.what {
@@ -108,12 +113,16 @@ impl MapIndex {
             Found::Elsewhere(Elsewhere::List(list)) => {
                 (self.tail_range(list.offset, list.bytes.into()), What::List { page: place.page, prefix, place: list })
             }
+            // Only a forged page is outgrown twice. Reading it could go on forever.
+            Found::Elsewhere(Elsewhere::Outgrown { .. }) if part.what == What::Outgrown(place.page) => {
+                return PartAnswer::Candidates(Candidates::All);
+            }
             Found::Elsewhere(Elsewhere::Outgrown { offset, bytes }) => {
                 (self.tail_range(offset, bytes), What::Outgrown(place.page))
             }
         };
         match range {
-            Some(range) => PartAnswer::Read(MapRead { range, what }),
+            Some(range) => PartAnswer::Read(MapRead { map, range, what }),
             None => PartAnswer::Candidates(Candidates::All),
         }
     }

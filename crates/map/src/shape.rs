@@ -253,3 +253,149 @@ impl Prefixes {
         ((u128::from(prefix) * self.codes) >> self.prefix_bits == goal).then_some(prefix)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Value, vectors};
+
+    fn shape_of(row: &Value) -> Shape {
+        let [prefix_bits, field_bits, page_bits, files, lines, pages] =
+            ["prefix_bits", "field_bits", "page_bits", "files", "lines", "pages"].map(|name| row.number(name));
+        Shape::new((prefix_bits as u8, field_bits as u8, page_bits as u8), files as u32, lines, pages).unwrap()
+    }
+
+    fn code_of(shape: &Shape, Place { page, line, quotient, low }: Place) -> u64 {
+        ((page * shape.lines + line) * 256 + u64::from(quotient)) * shape.lows + low
+    }
+
+    #[test]
+    fn places_are_those_of_the_vectors() {
+        for row in vectors("maps").rows("places") {
+            let (shape, hash) = (shape_of(row), row.hex("hash"));
+            let place = shape.place(hash);
+            let [page, line, quotient, low] = ["page", "line", "quotient", "low"].map(|name| row.number(name));
+            assert_eq!(place, Place { page, line, quotient: quotient as u8, low }, "{row}");
+            assert_eq!(code_of(&shape, place), row.number("code"), "{row}");
+            assert_eq!(shape.prefixes().of(place), Some(shape.prefix_of(hash)), "{row}");
+        }
+    }
+
+    #[test]
+    fn plans_are_those_of_the_vectors() {
+        for row in vectors("maps").rows("plans") {
+            let [prefix_bits, max_page_bits, files, entries, spread] =
+                ["prefix_bits", "max_page_bits", "files", "entries", "spread"].map(|name| row.number(name));
+            let plan = Shape::plan(prefix_bits as u8, max_page_bits as u8, files as u32, entries, spread).unwrap();
+            let found = [plan.field_bits.into(), plan.page_bits.into(), plan.lines, plan.pages];
+            assert_eq!(found, ["field_bits", "page_bits", "lines", "pages"].map(|name| row.number(name)), "{row}");
+        }
+    }
+
+    /// The plan of the format's description, by linear search.
+    fn plan_by_hand(bits: (u8, u8), files: u64, entries: u64, spread: u64) -> Option<(u8, u8, u64, u64)> {
+        let (mut best, mean_lines) = (None::<(u64, _)>, entries.div_ceil(176).max(1));
+        for w in (64 - files.leading_zeros()) as u8..=56 {
+            let lines_for_codes = (1_u64 << bits.0).div_ceil(256 * ((1 << w) / (files + 1)));
+            let all = lines_for_codes.max(mean_lines);
+            let bytes = |lines: u64| {
+                let mean = (u128::from(entries) * u128::from(lines)).div_ceil(u128::from(all)) as u64;
+                let room = entries.min(mean + 5 * (mean * spread).isqrt());
+                64 * lines + 32 + (room * u64::from(w)).div_ceil(8)
+            };
+            let whole = (10..=bits.1).find(|&b| all <= 1 << 14 && bytes(all) <= 1 << b).map(|b| (b, 1, all));
+            let most = || (1..=all.min(1 << 14)).take_while(|&lines| bytes(lines) <= 1 << bits.1).last();
+            let cut = |most: u64| (bits.1, all.div_ceil(most), all.div_ceil(all.div_ceil(most)));
+            if let Some((b, pages, lines)) = whole.or_else(|| most().map(cut))
+                && best.is_none_or(|(least, _)| pages << b < least)
+            {
+                best = Some((pages << b, (w, b, lines, pages)));
+            }
+            if lines_for_codes <= mean_lines {
+                break;
+            }
+        }
+        best.map(|(_, plan)| plan)
+    }
+
+    #[test]
+    fn plans_are_those_of_the_description() {
+        for (prefix_bits, max_page_bits) in [(8, 10), (20, 10), (26, 11), (33, 16), (41, 10), (48, 10), (48, 12)] {
+            for (files, spread) in [(1, 1), (2, 1), (3, 40), (31, 1), (32, 1), (1_000, 3), (70_000, 1)] {
+                for entries in (0..30).chain((1..60).map(|step| step * 37)).chain((10..19).map(|log| 1 << log)) {
+                    let plan = Shape::plan(prefix_bits, max_page_bits, files, entries, spread).ok();
+                    let found = plan.map(|plan| (plan.field_bits, plan.page_bits, plan.lines, plan.pages));
+                    let expected = plan_by_hand((prefix_bits, max_page_bits), files.into(), entries, spread);
+                    assert_eq!(found, expected, "{prefix_bits} {max_page_bits} {files} {spread} {entries}");
+                }
+            }
+        }
+    }
+
+    /// Prefixes of a shape: the first and the last ones, those at the borders of pages, and random ones.
+    fn some_prefixes(shape: &Shape) -> Vec<u64> {
+        let prefixes = 1_u64 << shape.prefix_bits;
+        let borders = (0..shape.pages.min(40)).map(|page| shape.first_prefix(page));
+        let random = (0..400).map(|number| sstfilter::KeyHash::mix(number).get() >> (64 - shape.prefix_bits));
+        let all = (0..20).chain(prefixes - 20..prefixes).chain(borders).chain(random);
+        all.flat_map(|prefix| [prefix.saturating_sub(1), prefix]).filter(|&prefix| prefix < prefixes).collect()
+    }
+
+    #[test]
+    fn a_place_gives_its_prefix_back_and_codes_ascend_with_prefixes() {
+        let mut shapes = Vec::new();
+        for prefix_bits in PREFIX_BITS {
+            for (files, entries, page_bits) in [(1, 0, 10), (1, 1 << 20, 10), (70, 1_050_000, 16), (1_000, 1 << 34, 20)]
+            {
+                shapes.extend(Shape::plan(prefix_bits, page_bits, files, entries, 1));
+            }
+            // As many codes as prefixes: the reciprocal would need 65 bits.
+            shapes.extend(Shape::new((prefix_bits, prefix_bits - 8 + 1, 10), 1, 1, 1));
+        }
+        assert_eq!(shapes.len(), 5 * PREFIX_BITS.len());
+        for shape in shapes {
+            let (prefixes, mut own) = (shape.prefixes(), some_prefixes(&shape));
+            own.sort_unstable();
+            own.dedup();
+            for two in own.windows(2) {
+                let places = [two[0], two[1]].map(|prefix| shape.place_of_prefix(prefix));
+                assert!(code_of(&shape, places[0]) < code_of(&shape, places[1]), "{shape:?}");
+            }
+            for prefix in own {
+                let place = shape.place_of_prefix(prefix);
+                assert!(place.page < shape.pages && place.line < shape.lines && place.low < shape.lows, "{shape:?}");
+                assert_eq!(prefixes.of(place), Some(prefix), "{shape:?}");
+                assert!((shape.first_prefix(place.page)..shape.first_prefix(place.page + 1)).contains(&prefix));
+                // The next code is that of the next prefix, or of none.
+                let next = Place { low: place.low + 1, ..place };
+                let expected = shape.place_of_prefix(prefix + 1);
+                if next.low < shape.lows && prefix + 1 < 1 << shape.prefix_bits {
+                    assert_eq!(prefixes.of(next), (next == expected).then_some(prefix + 1), "{shape:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_map_has_are_refused() {
+        let refused = |bits, files, lines, pages| match Shape::new(bits, files, lines, pages) {
+            Err(MapError::Field { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        let is_shape = |bits, files, lines, pages| Shape::new(bits, files, lines, pages).is_ok();
+        assert!(is_shape((8, 1, 10), 1, 1, 1) && is_shape((48, 28, 20), 1, 16_383, 1));
+        assert_eq!([refused((7, 9, 10), 1, 1, 1), refused((49, 56, 10), 1, 1, 1)], ["prefix bits"; 2]);
+        assert_eq!([refused((8, 9, 9), 1, 1, 1), refused((8, 9, 21), 1, 1, 1)], ["page bits"; 2]);
+        assert_eq!(refused((8, 57, 10), 1, 1, 1), "field bits");
+        assert_eq!([refused((8, 31, 10), 0, 1, 1), refused((8, 32, 10), MAX_FILES + 1, 1, 1)], ["files"; 2]);
+        assert!(is_shape((8, 31, 10), MAX_FILES, 1, 1));
+        assert_eq!([refused((8, 9, 10), 1, 0, 1), refused((8, 9, 10), 1, 16, 1)], ["lines of a page"; 2]);
+        assert!(is_shape((8, 9, 10), 1, 15, 1));
+        assert_eq!([refused((8, 9, 10), 1, 1, 0), refused((8, 9, 10), 1, 1, MAX_PAGES + 1)], ["pages"; 2]);
+        assert!(is_shape((8, 9, 10), 1, 1, MAX_PAGES));
+        assert_eq!(refused((8, 2, 10), 4, 1, 1), "field bits");
+        assert_eq!(refused((9, 1, 10), 1, 1, 1), "prefix bits");
+        assert_eq!(refused((48, 48, 10), 1, 1, 2), "codes");
+        assert!(is_shape((48, 48, 10), 1, 1, 1));
+    }
+}

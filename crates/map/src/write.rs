@@ -15,7 +15,7 @@ use crate::shape::Shape;
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
 
-/// Entries of a chunk for each input: about as many as one of its pages has, so that few pages are read twice.
+/// Entries of a chunk for each input: about as many as one of its pages has, so that a page is read about twice.
 const CHUNK_ENTRIES_PER_RUN: u64 = 1 << 15;
 
 /// Up to this many sorted runs are merged; more are sorted afresh, which then is faster.
@@ -118,9 +118,10 @@ impl Plan {
         let mut pages = 0;
         while pages < self.shape.pages {
             let step = self.pages_of_chunk(source.runs());
-            let mut chunks: Vec<_> = (0..threads as u64)
-                .map(|chunk| pages + chunk * step..(pages + (chunk + 1) * step).min(self.shape.pages))
-                .filter(|pages| !pages.is_empty())
+            let mut chunks: Vec<_> = (pages..self.shape.pages)
+                .step_by(step as usize)
+                .take(threads)
+                .map(|start| start..(start + step).min(self.shape.pages))
                 .map(|pages| Chunk { pages, written: Ok(Written::default()) })
                 .collect();
             share(threads, chunks.iter_mut().collect(), &mut Buffers::default(), |buffers, chunk: &mut Chunk| {
@@ -156,7 +157,12 @@ impl Plan {
         let entries: u64 = self.covered.iter().map(|covered| covered.entries).sum();
         let of_page = (entries / self.shape.pages).max(1);
         let wanted = CHUNK_ENTRIES.max((runs.min(128) as u64) * CHUNK_ENTRIES_PER_RUN);
-        (wanted / of_page).clamp(1, 1 << 12)
+        let mut pages = (wanted / of_page).clamp(1, 1 << 12).min(self.shape.pages);
+        // If files are many, and a map keeps many bits of a hash, fewer pages have entries that fit into 64 bits.
+        while pages > 1 && Packing::new(0, self.shape.first_prefix(pages), self.shape.files).is_none() {
+            pages /= 2;
+        }
+        pages
     }
 
     fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
@@ -169,12 +175,11 @@ impl Plan {
         let entries = &mut buffers.entries;
         entries.clear();
         let unknown = source.append(prefixes.clone(), &packing, entries)?;
-        match source.runs() {
-            0 | 1 => {}
-            runs if runs <= MERGED_RUNS => entries.sort(),
-            _ => {
-                sort_hashes(entries, 1, u64::MAX);
-            }
+        // Also a single run, which takes one pass: that of a forged map may be out of order.
+        if source.runs() <= MERGED_RUNS {
+            entries.sort();
+        } else {
+            sort_hashes(entries, 1, u64::MAX);
         }
         let mut written = Written::default();
         written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());

@@ -1,9 +1,11 @@
 //! Damaged, foreign and forged bytes.
 
-use sstfilter::{FileId, Filters, KeyHasher};
-use sstfilter_map::{FileMap, MapIndex, MapOptions};
+use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
+use sstfilter_map::{Candidates, FileMap, MapIndex, MapOptions};
 
-use crate::support::{build, check_all, hash, load, map_id, merge, model};
+use crate::effort;
+use crate::forged::{prefix, with_outgrown_page};
+use crate::support::{build, candidates, candidates_by_reads, check_all, hash, load, map_id, merge, model};
 
 fn options() -> MapOptions {
     MapOptions::with_prefix_bits(24).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -14,20 +16,62 @@ fn after_any_flipped_bit_no_key_is_lost() {
     let model = model(3, 60, 40, 1);
     let (bytes, report) = build(&model, options());
     assert!(report.lists > 0 && report.pages > 3);
-    let mut refused = 0;
-    for at in 0..bytes.len() {
+    let end = bytes.len() - MapIndex::end_bytes(&bytes).unwrap() as usize;
+    for at in (0..bytes.len()).step_by(effort::strides(3, 61)) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
         match FileMap::load(damaged.as_slice(), &Filters::default(), map_id()) {
-            Err(_) => refused += 1,
+            Err(_) => assert!(at >= end, "damage to the end, and only that, refuses the map"),
             Ok(map) => {
+                assert!(at < end);
                 assert!(map.problems().count() > 0, "byte {at} is not covered");
                 check_all(&map, &model);
             }
         }
     }
-    let end = MapIndex::end_bytes(&bytes).unwrap();
-    assert_eq!(refused, end, "damage to the end, and only that, refuses the map");
+}
+
+/// The bytes of pages are checked as a whole. Those of trailers, and of the tail, decide what is checked.
+#[test]
+fn after_any_flipped_bit_of_trailers_and_tail_no_key_is_lost_in_any_kind_of_lookup() {
+    let bytes = with_outgrown_page();
+    let sound = load(&bytes);
+    let index = sound.index();
+    let hashes: Vec<KeyHash> = (0..80).step_by(2).map(prefix).chain((0..20).map(|file| hash(file << 20))).collect();
+    let owners: Vec<Vec<usize>> = hashes.iter().map(|&hash| candidates(&sound, hash)).collect();
+    let (page_bytes, tail) = (index.page_range(0).end as usize, index.page_range(index.pages()).start as usize);
+    let tail_end = bytes.len() - MapIndex::end_bytes(&bytes).unwrap() as usize;
+    let is_wanted = |at: usize| effort::is_long() || at >= tail || at % page_bytes >= page_bytes - 32;
+    let bits = (0..tail_end).filter(|&at| is_wanted(at)).flat_map(|at| (0..8).map(move |bit| (at, bit)));
+    let (mut damaged, mut flips) = (bytes.clone(), 0);
+    for (at, bit) in bits.step_by(effort::strides(5, 61)) {
+        damaged[at] ^= 1 << bit;
+        let map = load(&damaged);
+        assert_eq!(map.problems().count(), 1, "bit {bit} of byte {at}");
+        let has = |found: &[usize], owners: &[usize]| owners.iter().all(|owner| found.contains(owner));
+        let mut in_batch = 0;
+        map.candidates_each(&hashes, |position, found| {
+            in_batch += 1;
+            assert!(owners[position].iter().all(|&owner| is_candidate(found.clone(), owner)), "bit {bit} of byte {at}");
+        });
+        assert_eq!(in_batch, hashes.len());
+        for (&hash, owners) in hashes.iter().zip(&owners) {
+            assert!(has(&candidates(&map, hash), owners), "bit {bit} of byte {at}");
+            let (found, _) = candidates_by_reads(map.index(), &damaged, hash);
+            assert!(found.is_none_or(|found| has(&found, owners)), "bit {bit} of byte {at}");
+        }
+        damaged[at] ^= 1 << bit;
+        flips += 1;
+    }
+    println!("{flips} flips");
+    assert!(flips > 500, "{flips}");
+}
+
+fn is_candidate(found: Candidates<'_>, file: usize) -> bool {
+    match found {
+        Candidates::Only(mut ids) => ids.any(|id| id.index() == file),
+        Candidates::All => true,
+    }
 }
 
 #[test]
@@ -60,6 +104,21 @@ fn a_map_of_another_id_or_hash_covers_nothing() {
     let other = Filters::default().with_hasher(KeyHasher::with_seed(1));
     assert!(MapIndex::load(&bytes, length, &other, map_id()).is_err());
     assert!(MapIndex::load(&bytes, length - 1, &Filters::default(), map_id()).is_err());
+}
+
+#[test]
+fn only_the_prefixes_of_a_damaged_page_are_unknown_in_a_merge() {
+    let model = model(7, 30, 200, 0);
+    let (bytes, report) = build(&model, options());
+    assert!(report.pages > 10);
+    for page in 0..report.pages as usize {
+        let mut damaged = bytes.clone();
+        damaged[page << 10] ^= 1;
+        let (merged, report) = merge(&[&damaged], options());
+        assert_eq!(report.unknown_pages, 1, "page {page}");
+        let is_same = |other: &usize| merged[other << 10..(other + 1) << 10] == bytes[other << 10..(other + 1) << 10];
+        assert!((0..report.pages as usize).filter(|other| other != &page).all(|other| is_same(&other)), "page {page}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sstfilter::simd::InstructionSet;
 use sstfilter_map::{Candidates, LocalId, MapMerge, MapOptions};
 
+use crate::effort;
 use crate::support::{Model, add, build, candidates, check_all, file, hash, load, map_id, merge, mix, model};
 
 fn options(prefix_bits: u8) -> MapOptions {
@@ -51,8 +52,8 @@ fn the_candidates_of_every_prefix_are_exactly_the_files_that_have_it() {
         let found_in = |hash| -> BTreeSet<u64> {
             candidates(&map, hash).iter().map(|&id| map.index().files()[id].file.fingerprint()).collect()
         };
-        let of_keys = model.values().flatten().map(|&key| hash(key));
-        let strangers = (0..2_000).map(|number| hash(mix(number) | 1 << 59));
+        let of_keys = model.values().flatten().step_by(effort::stride(7)).map(|&key| hash(key));
+        let strangers = (0..2_000).step_by(effort::stride(20)).map(|number| hash(mix(number) | 1 << 59));
         for probed in of_keys.chain(strangers) {
             let prefix = probed.get() >> (64 - bits);
             assert_eq!(found_in(probed), expected.get(&prefix).cloned().unwrap_or_default(), "form {form}");
@@ -106,6 +107,33 @@ fn merges_in_any_order_and_grouping_have_the_bytes_of_a_build_from_keys() {
             let grouped: Vec<&[u8]> = left.iter().map(Vec::as_slice).chain([right.as_slice()]).collect();
             assert!(merge(&grouped, options).0 == whole, "form {form}: the grouping decides");
         }
+    }
+}
+
+#[test]
+fn a_damaged_map_of_which_no_file_is_kept_makes_no_page_unknown() {
+    let model = model(8, 20, 100, 9);
+    let halves = [0, 1].map(|half| {
+        let own = model.iter().filter(|(number, _)| **number % 2 == half);
+        own.map(|(number, keys)| (*number, keys.clone())).collect::<Model>()
+    });
+    let [mut dropped, kept] = halves.each_ref().map(|half| build(half, options(24)).0);
+    dropped[70] ^= 1;
+    let mut merging = MapMerge::new(options(24));
+    add(&mut merging, &dropped, |_| false);
+    add(&mut merging, &kept, |_| true);
+    let mut merged = Vec::new();
+    assert_eq!(merging.finish(map_id(), &mut merged).unwrap().unknown_pages, 0);
+    assert!(merged == kept);
+}
+
+#[test]
+fn the_number_of_threads_may_be_any() {
+    let model = model(9, 20, 500, 9);
+    let whole = build(&model, options(26)).0;
+    for threads in [0, 1, 2, 7, usize::MAX] {
+        let options = options(26).with_threads(threads);
+        assert!(build(&model, options).0 == whole && merge(&[&whole], options).0 == whole, "{threads}");
     }
 }
 

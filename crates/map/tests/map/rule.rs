@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sstfilter::FileId;
-use sstfilter_map::{FileMap, MapOptions, MapSet};
+use sstfilter_map::{Candidates, FileMap, MapIndex, MapOptions, MapRead, MapSet, PartAnswer};
 
-use crate::support::{Model, build, file, hash, load, mix, model};
+use crate::support::{Model, build, build_as, file, hash, load, mix, model};
 
 fn options() -> MapOptions {
     MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -84,6 +84,49 @@ fn an_id_that_comes_twice_is_judged_once_and_in_every_answer_the_other_time() {
     let set = MapSet::new(&maps, &[file(0), file(1), file(0)]);
     assert_eq!(set.uncovered(), [2]);
     check(&set, &model, &[0, 1, 0]);
+}
+
+#[test]
+fn a_part_of_another_map_in_the_same_cache_is_not_used() {
+    // Both maps have the same files and numbers, and other keys: one is older.
+    let models = [model(7, 20, 50, 0), model(8, 20, 50, 0)];
+    let maps = [0, 1].map(|map| build_as(file(900 + map as u64), &models[map], options()).0);
+    let indexes = maps.each_ref().map(|bytes| MapIndex::load_any(bytes, bytes.len() as u64).unwrap());
+    assert_eq!(indexes[0].pages(), indexes[1].pages());
+    for key in models[1].values().flatten().map(|&key| hash(key)) {
+        let reads = indexes.each_ref().map(|index| index.read_for(key));
+        assert_eq!(reads[0].range(), reads[1].range());
+        assert_ne!(reads[0], reads[1], "a cache would return the page of the other map");
+        let bytes = &maps[0][reads[0].range().start as usize..reads[0].range().end as usize];
+        let part = indexes[0].open(&reads[0], bytes).unwrap();
+        assert!(matches!(indexes[1].probe(&part, key), PartAnswer::Candidates(Candidates::All)));
+        assert!(indexes[1].open(&reads[0], bytes).is_err());
+    }
+}
+
+#[test]
+fn a_part_that_a_hash_does_not_need_says_nothing() {
+    let model = model(9, 60, 60, 2);
+    let bytes = build(&model, options()).0;
+    let index = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
+    let read =
+        |read: &MapRead| index.open(read, &bytes[read.range().start as usize..read.range().end as usize]).unwrap();
+    let hashes: Vec<_> = model.values().flatten().map(|&key| hash(key)).collect();
+    let page = read(&index.read_for(hashes[0]));
+    let mut lists = 0;
+    for &other in &hashes {
+        let is_own = index.page_of(other) == index.page_of(hashes[0]);
+        let is_all = matches!(index.probe(&page, other), PartAnswer::Candidates(Candidates::All));
+        assert_eq!(is_all, !is_own, "{other:?}");
+        let PartAnswer::Read(list) = index.probe(&read(&index.read_for(other)), other) else { continue };
+        let list = read(&list);
+        lists += 1;
+        for &hash in &hashes {
+            let is_all = matches!(index.probe(&list, hash), PartAnswer::Candidates(Candidates::All));
+            assert_eq!(is_all, hash.get() >> 38 != other.get() >> 38, "{hash:?}");
+        }
+    }
+    assert!(lists > 3);
 }
 
 #[test]

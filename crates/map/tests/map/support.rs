@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer};
 
 pub(crate) fn mix(seed: u64) -> u64 {
     KeyHash::mix(seed).get()
@@ -36,18 +36,24 @@ pub(crate) fn model(seed: u64, files: u64, keys: u64, shared: u64) -> Model {
 }
 
 pub(crate) fn build(model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
+    build_as(map_id(), model, options)
+}
+
+pub(crate) fn build_as(map: FileId, model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
     let mut builder = MapBuilder::new(&Filters::default(), options);
     for (&number, keys) in model {
         builder.add_file(file(number), keys.iter().map(|&key| hash(key)).collect());
     }
     let mut bytes = Vec::new();
-    let report = builder.finish(map_id(), &mut bytes).unwrap();
+    let report = builder.finish(map, &mut bytes).unwrap();
     assert_eq!(report.bytes, bytes.len() as u64);
     (bytes, report)
 }
 
 pub(crate) fn load(bytes: &[u8]) -> FileMap<&[u8]> {
-    FileMap::load(bytes, &Filters::default(), map_id()).unwrap()
+    let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
+    assert_eq!(map.index().map_bytes(), bytes.len() as u64);
+    map
 }
 
 /// Adds a map in memory to a merge, with the files for which `keep` is true.
@@ -83,5 +89,23 @@ pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<
     match map.candidates(hash) {
         Candidates::Only(ids) => ids.map(LocalId::index).collect(),
         Candidates::All => (0..map.index().files().len()).collect(),
+    }
+}
+
+/// What a lookup in a map that is not in memory finds: the candidates, `None` for all files, and how often it read.
+pub(crate) fn candidates_by_reads(index: &MapIndex, bytes: &[u8], hash: KeyHash) -> (Option<Vec<usize>>, u32) {
+    let (mut read, mut reads) = (index.read_for(hash), 0);
+    loop {
+        reads += 1;
+        assert!(reads <= 3, "a lookup reads a page, an outgrown page, a list, and no more");
+        let range = read.range();
+        let Ok(part) = index.open(&read, &bytes[range.start as usize..range.end as usize]) else {
+            return (None, reads);
+        };
+        match index.probe(&part, hash) {
+            PartAnswer::Candidates(Candidates::Only(ids)) => return (Some(ids.map(LocalId::index).collect()), reads),
+            PartAnswer::Candidates(Candidates::All) => return (None, reads),
+            PartAnswer::Read(next) => read = next,
+        }
     }
 }

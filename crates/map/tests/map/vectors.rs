@@ -3,7 +3,7 @@
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions};
 
-use crate::common::{Value, vectors};
+use crate::json::{Value, vectors};
 
 fn keys(vector: &Value, file: &Value) -> Vec<Vec<u8>> {
     let own = file.number("first")..file.number("first") + file.number("count");

@@ -1,0 +1,233 @@
+//! Forged bytes, whose checksums hold: they may cause wrong answers, but no panic, no endless loop, and no work or
+//! memory beyond what their size explains.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use sstfilter::{Filters, KeyHash};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer};
+
+use crate::effort;
+use crate::forge::{Forged, Random};
+use crate::support::{build, candidates_by_reads, file, hash, map_id, mix, model};
+
+fn options(bits: u8) -> MapOptions {
+    MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
+pub(crate) fn prefix(number: u64) -> KeyHash {
+    KeyHash::from_well_mixed(number << 24)
+}
+
+/// A map whose first page is outgrown: 31 files have the same keys, side by side.
+pub(crate) fn with_outgrown_page() -> Vec<u8> {
+    let mut builder = MapBuilder::new(&Filters::default(), options(40));
+    for number in 0..40 {
+        let alone = (0..30).map(|key| hash(number << 20 | key));
+        // One key in ten has a list.
+        let common = (0..80).filter(|key| number < 31 || key % 10 == 0).map(prefix);
+        builder.add_file(file(number), common.chain(alone).collect());
+    }
+    let mut bytes = Vec::new();
+    let report = builder.finish(map_id(), &mut bytes).unwrap();
+    assert!(report.outgrown_pages == 1 && report.lists == 8, "{report:?}");
+    bytes
+}
+
+#[test]
+fn an_outgrown_page_that_names_itself_ends_a_lookup() {
+    let mut forged = Forged::new(with_outgrown_page());
+    let at = forged.elsewhere(0);
+    let (start, length) = (forged.tail() + forged.number(at, 8) as usize, forged.number(at + 8, 8) as usize);
+    // The entries are where the stub says, and their lines say that they are elsewhere, too.
+    let stub = forged.bytes[..at + 16].to_vec();
+    forged.bytes[start..start + stub.len()].copy_from_slice(&stub);
+    forged.seal_range(start, length);
+    let index = MapIndex::load_any(&forged.bytes, forged.bytes.len() as u64).unwrap();
+    assert_eq!(candidates_by_reads(&index, &forged.bytes, prefix(1)), (None, 2));
+    let map = FileMap::load_any(&forged.bytes).unwrap();
+    assert!(matches!(map.candidates(prefix(1)), Candidates::All));
+}
+
+#[test]
+fn an_outgrown_page_of_more_than_16_mib_is_not_read() {
+    let mut forged = Forged::new(with_outgrown_page());
+    let tail = 20 << 20;
+    for (length, may_read) in [(16 << 20, true), ((16 << 20) + 1, false)] {
+        // Only the first page and the end of this map are needed.
+        let (stub, end) = (forged.elsewhere(0), forged.end());
+        forged.set(end + 12, 8, tail);
+        forged.set(stub, 8, 0);
+        forged.set(stub + 8, 8, length);
+        forged.seal();
+        let map_bytes = (forged.pages() as u64 * 1_024) + tail + 16 * 40 + 60;
+        let index = MapIndex::load_any(&forged.bytes, map_bytes).unwrap();
+        let part = index.open(&index.read_for(prefix(1)), &forged.bytes[..1_024]).unwrap();
+        match index.probe(&part, prefix(1)) {
+            PartAnswer::Read(read) => assert!(may_read && read.range().end - read.range().start == length),
+            PartAnswer::Candidates(Candidates::All) => assert!(!may_read),
+            PartAnswer::Candidates(Candidates::Only(_)) => panic!("the entries are elsewhere"),
+        }
+    }
+}
+
+#[test]
+fn a_map_that_claims_more_entries_than_its_bytes_hold_is_refused() {
+    // A merge would write a map for as many.
+    let sound = build(&model(1, 1, 100, 0), options(20)).0;
+    let mut forged = Forged::new(sound);
+    let (entry, end) = (forged.end() - 8, forged.end());
+    let most = 8 * forged.end() as u64 - 8 * 16;
+    for (entries, is_sound) in [(most, true), (most + 1, false), ((1 << 40) - 1, false)] {
+        forged.set(entry, 5, entries);
+        forged.set(end + 44, 5, entries);
+        forged.seal();
+        assert_eq!(FileMap::load_any(&forged.bytes).map(|_| ()).is_ok(), is_sound, "{entries}");
+    }
+}
+
+#[test]
+fn a_damaged_number_of_files_is_refused_before_so_many_bytes_are_read() {
+    let bytes = build(&model(1, 3, 100, 0), options(20)).0;
+    let end = &bytes[bytes.len() - 60..];
+    assert_eq!(MapIndex::end_bytes(end).unwrap(), 60 + 3 * 16);
+    for bit in 0..end.len() * 8 {
+        let mut damaged = end.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(MapIndex::end_bytes(&damaged).is_err(), "bit {bit}");
+    }
+    for bytes in 0..60 {
+        assert!(MapIndex::end_bytes(&end[60 - bytes..]).is_err(), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn runs_that_overlap_or_leave_their_page_are_unknown_in_a_merge() {
+    let sound = build(&model(2, 20, 50, 0), options(20)).0;
+    let is_unknown = |forged: &mut Forged| {
+        forged.seal();
+        merged(&[&forged.bytes], options(20)).1.unwrap().unknown_pages > 0
+    };
+    assert!(!is_unknown(&mut Forged::new(sound.clone())));
+    // The lines of all pages say the same of the same fields.
+    let mut forged = Forged::new(sound.clone());
+    let first = forged.bytes[..64].to_vec();
+    forged.bytes[64..128].copy_from_slice(&first);
+    assert!(is_unknown(&mut forged));
+    // Overfull, with run ends that go up and down.
+    let mut forged = Forged::new(sound.clone());
+    let trailer = forged.trailer(0);
+    forged.bytes[..32].fill(0xff);
+    forged.set(32, 4, 0);
+    forged.set(60, 4, 1 << 31);
+    forged.set(trailer + 4, 4, 256);
+    forged.set(trailer, 4, 0);
+    for end in 0..256 {
+        forged.set(trailer - 512 + 2 * end, 2, if end % 2 == 0 { 0xffff } else { 0 });
+    }
+    assert!(is_unknown(&mut forged));
+    // A rank beyond the fields.
+    let mut forged = Forged::new(sound);
+    forged.set(60, 4, 1 << 30);
+    assert!(is_unknown(&mut forged));
+}
+
+/// A sink that fails beyond a limit.
+struct Limited {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        assert!(self.bytes.len() + bytes.len() <= self.limit, "a merge wrote more than {} bytes", self.limit);
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Merges maps that may be forged, and returns the result.
+fn merged(maps: &[&[u8]], options: MapOptions) -> (Vec<u8>, io::Result<MapReport>) {
+    let mut merge = MapMerge::new(options);
+    for &bytes in maps {
+        let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+        let read = |range: core::ops::Range<u64>| {
+            Ok(Cow::Borrowed(bytes.get(range.start as usize..range.end as usize).unwrap()))
+        };
+        if let Err(error) = merge.add(index, read) {
+            return (Vec::new(), Err(error.into()));
+        }
+    }
+    let bytes: usize = maps.iter().map(|map| map.len()).sum();
+    // A map has less than 80 bits for each entry, of which a forged one claims up to eight for each byte.
+    let mut sink = Limited { bytes: Vec::new(), limit: 80 * bytes + (1 << 16) };
+    let report = merge.finish(map_id(), &mut sink);
+    (sink.bytes, report)
+}
+
+/// Looks for keys in a map in all ways, and returns the number of answers.
+fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
+    let Ok(map) = FileMap::load_any(bytes) else { return 0 };
+    let (index, files) = (map.index(), map.index().files().len());
+    assert!(map.problems().count() as u64 <= index.pages());
+    let check = |ids: &[usize]| {
+        assert!(ids.is_sorted_by(|one, two| one < two) && ids.iter().all(|&id| id < files), "{ids:?} of {files}");
+    };
+    let of = |found: Candidates<'_>| match found {
+        Candidates::Only(ids) => ids.take(files + 1).map(LocalId::index).collect(),
+        Candidates::All => Vec::new(),
+    };
+    let single: Vec<Vec<usize>> = hashes.iter().map(|&hash| of(map.candidates(hash))).collect();
+    single.iter().for_each(|ids| check(ids));
+    let mut batch = vec![Vec::new(); hashes.len()];
+    map.candidates_each(hashes, |position, found| batch[position] = of(found));
+    assert!(single == batch);
+    for &hash in hashes {
+        let (found, _) = candidates_by_reads(index, bytes, hash);
+        check(&found.unwrap_or_default());
+    }
+    3 * hashes.len() as u64
+}
+
+/// The sound maps that are forged, and the bits of a hash that they keep.
+fn sound_maps() -> Vec<(Vec<u8>, u8)> {
+    let shapes = [(40, 40, 3, 26), (3, 200, 0, 20), (1, 300, 0, 12), (100, 20, 2, 48), (12, 1_000, 0, 8)];
+    let maps = shapes
+        .into_iter()
+        .map(|(files, keys, shared, bits)| (build(&model(files, files, keys, shared), options(bits)).0, bits));
+    maps.chain([(with_outgrown_page(), 40)]).collect()
+}
+
+#[test]
+fn forged_maps_cause_no_panic_no_endless_loop_and_no_unbounded_output() {
+    let maps = sound_maps();
+    let hashes: Vec<KeyHash> = (0..20).map(prefix).chain((0..44).map(|key| hash(mix(key)))).collect();
+    let (mut answers, mut loaded) = (0, 0);
+    let cases = 100_000 / effort::stride(200) as u64;
+    for case in 0..cases {
+        let mut random = Random(case << 20);
+        let (sound, bits) = random.pick(&maps.iter().collect::<Vec<_>>());
+        let mut forged = Forged::new(sound.clone());
+        for _ in 0..=random.below(4) {
+            forged.change(&mut random);
+        }
+        forged.seal();
+        let found = look_for(&forged.bytes, &hashes);
+        answers += found;
+        loaded += u64::from(found > 0);
+        if found > 0 && random.one_in(4) {
+            let maps: &[&[u8]] = if random.one_in(2) { &[&forged.bytes] } else { &[&forged.bytes, sound] };
+            let (bytes, report) = merged(maps, options(*bits).with_threads(1 + random.below(2)));
+            if report.is_ok() {
+                let map = FileMap::load_any(bytes.as_slice()).unwrap();
+                assert_eq!(map.problems().next(), None, "case {case}");
+                look_for(&bytes, &hashes);
+            }
+        }
+    }
+    assert!(loaded > cases / 2, "{loaded} of {cases} maps were loaded, {answers} answers");
+}
