@@ -80,35 +80,33 @@ const CASES: usize = 6;
 fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key], what: &str) -> Answers {
     let (sorted, view) = (keys.iter().collect::<Vec<&Key>>(), filter.view().unwrap());
     let mut answers = Answers::default();
-    let mut check = |lower: Bound<&Key>, upper: Bound<&Key>| {
+    // `first` is the first key within the lower bound.
+    let mut check = |first: Option<&&Key>, lower: Bound<&Key>, upper: Bound<&Key>| {
         let range = KeyRange::from((lower, upper));
-        let first = sorted.partition_point(|key| match lower {
-            Bound::Included(lower) => *key < lower,
-            Bound::Excluded(lower) => *key <= lower,
-            Bound::Unbounded => false,
-        });
-        let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
+        let has_key = first.is_some_and(|key| range.contains(key));
         let may_contain_range = filter.may_contain_range(range);
         assert!(!may_contain_range || !range.is_empty(), "{what}: {range:?} is empty");
-        assert!(may_contain_range || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
+        assert!(may_contain_range || !has_key, "{what}: {range:?} holds {first:?}");
         assert_eq!(view.may_contain_range::<Portable>(range), may_contain_range, "{what}: {range:?} in plain Rust");
         answers.empty += u64::from(!has_key);
         answers.false_positives += u64::from(may_contain_range && !has_key);
     };
-    check(Bound::Unbounded, Bound::Unbounded);
+    check(sorted.first(), Bound::Unbounded, Bound::Unbounded);
     let stride = effort::sample(PAIRS);
     for (number, lower) in ends.iter().enumerate() {
-        check(Bound::Included(lower), Bound::Unbounded);
-        check(Bound::Excluded(lower), Bound::Unbounded);
-        check(Bound::Unbounded, Bound::Included(lower));
-        check(Bound::Unbounded, Bound::Excluded(lower));
+        let at_or_above = sorted.get(sorted.partition_point(|key| *key < lower));
+        let above = sorted.get(sorted.partition_point(|key| *key <= lower));
+        check(at_or_above, Bound::Included(lower), Bound::Unbounded);
+        check(above, Bound::Excluded(lower), Bound::Unbounded);
+        check(sorted.first(), Bound::Unbounded, Bound::Included(lower));
+        check(sorted.first(), Bound::Unbounded, Bound::Excluded(lower));
         // Each lower end skips another number of upper ends, so that pairs of every distance are tried even if not all
         // pairs are.
         for upper in ends.iter().skip((number + number / stride) % stride).step_by(stride) {
-            check(Bound::Included(lower), Bound::Included(upper));
-            check(Bound::Included(lower), Bound::Excluded(upper));
-            check(Bound::Excluded(lower), Bound::Included(upper));
-            check(Bound::Excluded(lower), Bound::Excluded(upper));
+            check(at_or_above, Bound::Included(lower), Bound::Included(upper));
+            check(at_or_above, Bound::Included(lower), Bound::Excluded(upper));
+            check(above, Bound::Excluded(lower), Bound::Included(upper));
+            check(above, Bound::Excluded(lower), Bound::Excluded(upper));
         }
     }
     answers

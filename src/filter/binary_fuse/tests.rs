@@ -2,12 +2,12 @@ use super::shape::{FOUR, FuseArity, FuseShape, THREE, shape_for};
 use crate::effort;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::{NO_RESERVE, Placement};
-use crate::hash::{KeyHash, KeyHasher, SaltStep};
+use crate::hash::{KeyHash, KeyHasher, SaltStep, sort_hashes};
 use crate::vectors::vectors;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
-    hashes.sort_unstable();
+    sort_hashes(&mut hashes, 1, u64::MAX);
     hashes
 }
 
