@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use sstfilter::{Filters, KeyHash};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer};
+use sstfilter_map::{
+    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer,
+};
 
 use crate::effort;
 use crate::forge::{Forged, Random};
@@ -83,6 +85,13 @@ fn a_map_that_claims_more_entries_than_its_bytes_hold_is_refused() {
         forged.set(end + 44, 5, entries);
         forged.seal();
         assert_eq!(FileMap::load_any(&forged.bytes).map(|_| ()).is_ok(), is_sound, "{entries}");
+    }
+    for (entries, expected) in [(1 << 40, "entries of a covered file"), ((1 << 40) - 1, "entries")] {
+        forged.set(end + 44, 5, 7);
+        forged.set(entry, 8, entries);
+        forged.seal();
+        let refused = FileMap::load_any(&forged.bytes).map(|_| ());
+        assert!(matches!(refused, Err(MapError::Field { field, .. }) if field == expected), "{refused:?}");
     }
 }
 
