@@ -41,7 +41,7 @@ fn after_any_flipped_bit_of_trailers_and_tail_no_key_is_lost_in_any_kind_of_look
     let owners: Vec<Vec<usize>> = hashes.iter().map(|&hash| candidates(&sound, hash)).collect();
     let (page_bytes, tail) = (index.page_range(0).end as usize, index.page_range(index.pages()).start as usize);
     let tail_end = bytes.len() - MapIndex::end_bytes(&bytes).unwrap() as usize;
-    let is_wanted = |at: usize| effort::is_long() || at >= tail || at % page_bytes >= page_bytes - 32;
+    let is_wanted = |at: usize| at >= tail || at % page_bytes >= page_bytes - 32;
     let bits = (0..tail_end).filter(|&at| is_wanted(at)).flat_map(|at| (0..8).map(move |bit| (at, bit)));
     let (mut damaged, mut flips) = (bytes.clone(), 0);
     for (at, bit) in bits.step_by(effort::strides(5, 61)) {
