@@ -1,19 +1,40 @@
-//! How much the tests do. `SSTFILTER_LONG=1` selects their long forms, which are exhaustive. The usual forms sample,
-//! and draw fewer cases. `SSTFILTER_SHORT=1` selects the short forms with even fewer cases, for emulated processors and
+//! How much the tests do. `SSTFILTER_LONG=1` selects their long forms, which are exhaustive; with `SSTFILTER_LONG=ci`, as
+//! in `.ci/run`, the few that take minutes sample. The usual forms sample, and draw fewer cases. `SSTFILTER_SHORT=1` selects the short forms with even fewer cases, for emulated processors and
 //! instrumented programs.
 //!
 //! The library's unit tests also include this file.
 
 #![allow(dead_code, reason = "each program uses a part of it")]
 
-/// Whether to run the long forms of the tests: `SSTFILTER_LONG=1`.
+/// Whether to run the long forms of the tests.
 pub(crate) fn is_long() -> bool {
-    is_set("SSTFILTER_LONG")
+    is_exhaustive() || is_set("SSTFILTER_LONG", "ci")
+}
+
+/// Whether to run also those that take minutes: `SSTFILTER_LONG=1`, or 2 for the longest.
+pub(crate) fn is_exhaustive() -> bool {
+    is_longest() || is_set("SSTFILTER_LONG", "1")
+}
+
+/// Whether to run those, too, that take many minutes.
+pub(crate) fn is_longest() -> bool {
+    is_set("SSTFILTER_LONG", "2")
+}
+
+/// The number of cases of a test whose long form takes minutes.
+pub(crate) fn of_minutes<N>(exhaustive: N, long: N, usual: N) -> N {
+    if is_exhaustive() {
+        exhaustive
+    } else if is_long() {
+        long
+    } else {
+        usual
+    }
 }
 
 /// Whether to run the short forms: `SSTFILTER_SHORT=1`.
 pub(crate) fn is_short() -> bool {
-    is_set("SSTFILTER_SHORT")
+    is_set("SSTFILTER_SHORT", "1")
 }
 
 /// `step` in the short form, otherwise 1: for `step_by`, which always keeps the first item, and for the number of cases
@@ -38,6 +59,6 @@ pub(crate) fn strides(usual: usize, short: usize) -> usize {
     }
 }
 
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| value == "1")
+fn is_set(variable: &str, expected: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == expected)
 }

@@ -45,7 +45,7 @@ fn seventy_files_take_less_than_16_8_bits_per_key_at_0_9_percent() {
 /// Maps of 10,000 files each are built and merged, because all of their hashes would take 800 MB.
 #[test]
 fn a_hundred_thousand_files_of_a_thousand_keys_take_less_than_27_bits_per_key() {
-    if !effort::is_long() {
+    if !effort::is_exhaustive() {
         return;
     }
     // With 33 bits, 1.2 % of absent keys have a false candidate, with 34 bits 0.6 %.

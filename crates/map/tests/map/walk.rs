@@ -406,12 +406,11 @@ fn walk(seed: u64, steps: usize) -> Counts {
 // promise: no-false-negatives
 #[test]
 fn no_key_is_lost_in_random_walks_of_a_store() {
-    let is_longest = std::env::var("SSTFILTER_LONG").is_ok_and(|value| value == "2");
+    let is_longest = effort::is_longest();
     let (walks, steps) = match () {
         () if is_longest => (2_200, 40),
-        () if effort::is_long() => (400, 40),
         () if effort::is_short() => (8, 12),
-        () => (32, 40),
+        () => (effort::of_minutes(400, 100, 32), 40),
     };
     let (next, sum) = (AtomicU64::new(0), Mutex::new(Counts::default()));
     let work = || {

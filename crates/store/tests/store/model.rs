@@ -772,7 +772,7 @@ fn run(seed: u64, operations: usize, universe: &Arc<Vec<Key>>) {
 #[test]
 fn no_lookup_misses_a_file_that_has_what_it_looks_for() {
     let universes = [universe(b""), universe(b"all begin with this")].map(Arc::new);
-    let worlds = if effort::is_long() { 1_000 } else { 100 / effort::strides(3, 4) as u64 };
+    let worlds = effort::of_minutes(1_000, 300, 100 / effort::strides(3, 4) as u64);
     for seed in 0..worlds {
         run(seed, 1_000, &universes[usize::from(seed % 3 == 1)]);
     }
@@ -792,7 +792,8 @@ impl Drop for Done<'_> {
 #[test]
 fn no_lookup_misses_a_file_while_others_edit_load_and_plan() {
     let universes = [universe(b""), universe(b"all begin with this")].map(Arc::new);
-    let (worlds, steps) = if effort::is_long() { (200, 400) } else { (8 / effort::stride(4) as u64, 150) };
+    let worlds = effort::of_minutes(200, 60, 8 / effort::stride(4) as u64);
+    let steps = if effort::is_long() { 400 } else { 150 };
     for seed in 0..worlds {
         let mut place = Place { seed: seed + 1_000_000, operation: 0 };
         let mut world = World::new(place.seed, &universes[usize::from(seed % 3 == 1)]);
