@@ -298,7 +298,9 @@ impl<'a, F> Cursor<'a, F> {
         let Some((state, answer)) = self.last.take() else { return };
         if view.mapped.is_some() {
             let count = if self.given.is_none() { Count::FalseCandidates } else { Count::FalseReads };
-            view.counts.of_thread().add(count as usize, 1);
+            if self.given.is_none() || state.is_for_maps() {
+                view.counts.of_thread().add(count as usize, 1);
+            }
         }
         let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
         match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {

@@ -1,12 +1,13 @@
 //! The state of an open file that lookups, views and pending reads share, with its counts.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sstfilter::internal::{Ending, FilterCounters};
-use sstfilter::{BlockError, FilterBlock, KeyExtractor, Probe};
+use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
 use sstfilter_range::KeyRange;
 
 use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
@@ -37,6 +38,8 @@ pub(super) struct FileState {
     /// The top index of a partitioned filter, once it has been read.
     pub(super) index: OnceLock<Box<PartitionIndex>>,
     pub(super) source: Option<Arc<dyn FilterSource>>,
+    /// The engine had no hashes of the file for a map.
+    pub(super) is_without_map: AtomicBool,
     /// The chunks of views that count lookups for the file, each with the file's slot in it.
     pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, usize)>>,
 }
@@ -83,6 +86,7 @@ impl FileState {
             units: Arc::default(),
             source,
             metadata,
+            is_without_map: AtomicBool::new(false),
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
@@ -204,6 +208,18 @@ impl FileState {
     /// filter answers.
     pub(super) fn deletes(&self, key: &[u8]) -> bool {
         self.has_range_tombstones && self.metadata.range_tombstones.hold(key)
+    }
+
+    /// Returns the id by which maps may cover the file; `None` for a file with range tombstones, which deletes keys that
+    /// no map has, and for one without an id of its own.
+    pub(super) fn id_in_maps(&self) -> Option<FileId> {
+        let id = self.metadata.file_id();
+        (!self.has_range_tombstones && id.fingerprint() != 0).then_some(id)
+    }
+
+    /// Returns whether a new map may cover the file.
+    pub(super) fn is_for_maps(&self) -> bool {
+        self.id_in_maps().is_some() && !self.is_without_map.load(Ordering::Relaxed)
     }
 
     pub(super) fn overlaps(&self, range: KeyRange<'_>) -> bool {

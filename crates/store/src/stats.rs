@@ -109,7 +109,7 @@ pub struct MapStats {
     /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in
     /// vain.
     pub false_candidates: u64,
-    /// Files searched in vain that no map covers.
+    /// Files searched in vain that no map covers, but a new one could.
     pub false_reads: u64,
 }
 

@@ -132,9 +132,9 @@ impl<F> Mapped<F> {
         self.set.maps()
     }
 
-    /// Returns whether a map covers a file of the view with this id.
-    pub(crate) fn covers(&self, file: FileId) -> bool {
-        self.set.position(file).is_some_and(|position| self.slot(position).is_some())
+    /// Returns the file of the view with this id, if a map covers it.
+    pub(crate) fn covered(&self, file: FileId) -> Option<&Covered<F>> {
+        self.slot(self.set.position(file)?)
     }
 
     /// Returns the number of covered files, of the view's, and of all that the maps cover.
@@ -157,7 +157,7 @@ impl<F> Mapped<F> {
         if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
-        let files = levels.iter().flat_map(|level| level.members().filter_map(|member| id_of(&member.state)));
+        let files = levels.iter().flat_map(|level| level.members().filter_map(|member| member.state.id_in_maps()));
         let set = MapSet::new(maps, &files.collect::<Vec<_>>());
         let parts = levels.iter().flat_map(|level| level.members()).count().div_ceil(SLOTS);
         let slots = (0..parts).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
@@ -237,7 +237,7 @@ impl<F> Mapped<F> {
 
     /// Takes the file into its slot, if a map covers it. Returns whether one does.
     fn cover(&mut self, level: u32, member: &Member<F>, config: &Config) -> Result<bool, MapError> {
-        let Some(id) = id_of(&member.state) else { return Ok(false) };
+        let Some(id) = member.state.id_in_maps() else { return Ok(false) };
         let Some(position) = self.set.position(id).filter(|&position| self.slot(position).is_none()) else {
             return Ok(false);
         };
@@ -253,11 +253,4 @@ impl<F> Mapped<F> {
         self.set_slot(position, Some(Covered { order, file: member.file.clone(), state: member.state.clone() }));
         Ok(true)
     }
-}
-
-/// Returns the id by which maps may cover a file; `None` for a file with range tombstones, which deletes keys that no
-/// map has, and for one without an id of its own.
-pub(crate) fn id_of(state: &FileState) -> Option<FileId> {
-    let id = state.metadata.file_id();
-    (!state.has_range_tombstones && id.fingerprint() != 0).then_some(id)
 }

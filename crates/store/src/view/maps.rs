@@ -1,5 +1,7 @@
 //! File maps of a view, for engines: use them, write new ones, and know when.
 
+use core::sync::atomic::Ordering;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -8,8 +10,9 @@ use sstfilter::{FileId, KeyHash};
 use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport};
 
 use super::FilterView;
-use super::mapped::{Count, Mapped, id_of};
+use super::mapped::{Count, Mapped};
 use crate::file::FileFilters;
+use crate::state::FileState;
 use crate::stats::MapStats;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
@@ -33,13 +36,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// Writes a map that covers what the view's maps cover of its files, and all other files for which `hashes` returns
-    /// the hashes of their keys ([`Filters::hash`](sstfilter::Filters::hash)), deleted keys too. Publish it with
-    /// [`with_maps`](Self::with_maps), on the view that is then current.
+    /// the hashes of their keys ([`Filters::hash`](sstfilter::Filters::hash)), deleted keys too. It is asked only for
+    /// files that no map covers, or a damaged one; if it returns `None`, the new map does not cover the file. Publish
+    /// the map with [`with_maps`](Self::with_maps), on the view that is then current.
     ///
-    /// Lookups in this view and others go on meanwhile. It reads no key of files that are covered, and holds 8 bytes
-    /// for each key of the others. To cancel it, let `sink` or `hashes` return an error. If pages of the maps are
-    /// damaged, pages of the new one are unknown ([`MapReport::unknown_pages`]); a view without maps writes a sound
-    /// one.
+    /// Lookups in this view and others go on meanwhile. No key of covered files is read; the hashes of the others take 8
+    /// bytes each. To cancel it, let `sink` or `hashes` return an error. To change the options, write a map in a view
+    /// without maps: that of `with_maps(&[])`.
     ///
     /// # Errors
     ///
@@ -53,15 +56,34 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         mut hashes: impl FnMut(&Arc<F>) -> io::Result<Option<Vec<KeyHash>>>,
     ) -> io::Result<MapReport> {
         let mut added = MapBuilder::new(&self.config.reader.filters, options);
-        let mut is_empty = true;
-        for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
-            let Some(id) = id_of(&member.state) else { continue };
-            if let Some(hashes) = hashes(&member.file)? {
+        let (mut is_empty, mut ids) = (true, HashSet::new());
+        let mut add = |id: FileId, file: &Arc<F>, state: &FileState| {
+            // A file may be in two levels.
+            if !ids.insert(id.fingerprint()) {
+                return Ok(());
+            }
+            let hashes = hashes(file)?;
+            state.is_without_map.store(hashes.is_none(), Ordering::Relaxed);
+            if let Some(hashes) = hashes {
                 added.add_file(id, hashes);
                 is_empty = false;
             }
+            Ok::<_, io::Error>(())
+        };
+        for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
+            member.state.id_in_maps().map_or(Ok(()), |id| add(id, &member.file, &member.state))?;
         }
-        let Some(mapped) = &self.mapped else { return added.finish(map, sink) };
+        let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
+        let is_in_sound = |id| sound.iter().any(|map| map.index().local_id(id).is_some());
+        let mapped = self.mapped.as_deref();
+        for covered in damaged.iter().flat_map(|map| map.index().files()).filter(|covered| !is_in_sound(covered.file)) {
+            if let Some(own) = mapped.and_then(|mapped| mapped.covered(covered.file)) {
+                add(covered.file, &own.file, &own.state)?;
+            }
+        }
+        if sound.is_empty() {
+            return added.finish(map, sink);
+        }
         let of_added = if is_empty {
             None
         } else {
@@ -70,8 +92,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             Some(FileMap::load_any(bytes)?)
         };
         let mut merge = MapMerge::new(options);
-        for old in mapped.maps() {
-            merge.add_loaded(old, |file| mapped.covers(file))?;
+        for old in sound {
+            merge.add_loaded(old, |file| mapped.is_some_and(|mapped| mapped.covered(file).is_some()))?;
         }
         if let Some(of_added) = &of_added {
             merge.add_loaded(of_added, |_| true)?;
@@ -80,13 +102,18 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
+    /// Takes time for each file of the view: call it once per edit.
     #[must_use]
     pub fn needs_map(&self, policy: &MapPolicy) -> Option<MapReason> {
-        let files = self.uncovered_files().count();
+        let uncovered = self.uncovered_levels().iter().flat_map(|level| level.members());
+        let files = uncovered.filter(|member| member.state.is_for_maps()).count();
         if files > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(files));
         }
         let mapped = self.mapped.as_ref()?;
+        if mapped.maps().any(|map| is_damaged(map)) {
+            return Some(MapReason::Damaged);
+        }
         let ([covered, of_maps], [lookups, reads]) = (mapped.covered_files(), self.false_reads());
         let gone = of_maps.saturating_sub(covered);
         if gone as f64 > policy.files_gone * of_maps as f64 {
@@ -95,10 +122,17 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let [lookups_before, reads_before] = mapped.false_reads_before;
         let (lookups, reads) = (lookups.saturating_sub(lookups_before), reads.saturating_sub(reads_before));
         // A rate of fewer says nothing.
-        let is_measured = files > 0 && lookups >= 10_000;
+        let is_measured = files > 0 && lookups >= MIN_LOOKUPS;
         let is_too_many = reads as f64 > policy.false_reads * lookups as f64;
         (is_measured && is_too_many).then_some(MapReason::FalseReads(reads))
     }
+}
+
+/// Lookups before the rate of false reads is judged.
+const MIN_LOOKUPS: u64 = 10_000;
+
+fn is_damaged(map: &FileMap<Bytes>) -> bool {
+    map.problems().next().is_some()
 }
 
 impl<F> FilterView<F> {
@@ -134,7 +168,8 @@ impl<F> FilterView<F> {
 /// When a new map is worth its merge.
 ///
 /// A file that no map covers costs each lookup a probe, and now and then a read. A merge costs about 30 ns for each key
-/// of all files. [`FilterView::needs_map`] compares what was measured with these limits.
+/// of all files. [`FilterView::needs_map`] compares what was measured with these limits. Files that no map can cover, or
+/// for which the engine had no hashes, do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MapPolicy {
     uncovered_files: usize,
@@ -144,9 +179,9 @@ pub struct MapPolicy {
 
 impl Default for MapPolicy {
     /// More than 8 files that no map covers, a quarter of the covered files gone, or more than one file searched in
-    /// vain in a hundred lookups because no map covers it.
+    /// vain in ten lookups because no map covers it.
     fn default() -> Self {
-        Self { uncovered_files: 8, files_gone: 0.25, false_reads: 0.01 }
+        Self { uncovered_files: 8, files_gone: 0.25, false_reads: 0.1 }
     }
 }
 
@@ -163,7 +198,8 @@ impl MapPolicy {
         Self { files_gone: share, ..self }
     }
 
-    /// Sets how many files a lookup may search in vain because no map covers them.
+    /// Sets how many files a lookup may search in vain because no map covers them. It is measured over at least 10,000
+    /// lookups.
     #[must_use]
     pub const fn with_max_false_reads(self, per_lookup: f64) -> Self {
         Self { false_reads: per_lookup, ..self }
@@ -174,6 +210,8 @@ impl MapPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapReason {
+    /// A map has damaged pages. [`FilterView::write_map`] asks for the keys of its files.
+    Damaged,
     /// No map covers so many files.
     UncoveredFiles(usize),
     /// So many files of the maps have left the view.

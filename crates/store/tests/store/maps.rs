@@ -142,10 +142,10 @@ fn a_lookup_whose_entries_are_damaged_uses_the_filters_of_all_files() {
     }
     let unknown = view.map_stats().unknown;
     assert!((1..4_000).contains(&unknown), "{unknown}");
-    // Merging keeps what is unknown unknown; a build from keys knows it again.
-    let merged = with_map(&view);
-    assert!((0..2_000).all(|number| is_candidate(&merged, &key(number), &files[number as usize % 20])));
-    let rebuilt = with_map(&view.with_maps(&[]).unwrap());
+    // The next map is built from keys.
+    assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+    let rebuilt = with_map(&view);
+    assert_eq!((rebuilt.needs_map(&MapPolicy::default()), rebuilt.uncovered_files().count()), (None, 0));
     let before = rebuilt.map_stats().unknown;
     assert!((0..2_000).all(|number| is_candidate(&rebuilt, &key(number), &files[number as usize % 20])));
     assert_eq!(rebuilt.map_stats().unknown, before);
@@ -222,6 +222,38 @@ fn a_map_is_due_when_files_have_come_or_gone_or_were_searched_in_vain() {
     drop(all_candidates(&view, &key(34)));
     assert_eq!(view.needs_map(&policy), Some(MapReason::FalseReads(10_000)));
     assert_eq!(with_map(&view).needs_map(&policy), None, "counts from now on");
+}
+
+#[test]
+fn files_that_no_map_can_cover_make_none_due() {
+    let store = FilterStore::default();
+    let deletes = |n: u32| file_with(&store, numbered([n]).into_iter().collect(), Some((key(n), key(n + 1))));
+    let files: Vec<_> = (0..20).map(|n| if n % 2 == 0 { deletes(n) } else { file(&store, numbered([n])) }).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let policy = MapPolicy::default();
+    assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(10)));
+    // The engine has no hashes of nine more.
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Arc<File>| {
+        Ok(file.has(&key(1)).then(|| file.keys.iter().map(|key| store.filters().hash(key)).collect()))
+    };
+    view.write_map(options(), map, &mut bytes, hashes).unwrap();
+    let loaded = Arc::new(FileMap::load(Bytes::from(bytes), store.filters(), map).unwrap());
+    let view = view.with_maps(&[loaded]).unwrap();
+    assert_eq!((view.uncovered_files().count(), view.needs_map(&policy)), (19, None));
+    (0..10_000).for_each(|_| drop(all_candidates(&view, &key(2))));
+    assert_eq!((view.map_stats().false_reads, view.needs_map(&policy)), (0, None));
+}
+
+#[test]
+fn a_file_at_two_levels_is_in_a_map_once() {
+    let store = FilterStore::default();
+    let both = file(&store, numbered([1, 2]));
+    let view = with_map(&view_of(&store, &[(0, &both), (1, &both)]));
+    assert_eq!(view.uncovered_files().count(), 1);
+    assert_eq!(found(&view, &key(1)).len(), 2);
+    let view = view.edited(ViewEdit::new().remove(1, &both)).unwrap();
+    assert_eq!(found(&view, &key(1)).len(), 1);
 }
 
 #[test]
