@@ -104,11 +104,11 @@ struct Step {
 }
 
 impl Step {
-    /// Returns the order of the files at this position.
-    fn order<F>(self, levels: &[Arc<Level<F>>]) -> Order {
-        let Some(level) = levels.get(self.level) else { return Order::END };
+    /// Returns the order of the files at this position; `None` after the last level.
+    fn order<F>(self, levels: &[Arc<Level<F>>]) -> Option<Order> {
+        let level = levels.get(self.level)?;
         let age = level.loose.get(self.chunk).map(|chunk| chunk.age(0)).unwrap_or_default();
-        Order { level: level.number, age: Reverse(age) }
+        Some(Order { level: level.number, age: Reverse(age) })
     }
 
     /// Returns the level at this position, with its chunk of overlapping files, or without one for its files in the
@@ -316,9 +316,9 @@ impl<'a, F> Cursor<'a, F> {
     }
 
     /// Returns the next candidate of the chunk, after probing the filter of a file outside of the group. Covered files
-    /// come in their order; `next` is the order of what follows the chunk.
+    /// come in their order; `next` is the order of what follows the chunk, if anything does.
     #[inline]
-    fn give(&mut self, view: &FilterView<F>, next: impl Fn() -> Order) -> Option<&'a Arc<F>> {
+    fn give(&mut self, view: &FilterView<F>, next: impl Fn() -> Option<Order>) -> Option<&'a Arc<F>> {
         loop {
             if !self.covered.is_empty()
                 && let Some(file) = self.give_covered(view, &next)
@@ -356,12 +356,16 @@ impl<'a, F> Cursor<'a, F> {
 
     /// Returns the next covered file that may contain the key, if it is newer than what is left of the chunk.
     #[inline(never)]
-    fn give_covered(&mut self, view: &FilterView<F>, next: impl Fn() -> Order) -> Option<&'a Arc<F>> {
+    fn give_covered(&mut self, view: &FilterView<F>, next: impl Fn() -> Option<Order>) -> Option<&'a Arc<F>> {
         let limit = match self.chunk.filter(|_| self.left != 0) {
-            Some(chunk) => Order { level: self.level, age: Reverse(chunk.age(self.left.trailing_zeros() as usize)) },
+            Some(chunk) => {
+                let age = chunk.age(self.left.trailing_zeros() as usize);
+                Some(Order { level: self.level, age: Reverse(age) })
+            }
             None => next(),
         };
-        while let Some(&covered) = self.covered.last().filter(|covered| covered.order < limit) {
+        let is_next = |covered: &&&Covered<F>| limit.is_none_or(|limit| covered.order < limit);
+        while let Some(&covered) = self.covered.last().filter(is_next) {
             self.covered.pop();
             let state = &covered.state;
             let answer = if !state.covers(self.key) {

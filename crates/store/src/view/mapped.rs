@@ -45,11 +45,6 @@ pub(crate) struct Order {
     pub(crate) age: Reverse<Age>,
 }
 
-impl Order {
-    /// After all files.
-    pub(crate) const END: Self = Self { level: u32::MAX, age: Reverse(Age(0)) };
-}
-
 /// A file that a map covers.
 pub(crate) struct Covered<F> {
     pub(crate) order: Order,

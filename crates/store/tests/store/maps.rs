@@ -319,3 +319,21 @@ fn maps_are_merged_beside_readers() {
     });
     assert_eq!(current.read().0.uncovered_files().count(), 1);
 }
+
+// promise: file-maps
+#[test]
+fn covered_files_of_the_last_level_number_are_found() {
+    let store = FilterStore::default();
+    let (covered, other) = (file(&store, numbered([1, 5])), file(&store, numbered([7, 9])));
+    let view = with_map(&view_of(&store, &[(u32::MAX, &covered)]));
+    let view = view.edited(ViewEdit::new().add(u32::MAX, other.clone())).unwrap();
+    let keys = [5, 9].map(key);
+    assert!(is_candidate(&view, &keys[0], &covered) && is_candidate(&view, &keys[1], &other));
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut batch = view.candidates_of_each(&keys);
+    let mut given = 0;
+    while let files @ [_, ..] = batch.next_files() {
+        given += files.len();
+    }
+    assert_eq!(given, 2);
+}
