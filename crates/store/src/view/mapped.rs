@@ -194,15 +194,13 @@ impl<F> Mapped<F> {
                 let id = leaving.file.as_ref().as_ref().metadata().file_id();
                 let is_it = |slot: &Covered<F>| slot.order.level == number && Arc::ptr_eq(&slot.file, &leaving.file);
                 let covered = next.set.position(id).filter(|&position| next.slot(position).is_some_and(is_it));
-                let Some(position) = covered else { return true };
-                match leaving.by.take() {
-                    // It keeps its place.
-                    Some((_, by)) if Arc::ptr_eq(&by.file, &leaving.file) => {}
-                    by => {
-                        next.set_slot(position, None);
-                        added.extend(by);
-                    }
+                if leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.file, &leaving.file)) {
+                    // It keeps its place. Among the uncovered files, others may come by replacing covered ones.
+                    return false;
                 }
+                let Some(position) = covered else { return true };
+                next.set_slot(position, None);
+                added.extend(leaving.by.take());
                 false
             });
         }

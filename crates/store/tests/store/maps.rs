@@ -337,3 +337,18 @@ fn covered_files_of_the_last_level_number_are_found() {
     }
     assert_eq!(given, 2);
 }
+
+// promise: file-maps
+#[test]
+fn a_file_that_stays_beside_one_that_replaces_a_covered_file_leaves_covered_files_covered() {
+    let store = FilterStore::default();
+    let new = |number: u32| file(&store, numbered([7, 100 + number]));
+    let (old, covered, stays, by) = (new(1), new(2), new(3), new(4));
+    let view = with_map(&view_of(&store, &[(0, &old), (0, &covered)]));
+    let view = view.edited(ViewEdit::new().add(0, stays.clone())).unwrap();
+    let edit = ViewEdit::new().remove(0, &stays).add(0, stays.clone()).replace(0, &covered, by.clone());
+    let view = view.edited(edit).unwrap();
+    let uncovered: Vec<_> = view.uncovered_files().map(|(_, file)| Arc::as_ptr(file)).collect();
+    assert_eq!(uncovered, [&stays, &by].map(Arc::as_ptr));
+    assert_eq!(found(&view, &key(7)), [&stays, &by, &old].map(Arc::as_ptr));
+}
