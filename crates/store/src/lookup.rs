@@ -484,7 +484,7 @@ impl<'a, F> Candidates<'a, F> {
 
     /// Returns the reads that filters still need, each with its file, for engines whose lookups must not wait. They
     /// cover all files that have the key within their bounds and were not returned yet, also files that were opened
-    /// with a source.
+    /// with a source. A file that a map covers needs none.
     ///
     /// Perform all reads, together if possible, [complete](FilterRead::complete) each, and call this again until it
     /// returns nothing: after one round for filters in one block, after two or three for those in partitions, later if
