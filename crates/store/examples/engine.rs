@@ -234,8 +234,10 @@ impl Engine {
             table.entries_from(Bytes::new()).map(hash).collect::<io::Result<_>>().map(Some)
         })?;
         fs::write(Self::map_path(&self.directory, map), bytes)?;
+        let old: Vec<_> = self.view.maps().map(|map| Self::map_path(&self.directory, map.index().map_id())).collect();
         let map = Self::open_map(&self.directory, map, &self.store).ok_or("the map was just written")?;
-        self.publish(self.view.with_maps(&[map])?)
+        self.publish(self.view.with_maps(&[map])?)?;
+        Ok(old.into_iter().try_for_each(fs::remove_file)?)
     }
 
     fn put_or_delete(&mut self, key: Bytes, value: Option<u64>) -> Fallible<()> {

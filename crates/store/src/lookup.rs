@@ -60,7 +60,7 @@ impl<F> FilterView<F> {
         let hashes: Vec<KeyHash> = keys.iter().map(|key| self.config.reader.filters.hash(key)).collect();
         let cursor = |position| {
             let mut cursor = Cursor::new(keys.get(position).copied().unwrap_or_default());
-            cursor.whole = hashes.get(position).copied();
+            (cursor.whole, cursor.is_mapped) = (hashes.get(position).copied(), true);
             cursor
         };
         let (mut lookups, mut candidates, mut unknown) = (Vec::new(), 0, false);
@@ -86,7 +86,8 @@ impl<F> FilterView<F> {
         if unknown {
             // In one step for all keys: rare, and only slower.
             counts.add(Count::Unknown as usize, keys.len() as u64);
-            return (&self.levels, (0..keys.len()).map(|position| (position, cursor(position))).collect());
+            let unmapped = |position| (position, Cursor { is_mapped: false, ..cursor(position) });
+            return (&self.levels, (0..keys.len()).map(unmapped).collect());
         }
         if candidates > 0 {
             counts.add(Count::Candidates as usize, candidates);
@@ -135,6 +136,10 @@ struct Cursor<'a, F> {
     whole: Option<KeyHash>,
     /// The covered files that maps do not exclude and the lookup has not reached, the newest last.
     covered: Vec<&'a Covered<F>>,
+    /// Whether maps have excluded all other covered files.
+    is_mapped: bool,
+    /// The order of the covered file returned last.
+    order: Order,
     /// The current chunk, and its level.
     chunk: Option<&'a Chunk<F>>,
     level: u32,
@@ -161,6 +166,8 @@ impl<'a, F> Cursor<'a, F> {
             head: None,
             whole: None,
             covered: Vec::new(),
+            is_mapped: false,
+            order: Order::FIRST,
             chunk: None,
             level: 0,
             found,
@@ -188,6 +195,7 @@ impl<'a, F> Cursor<'a, F> {
             counts.add(Count::Unknown as usize, 1);
             return &view.levels;
         }
+        self.is_mapped = true;
         if !self.covered.is_empty() {
             counts.add(Count::Candidates as usize, self.covered.len() as u64);
             self.sort_covered();
@@ -296,11 +304,10 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     fn pass(&mut self, view: &FilterView<F>) {
         let Some((state, answer)) = self.last.take() else { return };
-        if view.mapped.is_some() {
+        // No map saves searches of files that it cannot cover, or searches after damage.
+        if self.is_mapped && (self.given.is_none() || state.is_for_maps()) {
             let count = if self.given.is_none() { Count::FalseCandidates } else { Count::FalseReads };
-            if self.given.is_none() || state.is_for_maps() {
-                view.counts.of_thread().add(count as usize, 1);
-            }
+            view.counts.of_thread().add(count as usize, 1);
         }
         let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
         match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {
@@ -382,7 +389,7 @@ impl<'a, F> Cursor<'a, F> {
                 continue;
             }
             state.units.counters.add_view_counts(0, 1);
-            (self.last, self.given) = (Some((state, answer)), None);
+            (self.last, self.given, self.order) = (Some((state, answer)), None, covered.order);
             return Some(&covered.file);
         }
         None
@@ -408,9 +415,12 @@ impl<'a, F> Cursor<'a, F> {
         let last = self.last.take();
         match (self.given, &last) {
             (Some(place), _) => self.leave(ChunkEnd::At(place)),
-            // At a covered file, after some files of the chunk.
-            (None, Some(_)) if self.left != 0 => self.leave(ChunkEnd::Before(self.left.trailing_zeros() as usize)),
-            (None, Some(_)) => self.leave(ChunkEnd::Passed),
+            // At a covered file, after the newer files of the chunk.
+            (None, Some(_)) => self.leave(ChunkEnd::Before(self.chunk.map_or(0, |chunk| {
+                let is_newer =
+                    |place: &usize| Order { level: self.level, age: Reverse(chunk.age(*place)) } <= self.order;
+                (0..chunk.files.len()).take_while(is_newer).count()
+            }))),
             (None, None) => {}
         }
         if let Some((state, answer)) = last.filter(|_| is_found) {

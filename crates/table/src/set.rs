@@ -51,6 +51,8 @@ pub struct TableSet {
     current: ArcSwap<TableSnapshot>,
     /// Serializes edits.
     writer: Mutex<()>,
+    /// Serializes updates of the map, so that an older one does not replace a newer one.
+    map_writer: Mutex<()>,
 }
 
 /// The tables of a store at one time. It never changes, and its tables stay open as long as it exists.
@@ -70,7 +72,11 @@ impl TableSet {
         let view = FilterView::new(&store);
         // Cannot fail: new tables always fit level 0.
         let view = view.edited(edit).unwrap_or(view);
-        Self { current: ArcSwap::from_pointee(TableSnapshot { view }), writer: Mutex::default() }
+        Self {
+            current: ArcSwap::from_pointee(TableSnapshot { view }),
+            writer: Mutex::default(),
+            map_writer: Mutex::default(),
+        }
     }
 
     /// Opens the tables at `paths`, newest first. Without a hasher in `options`, reads all of them with the hasher that
@@ -163,9 +169,10 @@ impl TableSet {
     /// table. Call it again when [`FilterView::needs_map`] says that it pays off. It then reads only the keys of tables
     /// that joined the set since, and merges them into the map.
     ///
-    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their
-    /// own filters. To keep the map over a restart, store its [bytes](FileMap::as_bytes), and pass it to
-    /// [`set_maps`](Self::set_maps).
+    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their own
+    /// filters. To keep the map over a restart, store the [bytes](FileMap::as_bytes) and the
+    /// [id](sstfilter_map::MapIndex::map_id) of the map in [`FilterView::maps`]. Load it with that id and with
+    /// [`FilterView::filters`], and pass it to [`set_maps`](Self::set_maps).
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -191,6 +198,7 @@ impl TableSet {
     ///
     /// [`TableError::Io`] if there are no tables, or if the map of the set was written with other options.
     pub fn update_map(&self, options: MapOptions) -> Result<MapReport, TableError> {
+        let _turn = self.map_writer.lock();
         let (view, map, mut bytes) = (self.snapshot().view.clone(), FileId::random(), Vec::new());
         let filters = view.filters();
         let hashes = |table: &Arc<Table>| {

@@ -45,6 +45,11 @@ pub(crate) struct Order {
     pub(crate) age: Reverse<Age>,
 }
 
+impl Order {
+    /// Before all files.
+    pub(crate) const FIRST: Self = Self { level: 0, age: Reverse(Age(u64::MAX)) };
+}
+
 /// A file that a map covers.
 pub(crate) struct Covered<F> {
     pub(crate) order: Order,
@@ -63,6 +68,8 @@ pub(crate) struct Mapped<F> {
     set: Arc<MapSet<Bytes>>,
     /// The files by their positions in the set, in parts that views share. `None` for a file that has left.
     slots: Vec<Arc<[Option<Covered<F>>]>>,
+    /// How many of them are files.
+    covered: usize,
     /// The levels with files that no map covers, without the others.
     pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
     /// Counts when the view got the maps.
@@ -71,10 +78,11 @@ pub(crate) struct Mapped<F> {
 
 impl<F> Clone for Mapped<F> {
     fn clone(&self) -> Self {
-        let Self { set, slots, uncovered, false_reads_before } = self;
+        let Self { set, slots, covered, uncovered, false_reads_before } = self;
         Self {
             set: set.clone(),
             slots: slots.clone(),
+            covered: *covered,
             uncovered: uncovered.clone(),
             false_reads_before: *false_reads_before,
         }
@@ -119,8 +127,19 @@ impl<F> Mapped<F> {
     fn set_slot(&mut self, position: usize, covered: Option<Covered<F>>) {
         let slots = self.slots.get_mut(position / SLOTS).map(Arc::make_mut);
         if let Some(slot) = slots.and_then(|slots| slots.get_mut(position % SLOTS)) {
+            self.covered = self.covered + usize::from(covered.is_some()) - usize::from(slot.is_some());
             *slot = covered;
         }
+    }
+
+    /// Leaves all files of a level to `all`, which has them.
+    fn uncover(&mut self, all: &Arc<Level<F>>) -> Arc<Level<F>> {
+        for position in 0..self.slots.len() * SLOTS {
+            if self.slot(position).is_some_and(|covered| covered.order.level == all.number) {
+                self.set_slot(position, None);
+            }
+        }
+        all.clone()
     }
 
     pub(crate) fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<Bytes>>> {
@@ -134,8 +153,7 @@ impl<F> Mapped<F> {
 
     /// Returns the number of covered files, of the view's, and of all that the maps cover.
     pub(crate) fn covered_files(&self) -> [usize; 2] {
-        let own = self.slots.iter().flat_map(|slots| slots.iter().flatten()).count();
-        [own, self.maps().map(|map| map.index().files().len()).sum()]
+        [self.covered, self.maps().map(|map| map.index().files().len()).sum()]
     }
 
     /// Divides the files of `levels`.
@@ -144,7 +162,7 @@ impl<F> Mapped<F> {
         levels: &[Arc<Level<F>>],
         config: &Config,
         false_reads_before: [u64; 2],
-    ) -> Result<Self, MapError>
+    ) -> Result<Option<Self>, MapError>
     where
         F: AsRef<FileFilters>,
     {
@@ -152,13 +170,16 @@ impl<F> Mapped<F> {
         if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
-        let files = levels.iter().flat_map(|level| level.members().filter_map(|member| member.state.id_in_maps()));
-        let set = MapSet::new(maps, &files.collect::<Vec<_>>());
-        let parts = levels.iter().flat_map(|level| level.members()).count().div_ceil(SLOTS);
-        let slots = (0..parts).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
-        let mut mapped = Self { set: Arc::new(set), slots, uncovered: Arc::new([]), false_reads_before };
+        let files: Vec<_> = levels.iter().flat_map(|level| level.members()).collect();
+        let files: Vec<FileId> = files.iter().filter_map(|member| member.state.id_in_maps()).collect();
+        let mut maps = maps.to_vec();
+        // A lookup would consult the others for nothing.
+        maps.retain(|map| files.iter().any(|file| map.index().local_id(*file).is_some()));
+        let set = Arc::new(MapSet::new(&maps, &files));
+        let slots = files.chunks(SLOTS).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
+        let mut mapped = Self { set, slots, covered: 0, uncovered: Arc::new([]), false_reads_before };
         let mut uncovered = Vec::new();
-        for level in levels {
+        for level in levels.iter().filter(|level| level.has_files()) {
             let mut rest = Vec::new();
             for member in level.members() {
                 if !mapped.cover(level.number, &member, config)? {
@@ -169,21 +190,21 @@ impl<F> Mapped<F> {
                 uncovered.push(level.clone());
             } else if !rest.is_empty() {
                 let own = Level::empty(level.number).edited(&(HashMap::new(), rest), config);
-                // They fit: they are files of the level. If not, the covered ones may be searched, too.
-                uncovered.push(own.map_or_else(|_| level.clone(), Arc::new));
+                // They fit, because they are files of the level.
+                uncovered.push(own.map_or_else(|_| mapped.uncover(level), Arc::new));
             }
         }
         mapped.uncovered = uncovered.into();
-        Ok(mapped)
+        Ok(Some(mapped).filter(|mapped| mapped.covered > 0))
     }
 
-    /// Returns the maps after an edit of the view.
+    /// Returns the maps after an edit of the view; `None` if they cover none of its files any more.
     pub(crate) fn edited(
         &self,
         mut changes: BTreeMap<u32, LevelChange<F>>,
         (before, after): Edited<'_, F>,
         config: &Config,
-    ) -> Self
+    ) -> Option<Self>
     where
         F: AsRef<FileFilters>,
     {
@@ -216,7 +237,8 @@ impl<F> Mapped<F> {
             let level = if had_covered || added.len() < joined {
                 let own = own.unwrap_or_else(|| Arc::new(Level::empty(number)));
                 let change = (core::mem::take(leaving), core::mem::take(added));
-                own.edited(&change, config).map_or(after, Arc::new)
+                // It fits, because the whole level took the whole change.
+                own.edited(&change, config).map_or_else(|_| next.uncover(&after), Arc::new)
             } else {
                 after
             };
@@ -225,7 +247,7 @@ impl<F> Mapped<F> {
             }
         }
         next.uncovered = uncovered.into_values().collect();
-        next
+        Some(next).filter(|next| next.covered > 0)
     }
 
     /// Takes the file into its slot, if a map covers it. Returns whether one does.

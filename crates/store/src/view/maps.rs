@@ -18,7 +18,8 @@ use crate::stats::MapStats;
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the view with these maps instead of its own, or without maps. Lookups of keys consult them first, and
     /// search a covered file only if a map does not exclude it. Then come its key bounds, and its own filter if that is
-    /// in memory. Scans and lookups of prefixes do not use maps.
+    /// in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that they cover
+    /// has left.
     ///
     /// Maps may be older or newer than the view: what they cover besides its files does not matter. Files that they do
     /// not cover, that are added later, or that have range tombstones, are searched as in a view without maps.
@@ -27,12 +28,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// A map was built with another hash than the store's, or lacks a key that the description of a covered file names.
     pub fn with_maps(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
-        let mapped = if maps.is_empty() {
-            None
-        } else {
-            Some(Arc::new(Mapped::new(maps, &self.levels, &self.config, self.false_reads())?))
-        };
-        Ok(Self { mapped, ..self.clone() })
+        let mapped = Mapped::new(maps, &self.levels, &self.config, self.false_reads())?;
+        Ok(Self { mapped: mapped.map(Arc::new), ..self.clone() })
     }
 
     /// Writes a map that covers what the view's maps cover of its files, and all other files for which `hashes` returns
@@ -55,6 +52,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         sink: &mut impl Write,
         mut hashes: impl FnMut(&Arc<F>) -> io::Result<Option<Vec<KeyHash>>>,
     ) -> io::Result<MapReport> {
+        let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
+        let mapped = self.mapped.as_deref();
+        let (mut of_added, mut merge) = (None, MapMerge::new(options));
+        // First, because maps of other options are refused.
+        for old in &sound {
+            merge.add_loaded(old, |file| mapped.is_some_and(|mapped| mapped.covered(file).is_some()))?;
+        }
         let mut added = MapBuilder::new(&self.config.reader.filters, options);
         let (mut is_empty, mut ids) = (true, HashSet::new());
         let mut add = |id: FileId, file: &Arc<F>, state: &FileState| {
@@ -73,9 +77,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
             member.state.id_in_maps().map_or(Ok(()), |id| add(id, &member.file, &member.state))?;
         }
-        let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
         let is_in_sound = |id| sound.iter().any(|map| map.index().local_id(id).is_some());
-        let mapped = self.mapped.as_deref();
         for covered in damaged.iter().flat_map(|map| map.index().files()).filter(|covered| !is_in_sound(covered.file)) {
             if let Some(own) = mapped.and_then(|mapped| mapped.covered(covered.file)) {
                 add(covered.file, &own.file, &own.state)?;
@@ -84,19 +86,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if sound.is_empty() {
             return added.finish(map, sink);
         }
-        let of_added = if is_empty {
-            None
-        } else {
+        if !is_empty {
             let mut bytes = Vec::new();
             added.finish(map, &mut bytes)?;
-            Some(FileMap::load_any(bytes)?)
-        };
-        let mut merge = MapMerge::new(options);
-        for old in sound {
-            merge.add_loaded(old, |file| mapped.is_some_and(|mapped| mapped.covered(file).is_some()))?;
-        }
-        if let Some(of_added) = &of_added {
-            merge.add_loaded(of_added, |_| true)?;
+            merge.add_loaded(of_added.insert(FileMap::load_any(bytes)?), |_| true)?;
         }
         merge.finish(map, sink)
     }

@@ -208,7 +208,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
         let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
-        let mapped = self.mapped.as_ref().map(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
+        let mapped =
+            self.mapped.as_ref().and_then(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
         Ok(Self { levels, mapped: mapped.map(Arc::new), ..self.clone() })
     }
 }

@@ -246,6 +246,22 @@ fn files_that_no_map_can_cover_make_none_due() {
 }
 
 #[test]
+fn a_view_has_no_map_once_its_last_covered_file_has_left() {
+    let store = FilterStore::default();
+    let [one, other] = [0, 100].map(|from| file(&store, numbered(from..from + 10)));
+    let map = map_of(&view_of(&store, &[(0, &one)]));
+    let view = view_of(&store, &[(0, &one), (1, &other)]).with_maps(std::slice::from_ref(&map)).unwrap();
+    assert_eq!(view.maps().count(), 1);
+    let view = view.edited(ViewEdit::new().remove(0, &one)).unwrap();
+    assert_eq!(
+        (view.maps().count(), view.uncovered_files().count(), view.needs_map(&MapPolicy::default())),
+        (0, 1, None)
+    );
+    assert!(is_candidate(&view, &key(105), &other));
+    assert_eq!(view.with_maps(&[map]).unwrap().maps().count(), 0);
+}
+
+#[test]
 fn a_file_at_two_levels_is_in_a_map_once() {
     let store = FilterStore::default();
     let both = file(&store, numbered([1, 2]));
