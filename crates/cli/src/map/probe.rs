@@ -40,7 +40,8 @@ pub(crate) struct ProbeMapArgs {
 
     /// Print a line for each key instead of the summary: the key, the number of covered files that may have it, and
     /// their names or ids, in columns separated by tabs. Commas separate the names. MAP:*? stands for all files of a
-    /// map whose page of the key is damaged or unknown
+    /// map that is damaged, at least in the page of the key, or does not know them; the number leaves out the files of
+    /// a map that could not be read at all
     #[arg(long)]
     per_key: bool,
 
@@ -119,11 +120,12 @@ pub(super) fn run(
     let keys = args.sought(format)?;
     let (maps, mut left_out) = OpenMap::open_all(&args.maps);
     let (names, unnamed) = args.names.names(reading)?;
-    left_out.extend(unnamed);
     let is_listed = args.per_key || args.keys.is_none();
     let mut probing = Probing::new(keys.len(), is_listed);
     let progress = Progress::new("looking up keys", (keys.len() * maps.len()) as u64);
     probing.look_up_all(&maps, &keys, reading, &mut left_out, progress)?;
+    probing.unread = left_out.iter().map(|map| map.path.clone()).collect();
+    left_out.extend(unnamed);
     let report = probing.report(&maps, &keys, &names, left_out);
     let outcome = LeftOut::outcome(&report.left_out).max(Outcome::from_sound(report.damaged_lookups == 0));
     match &report.answers {
@@ -145,6 +147,8 @@ struct Probing {
     is_listed: bool,
     /// Files that the maps so far cover, by fingerprint.
     judged: HashSet<u64>,
+    /// Maps that could not be used at all.
+    unread: Vec<String>,
     expected: f64,
     damaged: u64,
     unknown: u64,
@@ -158,6 +162,7 @@ impl Probing {
             found: vec![Found::default(); keys],
             is_listed,
             judged: HashSet::new(),
+            unread: Vec::new(),
             expected: 0.0,
             damaged: 0,
             unknown: 0,
@@ -245,7 +250,7 @@ impl Probing {
             key: Text(key.to_vec()),
             files: found.count,
             which: found.files.iter().map(name_of).collect(),
-            all_of: found.all_of.iter().map(map_name).collect(),
+            all_of: found.all_of.iter().map(map_name).chain(self.unread.iter().cloned()).collect(),
         };
         let counts = || self.found.iter().map(|found| found.count);
         let is_not_covered = |(id, _): &(&u64, &String)| !self.judged.contains(*id);

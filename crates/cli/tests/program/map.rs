@@ -206,6 +206,10 @@ fn a_map_whose_end_is_damaged_covers_nothing() {
     }
     let probed = json(&["map", "probe", &map, "--key", "key", "--key-lists", &list], 1);
     assert_eq!(probed["not_covered"][0], list.as_str());
+    // A script that reads only the rows must see that the key may be somewhere.
+    assert_eq!(probed["answers"][0]["all_of"][0], map.as_str());
+    let row = run(&["map", "probe", &map, "--key", "key"]).expect_code(1).stdout;
+    assert_eq!(row, format!("key\t0\t{map}:*?\n"));
     run(&["map", "merge", &map, "--out", &place.text("out")]).expect_error("would not cover its files");
     run(&["map", "info", &list]).expect_code(1);
     run(&["map", "info", &place.text("missing")]).expect_code(2);
