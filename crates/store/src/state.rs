@@ -210,8 +210,8 @@ impl FileState {
         self.has_range_tombstones && self.metadata.range_tombstones.hold(key)
     }
 
-    /// Returns the id by which maps may cover the file; `None` for a file with range tombstones, which deletes keys that
-    /// no map has, and for one without an id of its own.
+    /// Returns the id by which maps may cover the file; `None` for a file with range tombstones, which deletes keys
+    /// that no map has, and for one without an id of its own.
     pub(super) fn id_in_maps(&self) -> Option<FileId> {
         let id = self.metadata.file_id();
         (!self.has_range_tombstones && id.fingerprint() != 0).then_some(id)

@@ -169,8 +169,8 @@ impl TableSet {
     /// table. Call it again when [`FilterView::needs_map`] says that it pays off. It then reads only the keys of tables
     /// that joined the set since, and merges them into the map.
     ///
-    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their own
-    /// filters. To keep the map over a restart, store the [bytes](FileMap::as_bytes) and the
+    /// Lookups and edits go on meanwhile. Tables that are added later, or whose data is damaged, are judged by their
+    /// own filters. To keep the map over a restart, store the [bytes](FileMap::as_bytes) and the
     /// [id](sstfilter_map::MapIndex::map_id) of the map in [`FilterView::maps`]. Load it with that id and with
     /// [`FilterView::filters`], and pass it to [`set_maps`](Self::set_maps).
     ///

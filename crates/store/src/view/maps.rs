@@ -37,8 +37,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// files that no map covers, or a damaged one; if it returns `None`, the new map does not cover the file. Publish
     /// the map with [`with_maps`](Self::with_maps), on the view that is then current.
     ///
-    /// Lookups in this view and others go on meanwhile. No key of covered files is read; the hashes of the others take 8
-    /// bytes each. To cancel it, let `sink` or `hashes` return an error. To change the options, write a map in a view
+    /// Lookups in this view and others go on meanwhile. No key of covered files is read; the hashes of the others take
+    /// 8 bytes each. To cancel it, let `sink` or `hashes` return an error. To change the options, write a map in a view
     /// without maps: that of `with_maps(&[])`.
     ///
     /// # Errors
@@ -161,8 +161,8 @@ impl<F> FilterView<F> {
 /// When a new map is worth its merge.
 ///
 /// A file that no map covers costs each lookup a probe, and now and then a read. A merge costs about 30 ns for each key
-/// of all files. [`FilterView::needs_map`] compares what was measured with these limits. Files that no map can cover, or
-/// for which the engine had no hashes, do not count.
+/// of all files. [`FilterView::needs_map`] compares what was measured with these limits. Files that no map can cover,
+/// or for which the engine had no hashes, do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MapPolicy {
     uncovered_files: usize,
