@@ -19,6 +19,8 @@ use crate::data::Data;
 pub(crate) const OURS: &str = "sstfilter";
 /// sstfilter without a block cache.
 pub(crate) const OURS_UNCACHED: &str = "sstfilter, no block cache";
+/// sstfilter with a file map, and a filter in each table.
+pub(crate) const OURS_MAPPED: &str = "sstfilter, file map";
 
 #[cfg(any(test, feature = "fjall", feature = "rocksdb"))]
 pub(crate) const NONE: &str = "none";
@@ -86,6 +88,7 @@ const BUILDS: &[Build] = &[
     |data, path| ours::Ours::build(data, path, OURS, BLOOM),
     |data, path| ours::Ours::build(data, path, OURS, RIBBON),
     |data, path| ours::Ours::build(data, path, OURS_UNCACHED, BLOOM),
+    |data, path| ours::Ours::build(data, path, OURS_MAPPED, BLOOM),
     #[cfg(feature = "rocksdb")]
     |data, path| rocksdb::RocksDb::build(data, path, BLOOM),
     #[cfg(feature = "rocksdb")]

@@ -1,15 +1,17 @@
 //! sstfilter's own tables and table set, with a block cache, or without one, so that they read and check each block
-//! again.
+//! again; and with a file map, which lookups probe before the filters.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, FilterPolicy, FixedPolicy};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterPolicy, FixedPolicy};
+use sstfilter_map::MapOptions;
 use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
 
-use super::{Engine, OURS, RIBBON};
+use super::{Engine, OURS_MAPPED, OURS_UNCACHED, RIBBON};
 use crate::data::Data;
 
 /// Tables in files.
@@ -27,9 +29,10 @@ impl Ours {
         name: &'static str,
         filter: &'static str,
     ) -> Result<Box<dyn Engine>> {
-        let reading = TableOptions::default();
-        let reading =
-            if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
+        let mut reading = TableOptions::default();
+        if name != OURS_UNCACHED {
+            reading = reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+        }
         let policy: Arc<dyn FilterPolicy> = match filter {
             // RocksDB's Ribbon of 10 also has the rate of its Bloom filter of 10 bits per key.
             RIBBON => Arc::new(FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
@@ -45,8 +48,11 @@ impl Ours {
             writer.finish()?;
             Ok(Table::open(&path, &reading)?)
         });
-        let tables = tables.collect::<Result<Vec<Table>>>()?;
-        Ok(Box::new(Self { name, filter, set: TableSet::new(tables) }))
+        let set = TableSet::new(tables.collect::<Result<Vec<Table>>>()?);
+        if name == OURS_MAPPED {
+            set.update_map(MapOptions::for_entries(data.scenario.keys() as u64, FalsePositiveRate::ONE_PERCENT)?)?;
+        }
+        Ok(Box::new(Self { name, filter, set }))
     }
 }
 
@@ -56,7 +62,13 @@ impl Engine for Ours {
     }
 
     fn shape(&self) -> Result<String> {
-        Ok(format!("tables in the set: {}", self.set.snapshot().tables(0).count()))
+        let (snapshot, mut shape) = (self.set.snapshot(), String::new());
+        let (tables, view) = (snapshot.tables(0).count(), snapshot.view());
+        write!(shape, "tables in the set: {tables}")?;
+        if view.maps().next().is_some() {
+            write!(shape, ", in a file map: {}", tables - view.uncovered_files().count())?;
+        }
+        Ok(shape)
     }
 
     fn negatives<'a>(&self, keys: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
@@ -83,5 +95,22 @@ impl Engine for Ours {
             found += usize::from(value?.is_some());
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Scenario;
+    use crate::engines::{BLOOM, OURS};
+
+    #[test]
+    fn only_the_engine_with_a_map_has_one_and_it_covers_all_tables() {
+        let data = Data::new(Scenario::new(5, 40), 32);
+        for (name, expected) in [(OURS, "tables in the set: 5"), (OURS_MAPPED, "tables in the set: 5, in a file map: 5")] {
+            let directory = tempfile::tempdir().unwrap();
+            let engine = Ours::build(&data, directory.path(), name, BLOOM).unwrap();
+            assert_eq!(engine.shape().unwrap(), expected);
+        }
     }
 }
