@@ -88,7 +88,7 @@ impl Store {
     }
 
     fn present(self, number: u64) -> KeyHash {
-        KeyHash::mix((number % self.files) << 32 | number.wrapping_mul(7_919) % self.keys)
+        KeyHash::mix(((number % self.files) << 32) | (number.wrapping_mul(7_919) % self.keys))
     }
 }
 

@@ -52,7 +52,7 @@ fn the_candidates_of_every_prefix_are_exactly_the_files_that_have_it() {
         let found_in = |hash| -> BTreeSet<u64> {
             candidates(&map, hash).iter().map(|&id| map.index().files()[id].file.fingerprint()).collect()
         };
-        let of_keys = model.values().flatten().step_by(effort::stride(7)).map(|&key| hash(key));
+        let of_keys = model.values().flatten().step_by(effort::stride(31)).map(|&key| hash(key));
         let strangers = (0..2_000).step_by(effort::stride(20)).map(|number| hash(mix(number) | 1 << 59));
         for probed in of_keys.chain(strangers) {
             let prefix = probed.get() >> (64 - bits);
