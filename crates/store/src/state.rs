@@ -28,6 +28,8 @@ pub(super) struct FileState {
     /// The parts of keys that the point filter holds and the store knows.
     pub(super) shared: SharedParts,
     pub(super) has_range_tombstones: bool,
+    /// The engine had no hashes of the file for a map. Here it takes no byte more.
+    pub(super) is_without_map: AtomicBool,
     /// The point filter, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
     /// through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but costs files without a
     /// resident filter 300 bytes.
@@ -38,8 +40,6 @@ pub(super) struct FileState {
     /// The top index of a partitioned filter, once it has been read.
     pub(super) index: OnceLock<Box<PartitionIndex>>,
     pub(super) source: Option<Arc<dyn FilterSource>>,
-    /// The engine had no hashes of the file for a map.
-    pub(super) is_without_map: AtomicBool,
     /// The chunks of views that count lookups for the file, each with the file's slot in it.
     pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, usize)>>,
 }
