@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn only_the_engine_with_a_map_has_one_and_it_covers_all_tables() {
         let data = Data::new(Scenario::new(5, 40), 32);
-        for (name, expected) in [(OURS, "tables in the set: 5"), (OURS_MAPPED, "tables in the set: 5, in a file map: 5")] {
+        for (name, expected) in
+            [(OURS, "tables in the set: 5"), (OURS_MAPPED, "tables in the set: 5, in a file map: 5")]
+        {
             let directory = tempfile::tempdir().unwrap();
             let engine = Ours::build(&data, directory.path(), name, BLOOM).unwrap();
             assert_eq!(engine.shape().unwrap(), expected);
