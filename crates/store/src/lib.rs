@@ -82,6 +82,7 @@ mod chunk;
 mod codec;
 mod config;
 mod counts;
+mod cursor;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;

@@ -140,9 +140,13 @@ impl<F> Level<F> {
         self.loose.iter().chain(&self.sorted)
     }
 
+    /// Returns the states of the files.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Arc<FileState>> {
+        self.chunks().flat_map(|chunk| &chunk.core.files)
+    }
+
     pub(crate) fn stats(&self) -> FileStats {
-        let files = self.chunks().flat_map(|chunk| &chunk.core.files);
-        files.fold(self.left, |sum, file| sum.merged(&file.stats())).since(&self.joined)
+        self.states().fold(self.left, |sum, file| sum.merged(&file.stats())).since(&self.joined)
     }
 
     /// Returns the position of the sorted chunk that a file with this smallest key belongs to: the last that does not

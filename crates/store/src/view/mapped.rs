@@ -170,8 +170,8 @@ impl<F> Mapped<F> {
         if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
-        let files: Vec<_> = levels.iter().flat_map(|level| level.members()).collect();
-        let files: Vec<FileId> = files.iter().filter_map(|member| member.state.id_in_maps()).collect();
+        let states = levels.iter().flat_map(|level| level.states());
+        let files: Vec<FileId> = states.filter_map(|state| state.id_in_maps()).collect();
         let mut maps = maps.to_vec();
         // A lookup would consult the others for nothing.
         maps.retain(|map| files.iter().any(|file| map.index().local_id(*file).is_some()));
@@ -186,7 +186,7 @@ impl<F> Mapped<F> {
                     rest.push((0, member));
                 }
             }
-            if rest.len() == level.members().count() {
+            if rest.len() == level.states().count() {
                 uncovered.push(level.clone());
             } else if !rest.is_empty() {
                 let own = Level::empty(level.number).edited(&(HashMap::new(), rest), config);

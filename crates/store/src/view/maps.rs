@@ -98,8 +98,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Takes time for each file of the view: call it once per edit.
     #[must_use]
     pub fn needs_map(&self, policy: &MapPolicy) -> Option<MapReason> {
-        let uncovered = self.uncovered_levels().iter().flat_map(|level| level.members());
-        let files = uncovered.filter(|member| member.state.is_for_maps()).count();
+        let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
+        let files = uncovered.filter(|state| state.is_for_maps()).count();
         if files > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(files));
         }
