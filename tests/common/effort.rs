@@ -1,6 +1,6 @@
-//! How much the tests do. `SSTFILTER_LONG=1` selects their long forms, which are exhaustive; with `SSTFILTER_LONG=ci`, as
-//! in `.ci/run`, the few that take minutes sample. The usual forms sample, and draw fewer cases. `SSTFILTER_SHORT=1` selects the short forms with even fewer cases, for emulated processors and
-//! instrumented programs.
+//! How much the tests do. The usual forms sample, and draw few cases. `SSTFILTER_LONG=1` selects the long forms, which
+//! are exhaustive. With `SSTFILTER_LONG=ci`, as in `.ci/run`, the few long forms that take minutes sample, too.
+//! `SSTFILTER_SHORT=1` selects the short forms, with even fewer cases, for emulated processors and instrumented programs.
 //!
 //! The library's unit tests also include this file.
 

@@ -253,7 +253,7 @@ impl PageWriter {
                 continue;
             }
             let mut ids: Vec<u32> = of_key.iter().map(|&entry| packing.unpack(entry).1).collect();
-            // Of maps that cover one file both.
+            // Two maps may cover the same file.
             ids.dedup();
             if ids.len() >= LIST_FILES {
                 self.lists.push(List { field: self.fields.count, bytes: encode_ids(&ids) });

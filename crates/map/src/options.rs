@@ -68,8 +68,8 @@ impl MapOptions {
         Ok(Self { page_bits, ..self })
     }
 
-    /// Sets in how many files a key is on average; 1 by default. Pages then have room for keys in several files. With
-    /// less room more pages outgrow their bytes, and lookups in them read twice.
+    /// Sets how many files have the same key, on average; 1 by default. If this is too low, more pages outgrow their
+    /// bytes, and lookups in them read twice. If it is too high, pages are emptier than they need to be.
     #[must_use]
     pub const fn with_files_per_key(self, files: u32) -> Self {
         Self { files_per_key: if files == 0 { 1 } else { files }, ..self }

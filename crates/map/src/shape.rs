@@ -28,8 +28,8 @@ pub(crate) const PAGE_TRAILER_BYTES: u64 = 32;
 /// 5,000 at this mean, which takes 2.9 bits per code for lines. At a mean of 160 lines would take 3.2 bits.
 const MEAN_LINE_CODES: u64 = 176;
 
-/// Standard deviations of the number of codes for which a page has room: a Poisson variable exceeds five in 3 of 10^7
-/// pages, and such a page goes to the tail.
+/// A page holds the mean number of codes and this many standard deviations more. A Poisson variable exceeds five in 3
+/// of 10^7 pages, and such a page goes to the tail.
 const ROOM_DEVIATIONS: u64 = 5;
 
 /// Bounds of the binary logarithm of a page's bytes.

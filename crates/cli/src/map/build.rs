@@ -58,8 +58,8 @@ pub(crate) struct BuildMapArgs {
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     max_entries: Option<u64>,
 
-    /// Instead of --bits: files that an absent key is looked for in, of all files together, if a map has so many
-    /// entries [default: 0.01]
+    /// Instead of --bits: false candidates per absent key, in all files together, of a map with --max-entries entries
+    /// [default: 0.01]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true)]
     fpr: Option<FalsePositiveRate>,
 
@@ -78,7 +78,7 @@ pub(crate) struct BuildMapArgs {
     memory_limit: Option<u64>,
 }
 
-/// Growth of a store for which a map has room by default.
+/// How many times a store may grow by default before its maps have more false candidates than requested.
 const GROWTH: u64 = 4;
 
 impl BuildMapArgs {
@@ -169,7 +169,7 @@ struct Parts<'a> {
     options: Option<MapOptions>,
     filters: Filters,
     files: Vec<(FileId, Vec<KeyHash>)>,
-    /// Of all files, by fingerprint.
+    /// The names of all files, by fingerprint.
     names: HashMap<u64, String>,
     bytes: u64,
     limit: u64,

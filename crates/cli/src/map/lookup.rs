@@ -9,7 +9,7 @@ use super::OpenMap;
 
 /// What a map says about a key.
 pub(super) enum Answer {
-    /// Of the covered files, only these may have it.
+    /// Only these covered files may have it.
     Only(Vec<LocalId>),
     /// All covered files may have it, because its entries are unknown.
     Unknown,

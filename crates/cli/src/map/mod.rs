@@ -136,7 +136,7 @@ struct LayoutArgs {
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = parse_page_bytes)]
     page_bytes: u32,
 
-    /// In how many files a key is on average: pages get room for that
+    /// The number of files that have the same key, on average: pages are planned for it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=1_000_000),
         allow_negative_numbers = true)]
     files_per_key: u32,
@@ -303,7 +303,7 @@ impl fmt::Display for Written {
         }
         if self.outgrown_pages > 0 {
             let pages = units::counted(self.outgrown_pages, "page");
-            writeln!(f, "{pages} outgrown: lookups in them read twice; a higher --files-per-key makes room")?;
+            writeln!(f, "{pages} outgrown: lookups in them read twice; a higher --files-per-key avoids it")?;
         }
         Ok(())
     }

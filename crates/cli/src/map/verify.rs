@@ -165,7 +165,7 @@ struct Comparing<'a, 'v> {
     batch: Vec<(KeyHash, usize)>,
     /// The files of the batch and of those before.
     files: Vec<(&'a Source, FileId, LocalId)>,
-    /// By position of its file: a hash that was lost, and how many.
+    /// A lost hash and the number of lost hashes, by the position of their file.
     lost: HashMap<usize, (KeyHash, u64)>,
 }
 

@@ -10,8 +10,8 @@ use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptio
 use crate::stored::{check_file, digest, is_regenerating};
 use crate::support::{add, candidates_by_reads};
 
-/// A map, and how it is built. File `i` has the fingerprint of the id `[i]`, keys `i * 1_000` to `i * 1_000 + keys - 1`,
-/// and the first `shared` keys of file 0.
+/// A map, and how it is built. File `i` has the fingerprint of the id `[i]`, keys `i * 1_000` to
+/// `i * 1_000 + keys - 1`, and the first `shared` keys of file 0.
 struct MapCase {
     name: &'static str,
     files: u8,
