@@ -76,6 +76,7 @@ impl EntrySource for Hashes {
         prefixes: Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
+        ends: &mut Vec<usize>,
     ) -> io::Result<Vec<Range<u64>>> {
         let prefix = |hash: &KeyHash| hash.get() >> (64 - self.prefix_bits);
         for (id, (_, hashes)) in (0..).zip(&self.files) {
@@ -83,6 +84,7 @@ impl EntrySource for Hashes {
             let own = hashes.get(from..).unwrap_or_default();
             let own = own.get(..own.partition_point(|hash| prefix(hash) < prefixes.end)).unwrap_or_default();
             entries.extend(own.iter().map(|hash| packing.pack(prefix(hash), id)));
+            ends.push(entries.len());
         }
         Ok(Vec::new())
     }

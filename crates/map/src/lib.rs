@@ -67,6 +67,7 @@ mod merge;
 mod options;
 mod page;
 mod read;
+mod runs;
 mod set;
 mod shape;
 mod simd;

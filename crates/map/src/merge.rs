@@ -147,10 +147,12 @@ impl EntrySource for Inputs<'_> {
         prefixes: Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
+        ends: &mut Vec<usize>,
     ) -> io::Result<Vec<Range<u64>>> {
         let mut unknown = Vec::new();
         for input in &self.0 {
             input.append(&prefixes, packing, entries, &mut unknown)?;
+            ends.push(entries.len());
         }
         Ok(unknown)
     }
@@ -227,36 +229,34 @@ impl Input<'_> {
         let mut lists = page.list_places().peekable();
         let (mut next, mut list_bytes) = (0, 0);
         for line in first..=last {
-            let is_sound = page.for_each_run(line, |quotient, run| {
-                if run.start < next || run.is_empty() || run.end > u64::from(trailer.fields) {
+            let is_sound = page.for_each_entry(line, |quotient, number_of_field| {
+                if number_of_field < next || number_of_field >= u64::from(trailer.fields) {
                     return Ok(false);
                 }
-                next = run.end;
-                for number_of_field in run {
-                    let (low, id) = divide.by(page.field(number_of_field));
-                    let place = Place { page: trailer.page, line, quotient, low };
-                    let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
-                        continue;
-                    };
-                    if id < u64::from(shape.files) {
-                        if let Some(&Some(id)) = self.ids.get(id as usize) {
-                            entries.push(packing.pack(prefix, id));
-                        }
-                        continue;
+                next = number_of_field + 1;
+                let (low, id) = divide.by(page.field(number_of_field));
+                let place = Place { page: trailer.page, line, quotient, low };
+                let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
+                    return Ok::<_, io::Error>(true);
+                };
+                if id < u64::from(shape.files) {
+                    if let Some(&Some(id)) = self.ids.get(id as usize) {
+                        entries.push(packing.pack(prefix, id));
                     }
-                    while lists.next_if(|list| u64::from(list.field) < number_of_field).is_some() {}
-                    let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
-                        return Ok(false);
-                    };
-                    list_bytes += u64::from(list.bytes);
-                    if list_bytes > self.index.tail_bytes {
-                        return Ok(false);
-                    }
-                    let Some(ids) = self.list(list)? else { return Ok(false) };
-                    let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
-                    entries.extend(kept.map(|id| packing.pack(prefix, id)));
+                    return Ok(true);
                 }
-                Ok::<_, io::Error>(true)
+                while lists.next_if(|list| u64::from(list.field) < number_of_field).is_some() {}
+                let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
+                    return Ok(false);
+                };
+                list_bytes += u64::from(list.bytes);
+                if list_bytes > self.index.tail_bytes {
+                    return Ok(false);
+                }
+                let Some(ids) = self.list(list)? else { return Ok(false) };
+                let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
+                entries.extend(kept.map(|id| packing.pack(prefix, id)));
+                Ok(true)
             })?;
             if !is_sound {
                 return Ok(false);
@@ -287,8 +287,9 @@ impl Reciprocal {
     /// Returns the quotient and the remainder.
     #[inline(always)]
     fn by(&self, number: u64) -> (u64, u64) {
-        // Rounded down twice, so at most two too low for numbers of 56 bits.
-        let mut quotient = ((u128::from(number) * u128::from(self.reciprocal)) >> 64) as u64;
+        // Rounded down twice, so at most two too low for numbers of 56 bits. One is added because multiples would
+        // always be one too low.
+        let mut quotient = ((u128::from(number + 1) * u128::from(self.reciprocal)) >> 64) as u64;
         let mut rest = number - quotient * self.divisor;
         while rest >= self.divisor {
             rest -= self.divisor;

@@ -29,9 +29,8 @@
 //! occupied and an impossible place of their run ends, so that a lookup finds out without reading the trailer first.
 
 use core::hint::select_unpredictable;
-use core::ops::Range;
 
-use sstfilter::internal::{Fields, bits_of};
+use sstfilter::internal::Fields;
 use sstfilter_range::internal::{Select, select};
 
 use crate::error::MapError;
@@ -205,29 +204,50 @@ impl<'a> Page<'a> {
         Entries::Fields { first: line.rank + u64::from(first), end: line.rank + u64::from(last) + 1 }
     }
 
-    /// Calls `visit` for each quotient of a line that is occupied, with the numbers of its fields, until it returns
-    /// false or an error. Returns false if the line is that of a page without entries, too.
-    pub(crate) fn for_each_run<E>(
+    /// Calls `visit` for each entry of a line, with its quotient and the number of its field, until it returns false or
+    /// an error. Returns false if the line is that of a page without entries, or forged, too.
+    #[inline(always)]
+    pub(crate) fn for_each_entry<E>(
         &self,
         line: u64,
-        mut visit: impl FnMut(u8, Range<u64>) -> Result<bool, E>,
+        mut visit: impl FnMut(u8, u64) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let Some(line) = self.line_bytes(line).map(Line::new) else { return Ok(false) };
-        if line.is_overfull && line.place >= UNKNOWN {
-            return Ok(false);
-        }
-        let mut ends = bits_of_four(&line.run_ends);
-        let (mut first, mut run) = (line.rank, 0);
-        for quotient in bits_of_four(&line.occupied) {
-            let last = if line.is_overfull { self.run_end(&line, run).map(u32::from) } else { ends.next() };
-            let Some(last) = last else { return Ok(false) };
-            let end = line.rank + u64::from(last) + 1;
-            if !visit(quotient as u8, first..end)? {
+        let overfull = if line.is_overfull { self.overfull_run_ends(&line) } else { Some(Vec::new()) };
+        let Some(overfull) = overfull else { return Ok(false) };
+        let run_ends = if line.is_overfull { &overfull } else { &line.run_ends[..] };
+        let after_last = |(start, ends): (u32, &u64)| if *ends == 0 { 0 } else { start + 64 - ends.leading_zeros() };
+        let entries = (0..).step_by(64).zip(run_ends).map(after_last).max().unwrap_or(0);
+        let ([mut quotients, later @ ..], mut start) = (line.occupied, 0);
+        let mut later = later.into_iter();
+        for entry in 0..entries {
+            while quotients == 0 {
+                let Some(next) = later.next() else { return Ok(false) };
+                (quotients, start) = (next, start + 64);
+            }
+            if !visit((start + quotients.trailing_zeros()) as u8, line.rank + u64::from(entry))? {
                 return Ok(false);
             }
-            (first, run) = (end, run + 1);
+            let is_last = run_ends.get(entry as usize / 64).map_or(0, |ends| ends >> (entry % 64) & 1);
+            // Clears the lowest bit after the run's last entry. A branch would be mispredicted for every third entry.
+            quotients &= quotients.wrapping_sub(is_last);
         }
-        Ok(true)
+        Ok(quotients == 0 && later.all(|word| word == 0))
+    }
+
+    /// Returns the run ends of an overfull line as bits, as other lines have them; `None` if there are none.
+    #[cold]
+    fn overfull_run_ends(&self, line: &Line) -> Option<Vec<u64>> {
+        if line.place >= UNKNOWN {
+            return None;
+        }
+        let (mut bits, mut before) = (vec![0; 1 << 10], None);
+        for run in 0..line.occupied.iter().map(|word| word.count_ones()).sum() {
+            let end = Some(self.run_end(line, run)?).filter(|end| before < Some(*end))?;
+            *bits.get_mut(usize::from(end) / 64)? |= 1 << (end % 64);
+            before = Some(end);
+        }
+        Some(bits)
     }
 
     #[cold]
@@ -331,12 +351,6 @@ impl Line {
         let [first, second, third, fourth] = self.occupied;
         below(first, 0) + below(second, 64) + below(third, 128) + below(fourth, 192)
     }
-}
-
-/// The positions of the bits that are set in four words.
-fn bits_of_four(words: &[u64; 4]) -> impl Iterator<Item = u32> {
-    let starts = [0, 64, 128, 192].into_iter();
-    words.iter().zip(starts).flat_map(|(&word, start)| bits_of(word).map(move |bit| start + bit as u32))
 }
 
 /// Returns a mask of the lowest `bits` bits, all 64 for more.

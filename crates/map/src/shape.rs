@@ -192,10 +192,10 @@ impl Shape {
         Prefixes {
             lows: self.lows,
             page_codes: self.lines * 256 * self.lows,
-            // Rounded down; `of` corrects the result. One less if there are as many codes as prefixes, which needs 65
+            // Rounded down, and always below the quotient. There are at least as many codes as prefixes, so it has 64
             // bits.
-            reciprocal: (((1_u128 << 64) << self.prefix_bits) / codes).min(u128::from(u64::MAX)) as u64,
-            codes,
+            reciprocal: ((((1_u128 << 64) << self.prefix_bits) - 1) / codes) as u64,
+            codes: codes as u64,
             prefix_bits: self.prefix_bits,
         }
     }
@@ -234,7 +234,7 @@ pub(crate) struct Prefixes {
     lows: u64,
     page_codes: u64,
     reciprocal: u64,
-    codes: u128,
+    codes: u64,
     prefix_bits: u8,
 }
 
@@ -244,13 +244,14 @@ impl Prefixes {
     pub(crate) fn of(&self, place: Place) -> Option<u64> {
         let Place { page, line, quotient, low } = place;
         let code = page * self.page_codes + (line << 8 | u64::from(quotient)) * self.lows + low;
-        // At most two below ceil(code * 2^prefix-bits / codes), by two roundings.
-        let (mut prefix, _) = multiply(code, self.reciprocal);
-        let goal = u128::from(code);
-        while (u128::from(prefix) * self.codes) >> self.prefix_bits < goal {
+        // ceil(code * 2^prefix-bits / codes), or in rare cases one below.
+        let (mut prefix, rest) = multiply(code, self.reciprocal);
+        prefix += u64::from(rest > 0);
+        let code_of = |prefix: u64| multiply(prefix << (64 - self.prefix_bits), self.codes).0;
+        if code_of(prefix) < code {
             prefix += 1;
         }
-        ((u128::from(prefix) * self.codes) >> self.prefix_bits == goal).then_some(prefix)
+        (code_of(prefix) == code).then_some(prefix)
     }
 }
 
@@ -279,6 +280,20 @@ mod tests {
             assert_eq!(code_of(&shape, place), row.number("code"), "{row}");
             assert_eq!(shape.prefixes().of(place), Some(shape.prefix_of(hash)), "{row}");
         }
+    }
+
+    #[test]
+    fn a_place_gives_its_prefix_back_also_where_the_reciprocal_is_one_too_low() {
+        // 256 more codes than prefixes, so that codes lie just above prefixes.
+        let shape = Shape::new((48, 1, 15), 1, 257, 4_278_255_361).unwrap();
+        let prefixes = shape.prefixes();
+        for above in (0..=1_u64 << 48).step_by(1 << 40) {
+            for prefix in above.saturating_sub(70_000)..above {
+                assert_eq!(prefixes.of(shape.place_of_prefix(prefix)), Some(prefix));
+            }
+        }
+        let unused = Place { page: 0, line: 0, quotient: 0, low: 1 << 40 };
+        assert_eq!(prefixes.of(unused), None);
     }
 
     #[test]

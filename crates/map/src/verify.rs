@@ -126,15 +126,17 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         let page = Page { bytes, shape };
         let (mut next, mut lists, mut entries) = (0, page.list_places(), 0);
         for line in 0..shape.lines {
-            let mut wrong = None;
-            let is_whole = page.for_each_run(line, |quotient, fields| {
-                // The first run of a line begins where the line's rank says.
-                if fields.start != next || fields.end <= next {
+            let (mut wrong, mut before) = (None, None);
+            let is_whole = page.for_each_entry(line, |quotient, field| {
+                // The first entry of a line is where the line's rank says.
+                if field != next {
                     return Ok(false);
                 }
-                next = fields.end;
-                let (of_run, what) = self.verify_run(page, (line, quotient), fields, &mut lists)?;
-                (entries, wrong) = (entries + of_run, what);
+                next += 1;
+                match self.verify_entry(page, (line, quotient, field), &mut before, &mut lists)? {
+                    Ok(files) => entries += files,
+                    Err(what) => wrong = Some(what),
+                }
                 Ok::<_, io::Error>(wrong.is_none())
             })?;
             if !is_whole {
@@ -149,42 +151,37 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         })
     }
 
-    /// Verifies the fields of a run. Returns the number of their entries, and what is wrong.
-    fn verify_run(
+    /// Verifies an entry of a line, at `(line, quotient, number of the field)`. `before` is the quotient and the field of
+    /// the entry before it in the line. Returns the number of its files, or what is wrong.
+    fn verify_entry(
         &mut self,
         page: Page<'_>,
-        (line, quotient): (u64, u8),
-        fields: Range<u64>,
+        (line, quotient, number): (u64, u8, u64),
+        before: &mut Option<(u8, u64)>,
         lists: &mut impl Iterator<Item = ListPlace>,
-    ) -> io::Result<(u64, Option<&'static str>)> {
-        let radix = self.index.shape.radix();
-        let (mut before, mut list_before, mut entries) = (None, None, 0);
-        for number in fields {
-            let field = page.field(number);
-            let (low, id) = (field / radix, field % radix);
-            if before.is_some_and(|before| before >= field) || list_before == Some(low) {
-                return Ok((entries, Some("its fields do not ascend")));
-            }
-            let has_other_fields = before.is_some_and(|before: u64| before / radix == low);
-            before = Some(field);
-            let place = Place { page: self.page, line, quotient, low };
-            if self.prefixes.of(place).is_none() {
-                return Ok((entries, Some("a field of it is that of no hash")));
-            }
-            if id == u64::from(self.index.shape.files) {
-                list_before = Some(low);
-                let place = lists.next().filter(|list| u64::from(list.field) == number && !has_other_fields);
-                let Some(place) = place else { return Ok((entries, Some("a list of it is missing"))) };
-                match self.verify_list(place)? {
-                    Some(ids) => entries += ids,
-                    None => return Ok((entries, Some("a list of it is damaged"))),
-                }
-            } else {
-                self.count(id);
-                entries += 1;
-            }
+    ) -> io::Result<Result<u64, &'static str>> {
+        let (radix, files) = (self.index.shape.radix(), u64::from(self.index.shape.files));
+        let field = page.field(number);
+        let (low, id) = (field / radix, field % radix);
+        let (of_run, is_of_key) = match before.replace((quotient, field)) {
+            Some((run, before)) if run == quotient => (before < field, before / radix == low),
+            _ => (true, false),
+        };
+        if !of_run {
+            return Ok(Err("its fields do not ascend"));
         }
-        Ok((entries, None))
+        if self.prefixes.of(Place { page: self.page, line, quotient, low }).is_none() {
+            return Ok(Err("a field of it is that of no hash"));
+        }
+        if id < files {
+            self.count(id);
+            return Ok(Ok(1));
+        }
+        // A key with a list has no other field; one after the list would not ascend.
+        let Some(place) = lists.next().filter(|list| u64::from(list.field) == number && !is_of_key) else {
+            return Ok(Err("a list of it is missing"));
+        };
+        Ok(self.verify_list(place)?.ok_or("a list of it is damaged"))
     }
 
     fn count(&mut self, id: u64) {

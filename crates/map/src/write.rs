@@ -10,6 +10,7 @@ use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
 use crate::error::MapError;
 use crate::index::{CoveredFile, MAX_ENTRIES, MapEnd};
 use crate::options::MapOptions;
+use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
@@ -19,20 +20,21 @@ const CHUNK_ENTRIES: u64 = 1 << 18;
 const CHUNK_ENTRIES_PER_RUN: u64 = 1 << 15;
 
 /// Up to this many sorted runs are merged; more are sorted afresh, which then is faster.
-const MERGED_RUNS: usize = 8;
+const MERGED_RUNS: usize = 32;
 
 /// Where entries come from.
 pub(crate) trait EntrySource: Sync {
     /// How many sorted runs of entries there are.
     fn runs(&self) -> usize;
 
-    /// Appends all entries with a prefix in this range. Each run must ascend. Returns the prefixes whose entries are
-    /// not known.
+    /// Appends all entries with a prefix in this range, and the end of each run, which must ascend. Returns the prefixes
+    /// whose entries are not known.
     fn append(
         &self,
         prefixes: Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
+        ends: &mut Vec<usize>,
     ) -> io::Result<Vec<Range<u64>>>;
 }
 
@@ -172,12 +174,13 @@ impl Plan {
             expected: "fewer, or more entries in each",
             got: self.shape.files.into(),
         })?;
-        let entries = &mut buffers.entries;
+        let Buffers { entries, ends, spare, .. } = buffers;
         entries.clear();
-        let unknown = source.append(prefixes.clone(), &packing, entries)?;
-        // Also a single run, which takes one pass: that of a forged map may be out of order.
-        if source.runs() <= MERGED_RUNS {
-            entries.sort();
+        ends.clear();
+        let unknown = source.append(prefixes.clone(), &packing, entries, ends)?;
+        // The runs of a forged map may be out of order.
+        if ends.len() <= MERGED_RUNS && are_ascending(entries, ends) {
+            merge_runs(entries, ends, spare);
         } else {
             sort_hashes(entries, 1, u64::MAX);
         }
@@ -209,5 +212,8 @@ impl Plan {
 #[derive(Default)]
 struct Buffers {
     entries: Vec<KeyHash>,
+    /// The ends of runs.
+    ends: Vec<usize>,
+    spare: Vec<KeyHash>,
     writer: Option<PageWriter>,
 }
