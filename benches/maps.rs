@@ -1,9 +1,8 @@
 //! File maps beside one filter per file, as tables in Markdown: size, false candidates and lookups by the number of
 //! files, then builds and merges. `-- --test` runs all of it with few keys.
 //!
-//! Hashes are given. Times are nanoseconds per key. The candidates take turns for several rounds, and the fastest build
-//! counts, or the sum of the fastest lookups of each stretch of keys. A batch has 32 keys. Filters are blocked Bloom
-//! filters with 10 bits per key.
+//! Candidates take turns for several rounds. The fastest build counts, and the sum of the fastest lookups of each
+//! stretch of keys.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
@@ -247,7 +246,9 @@ fn time_builds(store: Store, rounds: u64) -> Vec<f64> {
 }
 
 fn print_builds(is_test: bool) {
-    println!("\n| files | keys in each | build | merge of 2 | of 8 | of 32 |\n|--:|--:|--:|--:|--:|--:|");
+    println!(
+        "\n## Builds from sorted hashes, and merges\n\n| files | keys in each | build | merge of 2 | of 8 | of 32 |\n|--:|--:|--:|--:|--:|--:|"
+    );
     for store in BUILT.map(|store| Store::new(store, is_test)) {
         let rounds = if is_test { 1 } else { 60_000_000 / (store.files * store.keys) };
         let times = time_builds(store, rounds).into_iter().map(|time| format!("{time:.1}"));
@@ -257,6 +258,11 @@ fn print_builds(is_test: bool) {
 
 fn main() {
     let is_test = std::env::args().any(|argument| argument == "--test");
+    println!(
+        "# File maps\n\nWritten by `cargo bench -p sstfilter-benches --bench maps`. Times are nanoseconds per key with the \
+         hash given,\non one thread. *Filters* are a `FilterSet` of blocked Bloom filters with 10 bits per key; a batch has \
+         {BATCH} keys.\nFalse candidates are files per absent key.\n\n## Lookups\n"
+    );
     print_lookups(is_test);
     print_builds(is_test);
 }
