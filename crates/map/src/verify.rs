@@ -151,8 +151,8 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         })
     }
 
-    /// Verifies an entry of a line, at `(line, quotient, number of the field)`. `before` is the quotient and the field of
-    /// the entry before it in the line. Returns the number of its files, or what is wrong.
+    /// Verifies an entry of a line, at `(line, quotient, number of the field)`. `before` is the quotient and the field
+    /// of the entry before it in the line. Returns the number of its files, or what is wrong.
     fn verify_entry(
         &mut self,
         page: Page<'_>,

@@ -27,8 +27,8 @@ pub(crate) trait EntrySource: Sync {
     /// How many sorted runs of entries there are.
     fn runs(&self) -> usize;
 
-    /// Appends all entries with a prefix in this range, and the end of each run, which must ascend. Returns the prefixes
-    /// whose entries are not known.
+    /// Appends all entries with a prefix in this range, and the end of each run, which must ascend. Returns the
+    /// prefixes whose entries are not known.
     fn append(
         &self,
         prefixes: Range<u64>,
