@@ -24,7 +24,7 @@ fn expected(model: &Model, prefix_bits: u8) -> BTreeMap<u64, BTreeSet<u64>> {
 }
 
 /// Models of many forms: files, keys of each, share of shared keys (1 in so many), bits.
-const FORMS: [(u64, u64, u64, u8); 12] = [
+pub(crate) const FORMS: [(u64, u64, u64, u8); 12] = [
     (1, 0, 0, 8),
     (1, 1, 0, 48),
     (1, 5_000, 0, 24),
