@@ -89,6 +89,18 @@ impl<'a> MapJoin<'a> {
         Ok(())
     }
 
+    /// Fails if the next slice is missing. [`finish`](Self::finish) does, too.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::OtherSlice`].
+    pub fn ensure_complete(&self) -> Result<(), MapError> {
+        match self.next(1) {
+            None => Ok(()),
+            expected => Err(MapError::OtherSlice { expected, got: None }),
+        }
+    }
+
     /// Returns the slice that comes next. The first one decides how many there are, `slices` if there is none.
     fn next(&self, slices: u32) -> Option<Slice> {
         match self.slices.last() {
@@ -103,10 +115,7 @@ impl<'a> MapJoin<'a> {
     ///
     /// Those of `sink` and of reading, and [`MapError`] if a slice is missing, or has changed while it was read.
     pub fn finish(self, sink: &mut impl Write) -> io::Result<MapReport> {
-        let missing = self.next(1);
-        let Some(first) = self.slices.first().filter(|_| missing.is_none()) else {
-            return Err(MapError::OtherSlice { expected: missing, got: None }.into());
-        };
+        self.ensure_complete()?;
         let (mut report, tail_bytes) = self.each_page(&self.slices, |page, _| sink.write_all(page))?;
         let with_tail = self.slices.iter().filter(|slice| slice.index.map.tail_bytes > 0);
         let (_, got) = self.each_page(with_tail, |_, tail| sink.write_all(tail))?;
@@ -114,7 +123,7 @@ impl<'a> MapJoin<'a> {
             let what = "tail of a file map, which was read twice";
             return Err(MapError::Length { what, expected: tail_bytes, got }.into());
         }
-        let map = &first.index.map;
+        let Some(map) = self.slices.first().map(|first| &first.index.map) else { return Ok(report) };
         let (shape, hash) = (map.shape, map.hash_identity());
         let end = MapEnd { shape, hash, map: map.map, tail_bytes, covered: map.files() }.encode();
         sink.write_all(&end)?;

@@ -128,6 +128,14 @@ fn a_damaged_map_of_which_no_file_is_kept_makes_no_page_unknown() {
 }
 
 #[test]
+fn a_map_of_other_bits_is_not_merged_and_the_error_names_both_numbers() {
+    let bytes = build(&model(1, 2, 30, 0), options(24)).0;
+    let map = load(&bytes);
+    let error = MapMerge::new(options(26)).add_loaded(&map, |_| true).unwrap_err().to_string();
+    assert!(error.contains("keeps 26 bits of a hash") && error.contains("one that keeps 24"), "{error}");
+}
+
+#[test]
 fn the_number_of_threads_may_be_any() {
     let model = model(9, 20, 500, 9);
     let whole = build(&model, options(26)).0;
