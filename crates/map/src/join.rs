@@ -116,9 +116,9 @@ impl<'a> MapJoin<'a> {
     /// Those of `sink` and of reading, and [`MapError`] if a slice is missing, or has changed while it was read.
     pub fn finish(self, sink: &mut impl Write) -> io::Result<MapReport> {
         self.ensure_complete()?;
-        let (mut report, tail_bytes) = self.each_page(&self.slices, |page, _| sink.write_all(page))?;
+        let (mut report, tail_bytes) = each_page(&self.slices, |page, _| sink.write_all(page))?;
         let with_tail = self.slices.iter().filter(|slice| slice.index.map.tail_bytes > 0);
-        let (_, got) = self.each_page(with_tail, |_, tail| sink.write_all(tail))?;
+        let (_, got) = each_page(with_tail, |_, tail| sink.write_all(tail))?;
         if got != tail_bytes {
             let what = "tail of a file map, which was read twice";
             return Err(MapError::Length { what, expected: tail_bytes, got }.into());
@@ -130,44 +130,40 @@ impl<'a> MapJoin<'a> {
         report.bytes = map.tail_start() + tail_bytes + end.len() as u64;
         Ok(report)
     }
+}
 
-    /// Calls `visit` for each page of these slices, with the bytes of the tail that belong to it. Returns what it
-    /// counted, and the bytes of the tail.
-    fn each_page<'s>(
-        &'s self,
-        slices: impl IntoIterator<Item = &'s Input<'a>>,
-        mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
-    ) -> io::Result<(MapReport, u64)>
-    where
-        'a: 's,
-    {
-        let (mut report, mut tail, mut tail_bytes) = (MapReport::default(), Vec::new(), 0);
-        for input in slices {
-            let map = &input.index.map;
-            (report.files, report.entries) = (map.shape.files, map.entries());
-            let (writer, mut next) = (PageWriter::new(map.shape, map.map.fingerprint()), 0);
-            for number in input.index.pages() {
-                report.pages += 1;
-                tail.clear();
-                let mut page = (input.read)(input.index.page_range(number))?.into_owned();
-                match input.check(&page, number, &mut next)? {
-                    Checked::Whole => {}
-                    Checked::Unfinished(outside) => {
-                        report.count(&outside);
-                        writer.finish(outside, &mut page, tail_bytes, &mut tail);
-                        tail_bytes += tail.len() as u64;
-                    }
-                    Checked::Unknown => {
-                        report.unknown_pages += 1;
-                        page.clear();
-                        writer.write_unknown(number, &mut page);
-                    }
+/// Calls `visit` for each page of these slices, with the bytes of the tail that belong to it. Returns what it counted,
+/// and the bytes of the tail.
+fn each_page<'s, 'a: 's>(
+    slices: impl IntoIterator<Item = &'s Input<'a>>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
+) -> io::Result<(MapReport, u64)> {
+    let (mut report, mut tail, mut tail_bytes) = (MapReport::default(), Vec::new(), 0);
+    for input in slices {
+        let map = &input.index.map;
+        (report.files, report.entries) = (map.shape.files, map.entries());
+        let (writer, mut next) = (PageWriter::new(map.shape, map.map.fingerprint()), 0);
+        for number in input.index.pages() {
+            report.pages += 1;
+            tail.clear();
+            let mut page = (input.read)(input.index.page_range(number))?.into_owned();
+            match input.check(&page, number, &mut next)? {
+                Checked::Whole => {}
+                Checked::Unfinished(outside) => {
+                    report.count(&outside);
+                    writer.finish(outside, &mut page, tail_bytes, &mut tail);
+                    tail_bytes += tail.len() as u64;
                 }
-                visit(&page, &tail)?;
+                Checked::Unknown => {
+                    report.unknown_pages += 1;
+                    page.clear();
+                    writer.write_unknown(number, &mut page);
+                }
             }
+            visit(&page, &tail)?;
         }
-        Ok((report, tail_bytes))
     }
+    Ok((report, tail_bytes))
 }
 
 /// What a page of a slice is.
@@ -180,8 +176,8 @@ enum Checked {
 }
 
 impl Input<'_> {
-    /// Checks a page and its parts of the tail, from byte `next` on. A writer puts them one behind the other, so that no
-    /// page of a forged slice makes the map longer than the slices are.
+    /// Checks a page and its parts of the tail, from byte `next` on. A writer puts them one behind the other, so that
+    /// no page of a forged slice makes the map longer than the slices are.
     fn check(&self, bytes: &[u8], number: u64, next: &mut u64) -> io::Result<Checked> {
         let shape = &self.index.map.shape;
         let trailer = match self.index.map.check(bytes, number) {

@@ -8,8 +8,8 @@
 //!   and need filters of their own, until they are added.
 //! - [`MapMerge`] adds them: it merges maps without keys, and drops files that are gone. The result has the bytes of a
 //!   build from keys.
-//! - Several processes can share a build or a merge: each writes one [`Slice`], and [`MapJoin`] joins the slices into the
-//!   bytes that one process would write.
+//! - Several processes can share a build or a merge: each writes one [`Slice`], and [`MapJoin`] joins the slices into
+//!   the bytes that one process would write.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
 //! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
 //!

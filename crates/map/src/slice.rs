@@ -140,7 +140,6 @@ impl SliceIndex {
     }
 
     /// Returns the map's own id.
-    #[must_use]
     pub const fn map_id(&self) -> FileId {
         self.map.map_id()
     }

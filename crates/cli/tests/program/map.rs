@@ -162,7 +162,7 @@ fn any_sound_map_judges_a_file_whose_page_is_damaged_in_another() {
     build(&sound, &[list(1), list(2), list(3)]);
     build(&alone, &[list(0), list(1)]);
     let pages = json(&["map", "info", &damaged], 0)["maps"][0]["pages"].as_u64().unwrap();
-    (0..pages).for_each(|page| flip(&damaged, page as usize * 1_024 + 5));
+    (0..usize::try_from(pages).unwrap()).for_each(|page| flip(&damaged, page * 1_024 + 5));
     let keys = place.write("keys", "1-5\n2-5\n3-5\n0-5\nnone\n");
     let rows = |maps: &[&str], code| {
         let probe = [&["map", "probe"], maps, &["--keys", &keys, "--per-key", "--key-lists", &lists]].concat();
