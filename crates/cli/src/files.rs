@@ -36,16 +36,20 @@ const TABLE_MAGIC: &[u8] = b"SSTFLTR";
 const BLOCK_MAGIC: &[u8] = b"SF";
 const PARTITIONS_MAGIC: &[u8] = b"SP";
 const MAP_MAGIC: &[u8] = b"SM";
+const SLICE_MAGIC: &[u8] = b"SL";
 const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
 /// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str =
     "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
-/// Returns the error for a file map in the place of a table or a filter. It is no damage, so it is an error of the
+/// Returns the error for a file map, or a slice of one, in the place of a table or a filter. It is no damage, so it is an error of the
 /// system's kind.
 pub(crate) fn is_a_map(path: &Path) -> anyhow::Error {
-    let message = format!("{}: a file map, neither a table nor a filter: use `sstfilter map`", input::name(path));
+    let message = format!(
+        "{}: a file map or a slice of one, neither a table nor a filter: use `sstfilter map`",
+        input::name(path)
+    );
     io::Error::new(io::ErrorKind::InvalidInput, message).into()
 }
 
@@ -242,7 +246,9 @@ impl Role {
         match table_of_sidecar(file) {
             Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
             Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
-            None if is_leftover(file) || matches!(look, Some(Look::Neither | Look::Map)) => Self::Other,
+            None if is_leftover(file) || matches!(look, Some(Look::Neither | Look::Map | Look::MapSlice)) => {
+                Self::Other
+            }
             // A filter block without a table may have any name.
             _ => Self::File,
         }
@@ -413,6 +419,8 @@ pub(crate) enum Look {
     Sidecar,
     /// A file map.
     Map,
+    /// A slice of a file map.
+    MapSlice,
     /// A table of another engine.
     Foreign(Engine),
     Neither,
@@ -445,6 +453,8 @@ pub(crate) fn look_at_tail(tail: &[u8]) -> Look {
         Look::Partitions
     } else if last[26..28] == *MAP_MAGIC {
         Look::Map
+    } else if last[26..28] == *SLICE_MAGIC {
+        Look::MapSlice
     } else {
         recognize(tail).map_or(Look::Neither, Look::Foreign)
     }

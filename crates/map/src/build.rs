@@ -10,6 +10,7 @@ use crate::encode::Packing;
 use crate::error::MapError;
 use crate::index::CoveredFile;
 use crate::options::MapOptions;
+use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Plan};
 
 /// Builds a map of files from the hashes of their keys: `(add_file)* finish`.
@@ -46,7 +47,25 @@ impl MapBuilder {
     /// # Errors
     ///
     /// Those of `sink`, and [`MapError`] for no file, too many, or one that was added twice.
-    pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
+    pub fn finish(self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
+        self.write(map, None, sink)
+    }
+
+    /// Writes one slice of the map to `sink`. Add the same files, with the same options and id, for each slice, and
+    /// [join](crate::MapJoin) all slices.
+    ///
+    /// Each slice needs the hashes of all files, to know how many entries the map has. Only the work of encoding is
+    /// divided. To divide the reading of keys, too, build a map of some of the files in each process, and
+    /// [merge](crate::MapMerge::finish_slice) these maps in slices.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn finish_slice(self, map: FileId, slice: Slice, sink: &mut impl Write) -> io::Result<MapReport> {
+        self.write(map, Some(slice), sink)
+    }
+
+    fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
         self.files.sort_by_key(|(covered, _)| covered.file.fingerprint());
         let covered: Vec<_> = self.files.iter().map(|(covered, _)| *covered).collect();
         if let Some(two) =
@@ -56,7 +75,7 @@ impl MapBuilder {
             return Err(MapError::DuplicateFile { fingerprint }.into());
         }
         let plan = Plan::new(&self.options, self.hash, map, covered)?;
-        plan.write(&Hashes { files: self.files, prefix_bits: self.options.prefix_bits }, sink)
+        plan.write(&Hashes { files: self.files, prefix_bits: self.options.prefix_bits }, slice, sink)
     }
 }
 

@@ -5,6 +5,8 @@ use std::io;
 
 use sstfilter::BlockError;
 
+use crate::slice::{SLICE_MAGIC, Slice};
+
 /// The reason why a map or one of its pages is not used. For lookups, every variant means "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,6 +70,36 @@ pub enum MapError {
         /// The fingerprint of its id.
         fingerprint: u64,
     },
+    /// Maps keep different numbers of bits of a hash, so that they cannot be merged.
+    PrefixBits {
+        /// The bits that the merge keeps.
+        expected: u8,
+        /// The bits that the map keeps.
+        got: u8,
+    },
+    /// The bytes do not end like a slice of a map.
+    NotASlice {
+        /// The value at the position of the magic number.
+        got: u16,
+    },
+    /// A slice is missing, comes twice, or comes out of order.
+    OtherSlice {
+        /// The slice that is next; `None` after the last one.
+        expected: Option<Slice>,
+        /// The slice found; `None` if there are no more.
+        got: Option<Slice>,
+    },
+    /// A slice is one of another map than the first slice, or of other files or options.
+    OtherMap {
+        /// The slice.
+        slice: Slice,
+        /// What differs.
+        field: &'static str,
+        /// Its value in the first slice.
+        expected: u64,
+        /// Its value in this one.
+        got: u64,
+    },
 }
 
 impl From<BlockError> for MapError {
@@ -86,6 +118,9 @@ impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block(error) => write!(f, "file map: {error}"),
+            Self::NotAMap { got: SLICE_MAGIC } => {
+                write!(f, "a slice of a file map, expected a whole one: join all of its slices")
+            }
             Self::NotAMap { got } => {
                 write!(f, "not a file map: expected the magic number 0x4d53 at its end, got {got:#06x}")
             }
@@ -106,8 +141,39 @@ impl fmt::Display for MapError {
             Self::DuplicateFile { fingerprint } => {
                 write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
             }
+            Self::PrefixBits { expected, got } => write!(
+                f,
+                "file map: expected one that keeps {expected} bits of a hash, as the merge does, got one that keeps \
+                 {got}: build it again with {expected} bits"
+            ),
+            Self::NotASlice { got } => {
+                let expected = SLICE_MAGIC;
+                write!(
+                    f,
+                    "not a slice of a file map: expected the magic number {expected:#06x} at its end, got {got:#06x}"
+                )
+            }
+            Self::OtherSlice { expected, got } => {
+                write!(f, "slices of a file map: expected {}, got {}", slice_text(*expected), slice_text(*got))
+            }
+            Self::OtherMap { slice, field, expected, got } => write!(
+                f,
+                "slice {slice} of a file map: expected one of the map of the first slice, got other files or options: \
+                 {field}: expected {}, got {}",
+                number_text(*expected),
+                number_text(*got)
+            ),
         }
     }
+}
+
+fn slice_text(slice: Option<Slice>) -> String {
+    slice.map_or_else(|| "no more".to_owned(), |slice| format!("slice {slice}"))
+}
+
+/// Counts have fewer than 41 bits, ids and seeds almost always more.
+fn number_text(number: u64) -> String {
+    if number >> 40 == 0 { number.to_string() } else { format!("{number:#018x}") }
 }
 
 impl core::error::Error for MapError {

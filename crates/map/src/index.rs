@@ -98,6 +98,11 @@ impl MapIndex {
     ///
     /// The bytes are damaged, or not the end of a map.
     pub fn load_any(end: &[u8], map_bytes: u64) -> Result<Self, MapError> {
+        Self::load_with(end, map_bytes, |pages| pages)
+    }
+
+    /// As [`load_any`](Self::load_any), for bytes with so many of the map's pages.
+    pub(crate) fn load_with(end: &[u8], map_bytes: u64, own_pages: impl FnOnce(u64) -> u64) -> Result<Self, MapError> {
         let tail = checked_tail(end)?;
         let trailer = tail.trailer;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
@@ -113,7 +118,7 @@ impl MapIndex {
         let tail_bytes = params.u64::<12>();
         let covered_bytes = u64::from(files) * COVERED_BYTES as u64;
         // Less than 2^61 each.
-        let expected = u128::from(shape.pages << shape.page_bits)
+        let expected = u128::from(own_pages(shape.pages) << shape.page_bits)
             + u128::from(tail_bytes)
             + u128::from(covered_bytes)
             + END_BYTES as u128;

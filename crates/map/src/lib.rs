@@ -8,6 +8,8 @@
 //!   and need filters of their own, until they are added.
 //! - [`MapMerge`] adds them: it merges maps without keys, and drops files that are gone. The result has the bytes of a
 //!   build from keys.
+//! - Several processes can share a build or a merge: each writes one [`Slice`], and [`MapJoin`] joins the slices into
+//!   the bytes that one process would write.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
 //! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
 //!
@@ -61,6 +63,7 @@ mod candidates;
 mod encode;
 mod error;
 mod index;
+mod join;
 mod list;
 mod map;
 mod merge;
@@ -71,6 +74,7 @@ mod runs;
 mod set;
 mod shape;
 mod simd;
+mod slice;
 mod verify;
 mod write;
 
@@ -84,11 +88,13 @@ pub use build::MapBuilder;
 pub use candidates::{Candidates, LocalIds};
 pub use error::MapError;
 pub use index::{CoveredFile, LocalId, MapIndex};
+pub use join::MapJoin;
 pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::MapOptions;
 pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
+pub use slice::{Slice, SliceIndex};
 pub use verify::MapVerification;
 pub use write::MapReport;
 

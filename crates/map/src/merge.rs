@@ -15,6 +15,7 @@ use crate::map::FileMap;
 use crate::options::MapOptions;
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
+use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Plan};
 
 /// Merges maps into one: `(add | add_some)* finish`. No key is read.
@@ -34,7 +35,7 @@ pub struct MapMerge<'a> {
     files: BTreeMap<u64, CoveredFile>,
 }
 
-type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
+pub(crate) type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
 
 struct Input<'a> {
     index: MapIndex,
@@ -78,9 +79,9 @@ impl<'a> MapMerge<'a> {
         read: impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a,
         mut keep: impl FnMut(FileId) -> bool,
     ) -> Result<(), MapError> {
-        if index.prefix_bits() != self.options.prefix_bits {
-            let (field, expected) = ("prefix bits", "those of the merge");
-            return Err(MapError::Field { field, expected, got: index.prefix_bits().into() });
+        let (expected, got) = (self.options.prefix_bits, index.prefix_bits());
+        if expected != got {
+            return Err(MapError::PrefixBits { expected, got });
         }
         let expected = *self.hash.get_or_insert(index.hash_identity());
         if expected != index.hash_identity() {
@@ -121,7 +122,21 @@ impl<'a> MapMerge<'a> {
     /// # Errors
     ///
     /// Those of `sink` and of reading, and [`MapError`] if no file is left.
-    pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
+    pub fn finish(self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
+        self.write(map, None, sink)
+    }
+
+    /// Writes one slice of the result to `sink`. It reads only the pages whose hashes the slice has. Merge the same
+    /// maps, with the same options and id, for each slice, and [join](crate::MapJoin) all slices.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn finish_slice(self, map: FileId, slice: Slice, sink: &mut impl Write) -> io::Result<MapReport> {
+        self.write(map, Some(slice), sink)
+    }
+
+    fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
         let ids: BTreeMap<u64, u32> = self.files.keys().copied().zip(0..).collect();
         for input in &mut self.inputs {
             let of_file = |(covered, is_kept): (&CoveredFile, &bool)| {
@@ -131,7 +146,7 @@ impl<'a> MapMerge<'a> {
         }
         let hash = self.hash.unwrap_or_default();
         let plan = Plan::new(&self.options, hash, map, self.files.into_values().collect())?;
-        plan.write(&Inputs(self.inputs), sink)
+        plan.write(&Inputs(self.inputs), slice, sink)
     }
 }
 

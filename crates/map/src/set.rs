@@ -12,8 +12,8 @@ use crate::map::FileMap;
 ///
 /// This is where the rule of maps is kept: a file is left out of an answer only if a map covers it and says that it
 /// lacks the key. A file that no map covers, because it is new or its map could not be loaded, is in every answer:
-/// probe its own filter. A map may cover files that the store no longer has; a file that two maps cover is judged by
-/// one.
+/// probe its own filter. A map may cover files that the store no longer has. A file that several maps cover is judged
+/// by the first of them, even if the page that a lookup needs is damaged there and sound in another one.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -12,6 +12,7 @@ use crate::index::{CoveredFile, MAX_ENTRIES, MapEnd};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
+use crate::slice::Slice;
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
@@ -38,7 +39,7 @@ pub(crate) trait EntrySource: Sync {
     ) -> io::Result<Vec<Range<u64>>>;
 }
 
-/// What was written.
+/// What was written. For a slice, bytes, pages and lists are its own; files and entries are those of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MapReport {
@@ -63,6 +64,12 @@ impl MapReport {
     #[must_use]
     pub fn bits_per_entry(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.entries.max(1) as f64
+    }
+
+    /// Counts what a page has in the tail.
+    pub(crate) fn count(&mut self, outside: &Outside) {
+        self.outgrown_pages += u64::from(outside.is_outgrown());
+        self.lists += outside.lists() as u64;
     }
 }
 
@@ -107,23 +114,29 @@ impl Plan {
         Ok(Self { shape, hash, map, covered, threads: options.threads })
     }
 
-    /// Writes the map.
-    pub(crate) fn write(&self, source: &impl EntrySource, sink: &mut impl Write) -> io::Result<MapReport> {
+    /// Writes the map, or a slice of it.
+    pub(crate) fn write(
+        &self,
+        source: &impl EntrySource,
+        slice: Option<Slice>,
+        sink: &mut impl Write,
+    ) -> io::Result<MapReport> {
+        let own = slice.map_or(0..self.shape.pages, |slice| slice.pages(self.shape.pages));
         let mut report = MapReport {
             files: self.shape.files,
             entries: self.covered.iter().map(|covered| covered.entries).sum(),
-            pages: self.shape.pages,
+            pages: own.end - own.start,
             ..MapReport::default()
         };
         let (mut tail, threads) = (Vec::new(), self.threads.max(1));
         let writer = PageWriter::new(self.shape, self.map.fingerprint());
-        let mut pages = 0;
-        while pages < self.shape.pages {
+        let mut pages = own.start;
+        while pages < own.end {
             let step = self.pages_of_chunk(source.runs());
-            let mut chunks: Vec<_> = (pages..self.shape.pages)
+            let mut chunks: Vec<_> = (pages..own.end)
                 .step_by(step as usize)
                 .take(threads)
-                .map(|start| start..(start + step).min(self.shape.pages))
+                .map(|start| start..(start + step).min(own.end))
                 .map(|pages| Chunk { pages, written: Ok(Written::default()) })
                 .collect();
             share(threads, chunks.iter_mut().collect(), &mut Buffers::default(), |buffers, chunk: &mut Chunk| {
@@ -133,16 +146,15 @@ impl Plan {
                 let Written { mut bytes, outside, unknown } = written?;
                 report.unknown_pages += unknown;
                 for outside in outside {
-                    report.outgrown_pages += u64::from(outside.is_outgrown());
-                    report.lists += outside.lists() as u64;
-                    writer.finish(outside, &mut bytes, &mut tail);
+                    report.count(&outside);
+                    writer.finish(outside, &mut bytes, 0, &mut tail);
                 }
                 sink.write_all(&bytes)?;
                 pages = done.end;
             }
         }
         sink.write_all(&tail)?;
-        let end = MapEnd {
+        let mut end = MapEnd {
             shape: self.shape,
             hash: self.hash,
             map: self.map,
@@ -150,8 +162,11 @@ impl Plan {
             covered: &self.covered,
         }
         .encode();
+        if let Some(slice) = slice {
+            slice.append_footer(&mut end);
+        }
         sink.write_all(&end)?;
-        report.bytes = (self.shape.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;
+        report.bytes = (report.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;
         Ok(report)
     }
 

@@ -5,7 +5,7 @@
 
 use core::fmt;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::MutexGuard;
 use std::thread;
@@ -148,7 +148,7 @@ pub(super) fn run(args: &BuildMapArgs, format: KeysFormat, reading: Reading<'_>)
     let partial_maps = if partial_maps > 0 && !parts.files.is_empty() { partial_maps + 1 } else { partial_maps };
     let report = parts.finish()?;
     let outcome = LeftOut::outcome(&left_out);
-    Ok((outcome, Built { written: Written::new(&args.target.out, report)?, partial_maps, left_out }))
+    Ok((outcome, Built { written: Written::new(&args.target, report)?, partial_maps, left_out }))
 }
 
 /// Runs `work` for each item on a thread of its own.
@@ -218,7 +218,7 @@ impl<'a> Parts<'a> {
         };
         let options = self.options.with_context(advice)?;
         self.writing.get_or_insert_with(interrupt::writing);
-        let directory = replace::directory_of(&self.args.target.out);
+        let directory = replace::directory_of(&self.args.target.file.out);
         let mut part = tempfile::Builder::new().prefix(".sstfilter-").suffix(".tmp").tempfile_in(directory)?;
         self.builder(options).finish(FileId::random(), &mut Attentive(&mut part)).or_else(interrupted)?;
         self.bytes = 0;
@@ -234,13 +234,13 @@ impl<'a> Parts<'a> {
     }
 
     fn finish(mut self) -> anyhow::Result<MapReport> {
-        let (target, id) = (&self.args.target, self.args.target.id());
+        let target = &self.args.target;
         if self.written.is_empty() {
             let entries = self.files.iter().map(|(_, hashes)| hashes.len() as u64).sum();
             let options = self.options.map_or_else(|| self.args.options_for(entries), Ok)?;
             let _writing = interrupt::writing();
             let builder = self.builder(options);
-            return target.write(|mut sink: &mut dyn Write| builder.finish(id, &mut sink));
+            return target.write_built(builder);
         }
         if !self.files.is_empty() {
             self.write_part()?;
@@ -248,7 +248,7 @@ impl<'a> Parts<'a> {
         let options = self.options.context("the options of partial maps")?;
         let parts: Vec<_> =
             self.written.iter().map(|part| OpenMap::open(part.path())).collect::<anyhow::Result<_>>()?;
-        merge_all(&parts, options, target, id, |_| true)
+        merge_all(&parts, options, target, |_| true)
     }
 }
 

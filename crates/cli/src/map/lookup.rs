@@ -19,7 +19,7 @@ pub(super) enum Answer {
 
 /// A reader of one map. Look keys up in the order of their hashes: each page is then read once.
 pub(super) struct Lookups<'m> {
-    map: &'m OpenMap<'m>,
+    pub(super) map: &'m OpenMap<'m>,
     /// The last page, and what was last read from the tail: an outgrown page, and a list.
     last: [Option<Read>; MAX_READS],
     pub(super) reads: u64,

@@ -2,7 +2,6 @@
 
 use core::fmt;
 use std::collections::HashSet;
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -84,10 +83,10 @@ pub(super) fn run(args: &MergeArgs, reading: Reading<'_>) -> anyhow::Result<(Out
     let bits = maps.first().map_or(0, |map| map.index.prefix_bits());
     let options = args.layout.apply(MapOptions::with_prefix_bits(bits)?)?;
     let _writing = interrupt::writing();
-    let report = merge_all(&maps, options, &args.target, args.target.id(), |file| keeps(file.fingerprint()))?;
+    let report = merge_all(&maps, options, &args.target, |file| keeps(file.fingerprint()))?;
     // A damaged page is the only reason for an unknown one, but for pages that were unknown before.
     let outcome = LeftOut::outcome(&left_out).max(Outcome::from_sound(report.unknown_pages == 0));
-    let written = Written::new(&args.target.out, report)?;
+    let written = Written::new(&args.target, report)?;
     Ok((outcome, Merged { written, dropped_files: covered.len() - kept_files, left_out }))
 }
 
@@ -113,7 +112,6 @@ pub(super) fn merge_all(
     maps: &[OpenMap<'_>],
     options: MapOptions,
     target: &Target,
-    id: FileId,
     keep: impl Fn(FileId) -> bool,
 ) -> anyhow::Result<MapReport> {
     let bar = progress::bytes("merging maps", maps.iter().map(|map| map.file.length).sum());
@@ -125,7 +123,7 @@ pub(super) fn merge_all(
         };
         merge.add_some(map.index.clone(), read, &keep).with_context(|| map.name().into_owned())?;
     }
-    target.write(|mut sink: &mut dyn Write| merge.finish(id, &mut sink))
+    target.write_merged(merge)
 }
 
 impl fmt::Display for Merged {
@@ -137,14 +135,6 @@ impl fmt::Display for Merged {
         for line in LeftOut::lines(&self.left_out, "no file to keep") {
             writeln!(f, "{line}")?;
         }
-        if self.written.unknown_pages > 0 {
-            let (unknown, all) = (units::grouped(self.written.unknown_pages), units::grouped(self.written.map.pages));
-            writeln!(
-                f,
-                "{unknown} of {all} pages unknown, because pages of the inputs are damaged or unknown: lookups in them \
-                 find all covered files. `map verify` names damaged maps; build the map from keys again"
-            )?;
-        }
-        Ok(())
+        self.written.unknown_line().into_iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }

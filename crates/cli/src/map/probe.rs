@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
+use sstfilter::KeyHasher;
 use sstfilter_map::LocalId;
 
 use super::lookup::{Answer, Lookups};
@@ -26,7 +27,7 @@ use crate::units::{bytes, counted, grouped};
 #[command(group = ArgGroup::new("sought").required(true).args(["keys", "key"]))]
 #[command(mut_arg("tables", |arg| arg.help(NAMES)), mut_arg("key_lists", |arg| arg.help("The same, for lists of keys")))]
 pub(crate) struct ProbeMapArgs {
-    /// Maps. If several cover a file, the first one judges it
+    /// Maps. If several cover a file, the first one whose page is sound and known judges it
     #[arg(value_name = "MAP", required = true)]
     maps: Vec<PathBuf>,
 
@@ -40,8 +41,8 @@ pub(crate) struct ProbeMapArgs {
 
     /// Print a line for each key instead of the summary: the key, the number of covered files that may have it, and
     /// their names or ids, in columns separated by tabs. Commas separate the names. MAP:*? stands for all files of a
-    /// map that is damaged, at least in the page of the key, or does not know them; the number leaves out the files of
-    /// a map that could not be read at all
+    /// map that is damaged, at least in the page of the key, or does not know them, but for files that another map
+    /// judges; the number leaves out the files of a map that could not be read at all
     #[arg(long)]
     per_key: bool,
 
@@ -141,12 +142,42 @@ pub(super) fn run(
     }
 }
 
+/// Which map judges which file, if some maps do not know a key.
+struct Judges {
+    /// Positions of the maps that do not know the key. They judge only files that no other map covers.
+    unknowing: Vec<usize>,
+    /// For each map and local id, whether the map judges the file.
+    own: Vec<Vec<bool>>,
+}
+
+impl Judges {
+    fn new(lookups: &[Lookups<'_>], unknowing: Vec<usize>) -> Self {
+        let (mut judged, mut own) = (HashSet::new(), vec![Vec::new(); lookups.len()]);
+        let knowing = (0..lookups.len()).filter(|map| !unknowing.contains(map));
+        for map in knowing.chain(unknowing.iter().copied()) {
+            if let (Some(own), Some(lookups)) = (own.get_mut(map), lookups.get(map)) {
+                let files = lookups.map.index.files().iter();
+                *own = files.map(|covered| judged.insert(covered.file.fingerprint())).collect();
+            }
+        }
+        Self { unknowing, own }
+    }
+
+    fn is_own(&self, map: usize, file: LocalId) -> bool {
+        self.own.get(map).and_then(|own| own.get(file.index())) == Some(&true)
+    }
+
+    fn own_files(&self, map: usize) -> u64 {
+        self.own.get(map).map_or(0, |own| own.iter().filter(|is_own| **is_own).count() as u64)
+    }
+}
+
 /// The lookups so far.
 struct Probing {
     found: Vec<Found>,
     is_listed: bool,
-    /// Files that the maps so far cover, by fingerprint.
-    judged: HashSet<u64>,
+    /// Files that the maps cover, by fingerprint.
+    covered: HashSet<u64>,
     /// Maps that could not be used at all.
     unread: Vec<String>,
     expected: f64,
@@ -161,7 +192,7 @@ impl Probing {
         Self {
             found: vec![Found::default(); keys],
             is_listed,
-            judged: HashSet::new(),
+            covered: HashSet::new(),
             unread: Vec::new(),
             expected: 0.0,
             damaged: 0,
@@ -171,6 +202,7 @@ impl Probing {
         }
     }
 
+    /// Looks up each key in all maps, in the order of the hashes, so that each page is read once.
     fn look_up_all(
         &mut self,
         maps: &[OpenMap<'_>],
@@ -179,52 +211,64 @@ impl Probing {
         left_out: &mut Vec<LeftOut>,
         mut progress: Progress,
     ) -> anyhow::Result<()> {
+        // Positions among all maps.
+        let (mut positions, mut lookups, mut hashers) = (Vec::new(), Vec::new(), Vec::new());
         for (position, map) in maps.iter().enumerate() {
-            let hasher = match hasher_of(map.index.hash_identity(), reading.secret) {
-                Ok(hasher) => hasher,
-                Err(problem) => {
-                    let problem = in_options(&problem);
-                    left_out.push(LeftOut::new(map.path, &problem, Outcome::Yes));
-                    continue;
+            match hasher_of(map.index.hash_identity(), reading.secret) {
+                Ok(hasher) => {
+                    positions.push(position);
+                    hashers.push(hasher);
+                    lookups.push(Lookups::new(map));
                 }
-            };
-            // Files that an earlier map covers are its own.
-            let own: Vec<bool> =
-                map.index.files().iter().map(|covered| self.judged.insert(covered.file.fingerprint())).collect();
-            let own_files = own.iter().filter(|is_own| **is_own).count() as u64;
-            self.expected += map.index.expected_false_candidates() * own_files as f64 / own.len() as f64;
-            let mut sorted: Vec<_> = keys.iter().map(|(key, _)| hasher.hash(key)).zip(0..).collect();
-            sorted.sort_unstable_by_key(|(hash, _)| hash.get());
-            let mut lookups = Lookups::new(map);
-            for (hash, key) in sorted {
-                let answer = lookups.look_up(hash)?;
-                self.add(position, key, answer, &own, own_files);
+                Err(problem) => left_out.push(LeftOut::new(map.path, &in_options(&problem), Outcome::Yes)),
+            }
+        }
+        let mut judges = Judges::new(&lookups, Vec::new());
+        for (map, lookups) in lookups.iter().enumerate() {
+            let index = &lookups.map.index;
+            self.covered.extend(index.files().iter().map(|covered| covered.file.fingerprint()));
+            self.expected +=
+                index.expected_false_candidates() * judges.own_files(map) as f64 / index.files().len() as f64;
+        }
+        let Some(first) = hashers.first() else { return Ok(()) };
+        // Maps almost always have the same hash.
+        let mut sorted: Vec<_> = keys.iter().map(|(key, _)| first.hash(key)).zip(keys.iter().zip(0..)).collect();
+        sorted.sort_by_key(|(hash, _)| hash.get());
+        for (_, ((key, _), number)) in sorted {
+            let look_up = |(lookups, hasher): (&mut Lookups<'_>, &KeyHasher)| lookups.look_up(hasher.hash(key));
+            let answers: Vec<_> = lookups.iter_mut().zip(&hashers).map(look_up).collect::<anyhow::Result<_>>()?;
+            let is_unknowing = |answer: &Answer| !matches!(answer, Answer::Only(_));
+            let unknowing = || (0..).zip(&answers).filter(|(_, answer)| is_unknowing(answer)).map(|(map, _)| map);
+            // Keys of one page come one after the other.
+            if !unknowing().eq(judges.unknowing.iter().copied()) {
+                judges = Judges::new(&lookups, unknowing().collect());
+            }
+            for (map, (answer, &position)) in answers.into_iter().zip(&positions).enumerate() {
+                self.add((map, position), number, answer, &judges);
                 progress.step();
             }
-            self.reads += lookups.reads;
-            self.bytes_read += lookups.bytes_read;
         }
+        self.reads = lookups.iter().map(|lookups| lookups.reads).sum();
+        self.bytes_read = lookups.iter().map(|lookups| lookups.bytes_read).sum();
         Ok(())
     }
 
-    fn add(&mut self, map: usize, key: usize, answer: Answer, own: &[bool], own_files: u64) {
+    fn add(&mut self, (map, position): (usize, usize), key: usize, answer: Answer, judges: &Judges) {
         let Some(found) = self.found.get_mut(key) else { return };
         match answer {
             Answer::Only(ids) => {
-                let ids = ids.into_iter().filter(|id| own.get(id.index()) == Some(&true));
                 let before = found.files.len();
-                found.files.extend(ids.map(|id| (map, id)));
+                found.files.extend(ids.into_iter().filter(|id| judges.is_own(map, *id)).map(|id| (position, id)));
                 found.count += (found.files.len() - before) as u64;
             }
-            Answer::Unknown => {
-                self.unknown += 1;
+            Answer::Unknown | Answer::Damaged => {
+                self.unknown += u64::from(matches!(answer, Answer::Unknown));
+                self.damaged += u64::from(matches!(answer, Answer::Damaged));
+                let own_files = judges.own_files(map);
                 found.count += own_files;
-                found.all_of.push(map);
-            }
-            Answer::Damaged => {
-                self.damaged += 1;
-                found.count += own_files;
-                found.all_of.push(map);
+                if own_files > 0 {
+                    found.all_of.push(position);
+                }
             }
         }
         if !self.is_listed {
@@ -253,13 +297,13 @@ impl Probing {
             all_of: found.all_of.iter().map(map_name).chain(self.unread.iter().cloned()).collect(),
         };
         let counts = || self.found.iter().map(|found| found.count);
-        let is_not_covered = |(id, _): &(&u64, &String)| !self.judged.contains(*id);
+        let is_not_covered = |(id, _): &(&u64, &String)| !self.covered.contains(*id);
         let mut not_covered: Vec<_> = names.iter().filter(is_not_covered).map(|(_, name)| name.clone()).collect();
         not_covered.sort();
         MapProbes {
             keys: keys.len(),
             maps: maps.len(),
-            covered_files: self.judged.len(),
+            covered_files: self.covered.len(),
             keys_touching_none: counts().filter(|&count| count == 0).count(),
             mean_files_per_key: counts().sum::<u64>() as f64 / keys.len() as f64,
             max_files_per_key: counts().max().unwrap_or(0),
@@ -291,7 +335,7 @@ impl MapProbes {
             remarks.push(groups::line("no map covers it, so it may have every key", "file", files));
         }
         let lookups = |count: u64, why: &str| {
-            (count > 0).then(|| format!("{}: {why}: all covered files may have the key", counted(count, "lookup")))
+            (count > 0).then(|| format!("{}: {why}: all of its files may have the key", counted(count, "lookup")))
         };
         remarks.extend(lookups(self.damaged_lookups, "the map is damaged there"));
         remarks.extend(lookups(self.unknown_lookups, "the map does not know the page"));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -16,6 +17,9 @@ use crate::opened::{self, ForeignTable, Reading};
 use crate::output::{Outcome, explained, note};
 use crate::units::{counted, grouped};
 use crate::{groups, input};
+
+/// What to do with a file that is no table.
+const ABOUT_LISTS: &str = "for files of keys, pass --key-lists";
 
 /// The files of a store, for commands that read maps.
 #[derive(Debug, Args)]
@@ -82,7 +86,10 @@ pub(super) struct Source {
 
 /// Returns the tables, and the lists of keys, of files and directories, each once.
 pub(super) fn find(tables: &[PathBuf], lists: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
-    let found = Found::of(tables)?;
+    let found = Found::of(tables).map_err(|problem| match problem.downcast_ref::<io::Error>() {
+        Some(_) => problem,
+        None => problem.context(ABOUT_LISTS),
+    })?;
     files::orphans_line(&found.orphans).iter().for_each(|line| note(line));
     if !found.skipped.is_empty() {
         let skipped = found.skipped.iter().map(String::as_str);
@@ -154,8 +161,8 @@ impl Source {
             // Its sidecar says nothing about its keys.
             Look::Table => Ok(Keys::Table(Box::new(files::open_table_alone(&self.path, reading.of_tables())?))),
             Look::Foreign(_) => Ok(Keys::Foreign(Box::new(opened::foreign(&self.path, reading)?.0))),
-            Look::Map => Err(files::is_a_map(&self.path)),
-            _ => bail!("{}: for a file of keys, pass --key-lists", files::neither(&self.path)),
+            Look::Map | Look::MapSlice => Err(files::is_a_map(&self.path)),
+            _ => bail!("{}: {ABOUT_LISTS}", files::neither(&self.path)),
         }
     }
 
@@ -208,7 +215,12 @@ impl OpenSource<'_> {
                     visit(&key.with_context(|| input::name(self.path).into_owned())?);
                 }
             }
-            Keys::List => KeyLines::read(self.path, format, "--key-lists")?.iter().for_each(|(key, _)| visit(key)),
+            Keys::List => {
+                // Not those whose magic number has two bytes: a key may end with them.
+                let is_table = matches!(files::look_at(self.path)?, Look::Table | Look::Foreign(_));
+                ensure!(!is_table, "a table, expected a file of keys: pass tables without --key-lists");
+                KeyLines::read(self.path, format, "--key-lists")?.iter().for_each(|(key, _)| visit(key));
+            }
         }
         Ok(())
     }

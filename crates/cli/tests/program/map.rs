@@ -149,6 +149,146 @@ fn a_file_that_two_maps_cover_is_judged_once_and_one_that_none_covers_is_named()
 }
 
 #[test]
+fn any_sound_map_judges_a_file_whose_page_is_damaged_in_another() {
+    let place = Place::new();
+    let lists = write_lists(&place, "lists", 0..4, 1_000);
+    let [damaged, sound, alone] = ["damaged", "sound", "alone"].map(|name| place.text(name));
+    let list = |number: usize| format!("{lists}/{number:03}.keys");
+    let build = |map: &str, own: &[String]| {
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        run(&[&["map", "build", "--page-bytes", "1K", "--out", map, "--key-lists"], &own[..]].concat()).expect_code(0);
+    };
+    build(&damaged, &[list(0), list(1), list(2)]);
+    build(&sound, &[list(1), list(2), list(3)]);
+    build(&alone, &[list(0), list(1)]);
+    let pages = json(&["map", "info", &damaged], 0)["maps"][0]["pages"].as_u64().unwrap();
+    (0..usize::try_from(pages).unwrap()).for_each(|page| flip(&damaged, page * 1_024 + 5));
+    let keys = place.write("keys", "1-5\n2-5\n3-5\n0-5\nnone\n");
+    let rows = |maps: &[&str], code| {
+        let probe = [&["map", "probe"], maps, &["--keys", &keys, "--per-key", "--key-lists", &lists]].concat();
+        run(&probe).expect_code(code).stdout
+    };
+    // In whichever order, only the first file has nothing but the damaged map.
+    let of = |key: &str, files: &str, count: u64| format!("{key}\t{count}\t{files}\n");
+    let partly = [
+        of("1-5", &format!("{},{damaged}:*?", list(1)), 2),
+        of("2-5", &format!("{},{damaged}:*?", list(2)), 2),
+        of("3-5", &format!("{},{damaged}:*?", list(3)), 2),
+        of("0-5", &format!("{damaged}:*?"), 1),
+        of("none", &format!("{damaged}:*?"), 1),
+    ];
+    assert_eq!(rows(&[&damaged, &sound], 1), partly.concat());
+    assert_eq!(rows(&[&sound, &damaged], 1), partly.concat());
+    // Each file has a sound map.
+    let wholly = [of("1-5", &list(1), 1), of("2-5", &list(2), 1), of("3-5", &list(3), 1), of("0-5", &list(0), 1)];
+    assert_eq!(rows(&[&damaged, &sound, &alone], 1), wholly.concat() + &of("none", "", 0));
+    let probed = json(&["map", "probe", &damaged, &sound, &alone, "--keys", &keys], 1);
+    assert_eq!((&probed["damaged_lookups"], &probed["covered_files"]), (&5.into(), &4.into()));
+    assert_eq!(probed["keys_touching_none"], 1);
+}
+
+#[test]
+fn a_list_of_keys_in_the_place_of_a_table_and_the_reverse_is_an_error_that_says_what_to_pass() {
+    let place = Place::new();
+    let (tables, lists) = (place.build(2_000, &[]), write_lists(&place, "lists", 0..2, 20));
+    let [map, list, copy] = [&place.text("a.map"), &format!("{lists}/000.keys"), &place.text("copy")];
+    fs::copy(format!("{tables}/000001.sst"), copy).unwrap();
+    let hint = "for files of keys, pass --key-lists";
+    run(&["map", "build", list, "--out", map]).expect_error(hint);
+    run(&["map", "build", &lists, "--out", map]).expect_error(hint);
+    let left = run(&["map", "build", &tables, list, "--out", map]).expect_code(1);
+    assert!(left.stdout.contains(hint), "{}", left.stdout);
+    for table in [copy.as_str(), &tables, &format!("{FOREIGN}/leveldb/6000-keys.ldb")] {
+        let error = "a table, expected a file of keys: pass tables without --key-lists";
+        run(&["map", "build", "--key-lists", table, "--out", map, "--overwrite"]).expect_error(error);
+    }
+}
+
+#[test]
+fn slices_of_a_build_or_merge_are_joined_into_the_bytes_of_one_process() {
+    let place = Place::new();
+    let lists = write_lists(&place, "lists", 0..6, 400);
+    let whole = place.text("whole");
+    let common = ["--page-bytes", "1K", "--id", "0x0000000000000001"];
+    let build = |options: &[&str]| json(&[&["map", "build", "--key-lists", &lists], options, &common].concat(), 0);
+    let pages = build(&["--out", &whole, "--bits", "28"])["pages"].as_u64().unwrap();
+    let bytes = fs::read(&whole).unwrap();
+    let joined = |commands: &[&[&str]], name: &str| {
+        let parts: Vec<String> = (0..12).map(|slice| place.text(&format!("{name}-{slice}"))).collect();
+        let mut of_slices = 0;
+        for (number, part) in parts.iter().enumerate() {
+            let command = commands[number % commands.len()];
+            let slice = format!("{number}/12");
+            let report = json(&[command, &common, &["--out", part, "--slice", &slice]].concat(), 0);
+            assert_eq!((&report["slice"], &report["covered_files"]), (&slice.into(), &6.into()));
+            of_slices += report["pages"].as_u64().unwrap();
+        }
+        assert_eq!(of_slices, pages);
+        // In the order of a shell: name-10 is before name-2.
+        let mut sorted: Vec<&str> = parts.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        let out = place.text(&format!("{name}-joined"));
+        let report = json(&[&["map", "join"], &sorted[..], &["--out", &out]].concat(), 0);
+        assert_eq!((&report["slices"], &report["pages"]), (&12.into(), &pages.into()));
+        assert!(fs::read(&out).unwrap() == bytes, "{name}");
+        parts
+    };
+    let parts = joined(&[&["map", "build", "--key-lists", &lists, "--bits", "28"]], "built");
+    let limited = ["map", "build", "--key-lists", &lists, "--bits", "28", "--memory-limit", "7K"];
+    joined(&[&["map", "merge", &whole], &limited], "merged");
+
+    let joins = |slices: &[&str]| run(&[&["map", "join", "--out", &place.text("no")], slices].concat());
+    let all: Vec<&str> = parts.iter().map(String::as_str).collect();
+    joins(&all[..11]).expect_error("expected slice 11/12, got no more");
+    joins(&all[1..]).expect_error("built-1: slices of a file map: expected slice 0/12, got slice 1/12");
+    joins(&[&all[..], &all[3..4]].concat()).expect_error("expected slice 4/12, got slice 3/12");
+    joins(&[&whole]).expect_error("not a slice of a file map");
+    let other = place.text("other");
+    run(&["map", "merge", &whole, "--slice", "11/12", "--id", "0x0000000000000002", "--out", &other]).expect_code(0);
+    joins(&[&all[..11], &[&other]].concat()).expect_error("other: slice 11/12 of a file map: expected one of the map");
+    assert!(!Path::new(&place.text("no")).exists());
+    for command in [&["map", "info", &parts[0]][..], &["map", "probe", &parts[0], "--key", "k"], &["verify", &parts[0]]]
+    {
+        let run = run(command);
+        assert!((run.stdout + &run.stderr).contains("a slice of"), "{command:?}");
+    }
+    run(&["map", "merge", &whole, "--out", &other, "--slice", "0/2"]).expect_error("--id");
+    run(&["map", "merge", &whole, "--out", &other, "--slice", "2/2"]).expect_error("from 0 to N - 1, got '2/2'");
+
+    flip(&parts[3], 100);
+    let out = place.text("unknown");
+    let unknown = run(&[&["map", "join", "--out", &out], &all[..]].concat()).expect_code(1).stdout;
+    assert!(unknown.contains(&format!("1 of {pages} pages unknown")), "{unknown}");
+}
+
+#[test]
+fn a_slice_replaces_only_a_slice_and_a_join_only_a_map() {
+    let place = Place::new();
+    let list = place.write("list", "key\n");
+    let [map, slice, text] =
+        [&place.text("a.map"), &place.text("slice"), &place.write("text", lines(0..99, |key| key.to_string()))];
+    let build = |out: &str, options: &[&str]| {
+        run(&[&["map", "build", "--key-lists", &list, "--out", out, "--id", "0x0000000000000001"], options].concat())
+    };
+    build(map, &[]).expect_code(0);
+    build(slice, &["--slice", "0/1"]).expect_code(0);
+    let before = [map, slice, text].map(|path| fs::read(path).unwrap());
+    build(slice, &["--slice", "0/1"]).expect_error("already exists");
+    for out in [map, text] {
+        build(out, &["--slice", "0/1", "--overwrite"]).expect_error("was not written by this command");
+    }
+    build(slice, &["--overwrite"]).expect_error("was not written by this command");
+    run(&["map", "join", slice, "--out", map]).expect_error("already exists");
+    for out in [slice, text] {
+        run(&["map", "join", slice, "--out", out, "--overwrite"]).expect_error("was not written by this command");
+    }
+    assert!([map, slice, text].map(|path| fs::read(path).unwrap()) == before);
+    build(slice, &["--slice", "0/1", "--overwrite"]).expect_code(0);
+    run(&["map", "join", slice, "--out", map, "--overwrite"]).expect_code(0);
+    assert_eq!(fs::read(map).unwrap(), before[0]);
+}
+
+#[test]
 fn maps_of_other_bits_or_hashes_are_not_merged_and_the_message_says_which() {
     let place = Place::new();
     let list = place.write("list", "key\n");

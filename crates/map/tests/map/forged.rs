@@ -21,8 +21,8 @@ pub(crate) fn prefix(number: u64) -> KeyHash {
     KeyHash::from_well_mixed(number << 24)
 }
 
-/// A map whose first page is outgrown: 31 files have the same keys, side by side.
-pub(crate) fn with_outgrown_page() -> Vec<u8> {
+/// Builds a map whose first page is outgrown: 31 files have the same keys, side by side.
+pub(crate) fn builder_with_outgrown_page() -> MapBuilder {
     let mut builder = MapBuilder::new(&Filters::default(), options(40));
     for number in 0..40 {
         let alone = (0..30).map(|key| hash(number << 20 | key));
@@ -30,8 +30,12 @@ pub(crate) fn with_outgrown_page() -> Vec<u8> {
         let common = (0..80).filter(|key| number < 31 || key % 10 == 0).map(prefix);
         builder.add_file(file(number), common.chain(alone).collect());
     }
+    builder
+}
+
+pub(crate) fn with_outgrown_page() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let report = builder.finish(map_id(), &mut bytes).unwrap();
+    let report = builder_with_outgrown_page().finish(map_id(), &mut bytes).unwrap();
     assert!(report.outgrown_pages == 1 && report.lists == 8, "{report:?}");
     bytes
 }
@@ -179,7 +183,7 @@ fn merged(maps: &[&[u8]], options: MapOptions) -> (Vec<u8>, io::Result<MapReport
 }
 
 /// Looks for keys in a map in all ways, and returns the number of answers.
-fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
+pub(crate) fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
     let Ok(map) = FileMap::load_any(bytes) else { return 0 };
     let (index, files) = (map.index(), map.index().files().len());
     assert!(map.problems().count() as u64 <= index.pages());
@@ -203,7 +207,7 @@ fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
 }
 
 /// The sound maps that are forged, and the bits of a hash that they keep.
-fn sound_maps() -> Vec<(Vec<u8>, u8)> {
+pub(crate) fn sound_maps() -> Vec<(Vec<u8>, u8)> {
     let shapes = [(40, 40, 3, 26), (3, 200, 0, 20), (1, 300, 0, 12), (100, 20, 2, 48), (12, 1_000, 0, 8)];
     let maps = shapes
         .into_iter()

@@ -24,7 +24,7 @@ fn expected(model: &Model, prefix_bits: u8) -> BTreeMap<u64, BTreeSet<u64>> {
 }
 
 /// Models of many forms: files, keys of each, share of shared keys (1 in so many), bits.
-const FORMS: [(u64, u64, u64, u8); 12] = [
+pub(crate) const FORMS: [(u64, u64, u64, u8); 12] = [
     (1, 0, 0, 8),
     (1, 1, 0, 48),
     (1, 5_000, 0, 24),
@@ -125,6 +125,14 @@ fn a_damaged_map_of_which_no_file_is_kept_makes_no_page_unknown() {
     let mut merged = Vec::new();
     assert_eq!(merging.finish(map_id(), &mut merged).unwrap().unknown_pages, 0);
     assert!(merged == kept);
+}
+
+#[test]
+fn a_map_of_other_bits_is_not_merged_and_the_error_names_both_numbers() {
+    let bytes = build(&model(1, 2, 30, 0), options(24)).0;
+    let map = load(&bytes);
+    let error = MapMerge::new(options(26)).add_loaded(&map, |_| true).unwrap_err().to_string();
+    assert!(error.contains("keeps 26 bits of a hash") && error.contains("one that keeps 24"), "{error}");
 }
 
 #[test]

@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
 
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer};
+use sstfilter_map::{
+    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, PartAnswer,
+    SliceIndex,
+};
 
 pub(crate) fn mix(seed: u64) -> u64 {
     KeyHash::mix(seed).get()
@@ -39,13 +43,17 @@ pub(crate) fn build(model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) 
     build_as(map_id(), model, options)
 }
 
-pub(crate) fn build_as(map: FileId, model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
+pub(crate) fn builder(model: &Model, options: MapOptions) -> MapBuilder {
     let mut builder = MapBuilder::new(&Filters::default(), options);
     for (&number, keys) in model {
         builder.add_file(file(number), keys.iter().map(|&key| hash(key)).collect());
     }
+    builder
+}
+
+pub(crate) fn build_as(map: FileId, model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
     let mut bytes = Vec::new();
-    let report = builder.finish(map, &mut bytes).unwrap();
+    let report = builder(model, options).finish(map, &mut bytes).unwrap();
     assert_eq!(report.bytes, bytes.len() as u64);
     (bytes, report)
 }
@@ -63,12 +71,36 @@ pub(crate) fn add<'a>(merge: &mut MapMerge<'a>, bytes: &'a [u8], keep: impl FnMu
     merge.add_some(index, read, keep).unwrap();
 }
 
-pub(crate) fn merge(parts: &[&[u8]], options: MapOptions) -> (Vec<u8>, MapReport) {
+/// A merge of whole maps.
+pub(crate) fn merging<'a>(parts: &[&'a [u8]], options: MapOptions) -> MapMerge<'a> {
     let mut merge = MapMerge::new(options);
     parts.iter().for_each(|part| add(&mut merge, part, |_| true));
+    merge
+}
+
+pub(crate) fn merge(parts: &[&[u8]], options: MapOptions) -> (Vec<u8>, MapReport) {
     let mut bytes = Vec::new();
-    let report = merge.finish(map_id(), &mut bytes).unwrap();
+    let report = merging(parts, options).finish(map_id(), &mut bytes).unwrap();
     (bytes, report)
+}
+
+/// A slice of a map in memory, for a join.
+pub(crate) fn load_slice(bytes: &[u8]) -> Result<SliceIndex, MapError> {
+    let length = SliceIndex::end_bytes(bytes.get(bytes.len().saturating_sub(76)..).unwrap_or(bytes))?;
+    SliceIndex::load(&bytes[bytes.len().saturating_sub(length as usize)..], bytes.len() as u64)
+}
+
+/// Joins slices in memory.
+pub(crate) fn join(slices: &[Vec<u8>]) -> io::Result<(Vec<u8>, MapReport)> {
+    let mut join = MapJoin::new();
+    for slice in slices {
+        let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&slice[range.start as usize..range.end as usize]));
+        join.add(load_slice(slice)?, read)?;
+    }
+    let mut bytes = Vec::new();
+    let report = join.finish(&mut bytes)?;
+    assert_eq!(report.bytes, bytes.len() as u64);
+    Ok((bytes, report))
 }
 
 /// Checks that each file may have each of its keys. Returns the number of answers.
