@@ -9,6 +9,7 @@
 //! - [`MapMerge`] adds them: it merges maps without keys, and drops files that are gone. The result has the bytes of a
 //!   build from keys.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
+//! - [`WriteSet`] is for stores whose compactions rewrite files many times: its maps say which flushes wrote a key.
 //! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
 //!
 //! ```
@@ -73,6 +74,7 @@ mod shape;
 mod simd;
 mod verify;
 mod write;
+mod writes;
 
 /// The test vectors, for unit tests.
 #[cfg(test)]
@@ -91,6 +93,7 @@ pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
 pub use verify::MapVerification;
 pub use write::MapReport;
+pub use writes::{KeyWrites, WriteId, WriteSet, Writes};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]
