@@ -37,8 +37,6 @@ pub struct MapMerge<'a> {
     /// The writes that are kept.
     writes: Vec<Writes>,
     floor: WriteId,
-    /// Whether some writes of a map are not kept: how many entries the others have is not known.
-    has_dropped_writes: bool,
 }
 
 type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
@@ -58,7 +56,7 @@ impl<'a> MapMerge<'a> {
     #[must_use]
     pub fn new(options: MapOptions) -> Self {
         let (files, writes, floor) = (BTreeMap::new(), Vec::new(), WriteId::MIN);
-        Self { options, hash: None, inputs: Vec::new(), files, writes, floor, has_dropped_writes: false }
+        Self { options, hash: None, inputs: Vec::new(), files, writes, floor }
     }
 
     /// Makes one interval of neighbouring writes below `floor`: their entries of one key become one entry. Choose the
@@ -94,25 +92,6 @@ impl<'a> MapMerge<'a> {
         read: impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a,
         mut keep: impl FnMut(FileId) -> bool,
     ) -> Result<(), MapError> {
-        let kept = match &index.covered {
-            Covered::Files(files) => files.iter().map(|covered| keep(covered.file)).collect(),
-            Covered::Writes(writes) => vec![true; writes.len()],
-        };
-        self.add_kept(index, Box::new(read), kept)
-    }
-
-    /// Adds a map of writes in memory with those of its writes for which `keep` returns true.
-    pub fn add_some_writes<D: AsRef<[u8]> + Sync>(
-        &mut self,
-        map: &'a FileMap<D>,
-        keep: impl FnMut(&Writes) -> bool,
-    ) -> Result<(), MapError> {
-        let kept = map.index().writes().iter().map(keep).collect();
-        self.add_kept(map.index().clone(), read_of(map), kept)
-    }
-
-    /// `kept` says for each local id whether it is kept.
-    fn add_kept(&mut self, index: MapIndex, read: Read<'a>, kept: Vec<bool>) -> Result<(), MapError> {
         if index.prefix_bits() != self.options.prefix_bits {
             let (field, expected) = ("prefix bits", "those of the merge");
             return Err(MapError::Field { field, expected, got: index.prefix_bits().into() });
@@ -128,18 +107,20 @@ impl<'a> MapMerge<'a> {
         if is_mixed {
             return Err(MapError::MixedCoverage);
         }
+        let kept = match &index.covered {
+            Covered::Files(files) => files.iter().map(|covered| keep(covered.file)).collect(),
+            Covered::Writes(writes) => vec![true; writes.len()],
+        };
         for (covered, _) in index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
             self.files.insert(covered.file.fingerprint(), *covered);
         }
-        let writes = index.writes().iter().zip(&kept).filter(|(_, is_kept)| **is_kept);
-        self.writes.extend(writes.map(|(writes, _)| *writes));
+        self.writes.extend(index.writes());
         if !kept.contains(&true) {
             // Damage to it must not make pages of the result unknown.
             return Ok(());
         }
-        self.has_dropped_writes |= !index.writes().is_empty() && kept.contains(&false);
         let prefixes = index.shape.prefixes();
-        self.inputs.push(Input { index, read, prefixes, kept, ids: Vec::new() });
+        self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new() });
         Ok(())
     }
 
@@ -153,7 +134,11 @@ impl<'a> MapMerge<'a> {
         map: &'a FileMap<D>,
         keep: impl FnMut(FileId) -> bool,
     ) -> Result<(), MapError> {
-        self.add_some(map.index().clone(), read_of(map), keep)
+        let read = |range: Range<u64>| {
+            let bytes = map.as_bytes().get(range.start as usize..range.end as usize);
+            bytes.map(Cow::Borrowed).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        };
+        self.add_some(map.index().clone(), read, keep)
     }
 
     /// Writes the result to `sink`. `map` is its id.
@@ -173,7 +158,7 @@ impl<'a> MapMerge<'a> {
         let kept = self.writes.len();
         let writes = unite(core::mem::take(&mut self.writes), self.floor);
         self.number_writes(&writes);
-        let has_repetitions = self.has_dropped_writes || writes.len() < kept;
+        let has_repetitions = writes.len() < kept;
         let entries = self.inputs.iter().map(|input| input.index.entries()).sum();
         let (inputs, covered) = (Inputs(self.inputs), Covered::Writes(writes.into()));
         let mut plan = Plan::new(&self.options, hash, map, covered.clone(), entries)?;
@@ -197,20 +182,10 @@ impl<'a> MapMerge<'a> {
 
     fn number_writes(&mut self, united: &[Writes]) {
         for input in &mut self.inputs {
-            let of_writes = |(writes, is_kept): (&Writes, &bool)| {
-                let position = position_of(*writes, united).filter(|_| *is_kept)?;
-                u32::try_from(position).ok()
-            };
-            input.ids = input.index.writes().iter().zip(&input.kept).map(of_writes).collect();
+            let id = |writes: &Writes| u32::try_from(position_of(*writes, united)?).ok();
+            input.ids = input.index.writes().iter().map(id).collect();
         }
     }
-}
-
-fn read_of<'a, D: AsRef<[u8]> + Sync>(map: &'a FileMap<D>) -> Read<'a> {
-    Box::new(|range: Range<u64>| {
-        let bytes = map.as_bytes().get(range.start as usize..range.end as usize);
-        bytes.map(Cow::Borrowed).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-    })
 }
 
 struct Inputs<'a>(Vec<Input<'a>>);

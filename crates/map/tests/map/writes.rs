@@ -264,19 +264,6 @@ fn a_map_covers_either_files_or_writes() {
 }
 
 #[test]
-fn writes_that_are_dropped_are_not_covered_by_a_merge() {
-    let flushes = ten_flushes();
-    let bytes = build(&flushes);
-    let map = load(&bytes);
-    let mut merge = MapMerge::new(options());
-    merge.add_some_writes(&map, |own| own.last() >= id(8)).unwrap();
-    let mut rest = Vec::new();
-    merge.finish(map_id(), &mut rest).unwrap();
-    let expected: Flushes = flushes.into_iter().filter(|((_, last), _)| *last >= 8).collect();
-    assert_eq!(rest, build(&expected));
-}
-
-#[test]
 fn no_write_at_all_has_a_map_and_an_empty_flush_does() {
     let bytes = build(&[((1, 9), vec![])].into());
     assert!(!set(&[&bytes]).of(hash(1)).may_be_in(writes(1, 9)));
