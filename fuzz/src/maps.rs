@@ -1,14 +1,16 @@
 //! Exercises file maps: any bytes, these bytes under checksums that hold, and maps of any files, merged, cut down,
-//! sliced and damaged.
+//! sliced and damaged; then maps of writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
     Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, PartAnswer, Slice, SliceIndex,
+    WriteId, WriteSet, Writes,
 };
 
 /// The prefixes of each file, by its fingerprint.
@@ -55,7 +57,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
 fn load(bytes: &[u8]) {
     let _ = MapIndex::end_bytes(bytes);
     let Ok(map) = FileMap::load_any(bytes) else { return };
-    let files = map.index().files().len();
+    let files = map.index().files().len().max(map.index().writes().len());
     let hashes: Vec<_> = bytes.chunks(5).take(200).map(|chunk| Filters::default().hash(chunk)).collect();
     let single: Vec<_> = hashes.iter().map(|&hash| ids(map.candidates(hash), files)).collect();
     let mut batch = vec![Vec::new(); hashes.len()];
@@ -65,6 +67,12 @@ fn load(bytes: &[u8]) {
         assert_eq!(&read(map.index(), bytes, hash), single, "parts of a map answer like the whole");
     }
     let _ = map.problems().count();
+    let set = WriteSet::new(&[Arc::new(FileMap::load_any(bytes).expect("loaded before"))]);
+    for (hash, single) in hashes.iter().zip(&single) {
+        for (id, writes) in map.index().writes().iter().enumerate() {
+            assert!(!single.contains(&id) || set.of(*hash).may_be_in(*writes), "a set finds what its maps find");
+        }
+    }
     if let Ok(options) = MapOptions::with_prefix_bits(map.index().prefix_bits()) {
         let mut merge = MapMerge::new(options);
         if merge.add(map.index().clone(), reader(bytes)).is_ok() {
@@ -110,7 +118,7 @@ fn ids(found: Candidates<'_>, files: usize) -> Vec<usize> {
 
 /// Looks a hash up by reading parts of the map.
 fn read(index: &MapIndex, bytes: &[u8], hash: KeyHash) -> Vec<usize> {
-    let (files, mut read) = (index.files().len(), index.read_for(hash));
+    let (files, mut read) = (index.files().len().max(index.writes().len()), index.read_for(hash));
     for _ in 0..3 {
         let range = read.range().start as usize..read.range().end as usize;
         let Ok(part) = index.open(&read, &bytes[range]) else { return (0..files).collect() };
@@ -145,6 +153,53 @@ fn assert_none_is_lost(map: &FileMap<impl AsRef<[u8]>>, model: &Model) {
     }
 }
 
+/// Builds a map of writes, number `file` to `file + 6` for each file of the model, and merges maps of single flushes.
+fn exercise_writes(filters: &Filters, model: &Model, options: MapOptions, numbers: [u32; 3]) {
+    let id = |number: u64| WriteId::new(1, number).expect("a small number");
+    let writes = |file: u64| Writes::new(id(file), id(file + 6)).expect("it ascends");
+    let [floor, file, other] = numbers.map(u64::from);
+    let hashes = |prefixes: &BTreeSet<u64>| -> Vec<_> {
+        prefixes.iter().map(|prefix| KeyHash::from_well_mixed(prefix << (64 - options.prefix_bits()))).collect()
+    };
+    let build = |covered: &[(Writes, Vec<KeyHash>)]| {
+        let (mut builder, mut bytes) = (MapBuilder::new(filters, options), Vec::new());
+        covered.iter().for_each(|(writes, hashes)| builder.add_writes(*writes, hashes.clone()));
+        builder.finish(FileId::from_fingerprint(1), &mut bytes).ok().map(|_| bytes)
+    };
+    let leaves: Vec<_> = model.iter().filter_map(|(&file, own)| build(&[(writes(file), hashes(own))])).collect();
+    let mut merge = MapMerge::new(options).with_floor(id(floor));
+    for leaf in &leaves {
+        let index = MapIndex::load_any(leaf, leaf.len() as u64).expect("sound");
+        merge.add(index, reader(leaf)).expect("of the same options");
+    }
+    let mut merged = Vec::new();
+    if merge.finish(FileId::from_fingerprint(1), &mut merged).is_err() {
+        return;
+    }
+    let mut coalesced = Vec::<(Writes, Vec<KeyHash>)>::new();
+    for (&file, own) in model {
+        match coalesced.last_mut() {
+            Some((before, all)) if writes(file).last() < id(floor) => {
+                *before = before.including(writes(file));
+                all.extend(hashes(own));
+            }
+            _ => coalesced.push((writes(file), hashes(own))),
+        }
+    }
+    assert!(build(&coalesced).is_none_or(|built| built == merged), "a merge has the bytes of a build");
+    load(&merged);
+    let maps = [merged].map(|map| Arc::new(FileMap::load_any(map).expect("sound")));
+    let set = WriteSet::new(&maps);
+    for (&own, prefixes) in model {
+        for hash in hashes(prefixes) {
+            let found = set.of(hash);
+            assert!(found.may_be_in(writes(own)), "flush {own} lost {hash:?}");
+            assert!(found.may_be_in(writes(own).including(writes(file % 1_000))));
+            assert!(found.may_be_in(Writes::of(id(model.len() as u64 * 7 + 1 + other))), "not covered");
+        }
+    }
+}
+
 fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let damage: [u32; 3] = input.arbitrary()?;
     let filters = Filters::default();
@@ -162,6 +217,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
             prefixes.extend((0..u64::from(count)).map(|step| prefix.wrapping_add(step) & mask));
         }
     }
+    exercise_writes(&filters, &model, options, damage.map(|number| number % 1_000));
     let Some(bytes) = build(&filters, &model, options) else { return Ok(()) };
     let map = FileMap::load(&bytes[..], &filters, FileId::from_fingerprint(1)).expect("sound");
     assert_eq!(map.problems().next(), None);

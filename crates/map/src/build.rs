@@ -8,12 +8,13 @@ use sstfilter::{FileId, Filters, HashIdentity, KeyHash};
 
 use crate::encode::Packing;
 use crate::error::MapError;
-use crate::index::CoveredFile;
+use crate::index::{Covered, CoveredFile, overlapping};
 use crate::options::MapOptions;
 use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Plan};
+use crate::writes::Writes;
 
-/// Builds a map of files from the hashes of their keys: `(add_file)* finish`.
+/// Builds a map of files or of writes from the hashes of their keys: `(add_file)* finish`, or `(add_writes)* finish`.
 ///
 /// It keeps 8 bytes for each key until it is finished. If that is too much, build several maps and
 /// [merge](crate::MapMerge) them: the result has the same bytes.
@@ -21,32 +22,71 @@ use crate::write::{EntrySource, MapReport, Plan};
 pub struct MapBuilder {
     options: MapOptions,
     hash: HashIdentity,
-    files: Vec<(CoveredFile, Vec<KeyHash>)>,
+    runs: Vec<Run>,
+}
+
+/// What has some keys, in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    File(FileId),
+    Writes(Writes),
+}
+
+impl Owner {
+    fn number(&self) -> u64 {
+        match self {
+            Self::File(file) => file.fingerprint(),
+            Self::Writes(writes) => writes.first().get(),
+        }
+    }
+}
+
+/// The sorted hashes of one owner.
+#[derive(Debug)]
+struct Run {
+    owner: Owner,
+    /// Distinct prefixes.
+    entries: u64,
+    hashes: Vec<KeyHash>,
 }
 
 impl MapBuilder {
     /// Creates a builder for hashes of `filters`.
     #[must_use]
     pub fn new(filters: &Filters, options: MapOptions) -> Self {
-        Self { options, hash: filters.hasher().identity(), files: Vec::new() }
+        Self { options, hash: filters.hasher().identity(), runs: Vec::new() }
     }
 
     /// Adds a file. `hashes` must be those of all its keys, deleted ones too, in any order: the map will say that the
     /// file has no other key.
-    pub fn add_file(&mut self, file: FileId, mut hashes: Vec<KeyHash>) {
+    pub fn add_file(&mut self, file: FileId, hashes: Vec<KeyHash>) {
+        self.add(Owner::File(file), hashes);
+    }
+
+    /// Adds flushes. `hashes` must be those of all keys that they wrote, deleted ones too: the map will say that no
+    /// flush with one of these numbers wrote another key.
+    ///
+    /// A flush covers the numbers from one after the previous flush's to its own, so that numbers that were given to no
+    /// flush are covered as well. A flush that did not write its map, or is still to be written, must not be among them.
+    pub fn add_writes(&mut self, writes: Writes, hashes: Vec<KeyHash>) {
+        self.add(Owner::Writes(writes), hashes);
+    }
+
+    fn add(&mut self, owner: Owner, mut hashes: Vec<KeyHash>) {
         if !hashes.is_sorted() {
             sort_hashes(&mut hashes, self.options.threads, u64::MAX);
         }
         let prefix = |hash: &KeyHash| hash.get() >> (64 - self.options.prefix_bits);
         let entries = hashes.chunk_by(|one, two| prefix(one) == prefix(two)).count() as u64;
-        self.files.push((CoveredFile { file, entries }, hashes));
+        self.runs.push(Run { owner, entries, hashes });
     }
 
     /// Writes the map to `sink`. `map` is the map's own id, drawn at random and stored with the map's name.
     ///
     /// # Errors
     ///
-    /// Those of `sink`, and [`MapError`] for no file, too many, or one that was added twice.
+    /// Those of `sink`, and [`MapError`] for no file, too many, one that was added twice, writes that overlap, or both
+    /// files and writes.
     pub fn finish(self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
         self.write(map, None, sink)
     }
@@ -66,28 +106,44 @@ impl MapBuilder {
     }
 
     fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
-        self.files.sort_by_key(|(covered, _)| covered.file.fingerprint());
-        let covered: Vec<_> = self.files.iter().map(|(covered, _)| *covered).collect();
-        if let Some(two) =
-            covered.windows(2).find(|two| two.first().map(|one| one.file) == two.last().map(|one| one.file))
-        {
-            let fingerprint = two.first().map_or(0, |covered| covered.file.fingerprint());
-            return Err(MapError::DuplicateFile { fingerprint }.into());
-        }
-        let plan = Plan::new(&self.options, self.hash, map, covered)?;
-        plan.write(&Hashes { files: self.files, prefix_bits: self.options.prefix_bits }, slice, sink)
+        self.runs.sort_by_key(|run| run.owner.number());
+        let entries = self.runs.iter().map(|run| run.entries).sum();
+        let plan = Plan::new(&self.options, self.hash, map, covered(&self.runs)?, entries)?;
+        plan.write(&Hashes { runs: self.runs, prefix_bits: self.options.prefix_bits }, slice, sink)
     }
 }
 
-/// The hashes of all files, sorted.
+/// Returns what a map of these runs, which ascend by their numbers, covers.
+fn covered(runs: &[Run]) -> Result<Covered, MapError> {
+    let (mut files, mut writes) = (Vec::<CoveredFile>::new(), Vec::<Writes>::new());
+    for run in runs {
+        match run.owner {
+            Owner::File(file) if files.last().is_some_and(|before| before.file == file) => {
+                return Err(MapError::DuplicateFile { fingerprint: file.fingerprint() });
+            }
+            Owner::File(file) => files.push(CoveredFile { file, entries: run.entries }),
+            Owner::Writes(own) if writes.last().is_some_and(|before| before.overlaps(own)) => {
+                return Err(overlapping(own.first()));
+            }
+            Owner::Writes(own) => writes.push(own),
+        }
+    }
+    match (files.is_empty(), writes.is_empty()) {
+        (_, true) => Ok(Covered::Files(files.into())),
+        (true, false) => Ok(Covered::Writes(writes.into())),
+        (false, false) => Err(MapError::MixedCoverage),
+    }
+}
+
+/// The hashes of all runs.
 struct Hashes {
-    files: Vec<(CoveredFile, Vec<KeyHash>)>,
+    runs: Vec<Run>,
     prefix_bits: u8,
 }
 
 impl EntrySource for Hashes {
     fn runs(&self) -> usize {
-        self.files.len()
+        self.runs.len()
     }
 
     fn append(
@@ -98,7 +154,7 @@ impl EntrySource for Hashes {
         ends: &mut Vec<usize>,
     ) -> io::Result<Vec<Range<u64>>> {
         let prefix = |hash: &KeyHash| hash.get() >> (64 - self.prefix_bits);
-        for (id, (_, hashes)) in (0..).zip(&self.files) {
+        for (id, Run { hashes, .. }) in (0..).zip(&self.runs) {
             let from = hashes.partition_point(|hash| prefix(hash) < prefixes.start);
             let own = hashes.get(from..).unwrap_or_default();
             let own = own.get(..own.partition_point(|hash| prefix(hash) < prefixes.end)).unwrap_or_default();

@@ -65,6 +65,8 @@ pub enum MapError {
         /// Its entries in the pages.
         got: u64,
     },
+    /// One map would cover both files and writes.
+    MixedCoverage,
     /// A file was added twice.
     DuplicateFile {
         /// The fingerprint of its id.
@@ -133,11 +135,12 @@ impl fmt::Display for MapError {
             Self::KnownKeyAbsent { fingerprint } => write!(
                 f,
                 "file map: expected all keys of file {fingerprint:#018x}, got none for one of them: the map was built \
-                 with another hash function, or not from all keys of the file"
+                 with another hash function, or not from all keys of the file and its writes"
             ),
             Self::Entries { fingerprint, expected, got } => {
                 write!(f, "file {fingerprint:#018x} of a map: expected {expected} entries in its pages, got {got}")
             }
+            Self::MixedCoverage => f.write_str("file map: expected either files or writes that it covers, got both"),
             Self::DuplicateFile { fingerprint } => {
                 write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
             }

@@ -7,6 +7,7 @@ use sstfilter::{BlockError, BlockIdentity, FileId, Filters, HashIdentity, KeyHas
 
 use crate::error::MapError;
 use crate::shape::Shape;
+use crate::writes::{WriteId, Writes};
 
 /// The newest version, which the writer always writes.
 const VERSION: u8 = 1;
@@ -14,11 +15,14 @@ const VERSION: u8 = 1;
 /// The bytes `SM`.
 const MAGIC: u16 = 0x4d53;
 
-/// Bytes of a covered file: its fingerprint, its entries, and zeros.
+/// Bytes of a covered file: its fingerprint, its entries, and zeros. Of covered writes: the first and the last.
 pub(crate) const COVERED_BYTES: usize = 16;
 
 /// Maximum number of entries, of a file and of all.
 pub(crate) const MAX_ENTRIES: u64 = (1 << 40) - 1;
+
+/// The bit of the trailer that says that the map covers writes.
+const OF_WRITES: u8 = 1;
 
 /// Bytes before the file's fingerprint: lines, pages, bytes of the tail.
 const PARAM_BYTES: usize = 20;
@@ -49,6 +53,15 @@ pub struct CoveredFile {
     pub entries: u64,
 }
 
+/// What a map covers, in the order of local ids.
+#[derive(Clone, Debug)]
+pub(crate) enum Covered {
+    /// Ascending by fingerprint.
+    Files(Box<[CoveredFile]>),
+    /// Ascending, without overlap.
+    Writes(Box<[Writes]>),
+}
+
 /// The end of a map without its pages, for readers that read a page when they need it.
 #[derive(Clone, Debug)]
 pub struct MapIndex {
@@ -57,8 +70,7 @@ pub struct MapIndex {
     pub(crate) map: FileId,
     pub(crate) tail_bytes: u64,
     entries: u64,
-    /// Ascending by fingerprint.
-    covered: Box<[CoveredFile]>,
+    pub(crate) covered: Covered,
 }
 
 impl MapIndex {
@@ -106,8 +118,8 @@ impl MapIndex {
         let tail = checked_tail(end)?;
         let trailer = tail.trailer;
         let identity = tail.identity(trailer.u8::<24>() >> 4)?;
-        let reserved = trailer.u8::<24>() & 15;
-        BlockError::require(reserved == 0, "reserved bits of a file map", "0", reserved)?;
+        let coverage = trailer.u8::<24>() & 15;
+        BlockError::require(coverage <= OF_WRITES, "coverage of a file map", "0 or 1", coverage)?;
         let length = |expected| MapError::Length { what: "file map", expected, got: map_bytes };
         let (before, params) = end
             .split_at_checked(end.len().wrapping_sub(END_BYTES))
@@ -135,11 +147,7 @@ impl MapIndex {
         }
         let entries = trailer.uint::<16, { Ending::KEYS_BYTES }>();
         let map = identity.file.unwrap_or(FileId::from_fingerprint(0));
-        let covered = decode_covered(covered)?;
-        let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
-        if sum != u128::from(entries) {
-            return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
-        }
+        let covered = if coverage == OF_WRITES { decode_writes(covered)? } else { decode_files(covered, entries)? };
         // A merge writes a map of as many entries. A field has at least one bit, and an id in a list eight.
         if u128::from(entries) > 8 * (u128::from(shape.pages << shape.page_bits) + u128::from(tail_bytes)) {
             let expected = "at most eight for each byte of pages and tail";
@@ -151,17 +159,24 @@ impl MapIndex {
     /// Returns the number of the file in this map; `None` if the map does not cover it, and says nothing about it.
     #[must_use]
     pub fn local_id(&self, file: FileId) -> Option<LocalId> {
-        let found = self.covered.binary_search_by_key(&file.fingerprint(), |covered| covered.file.fingerprint());
+        let found = self.files().binary_search_by_key(&file.fingerprint(), |covered| covered.file.fingerprint());
         found.ok().and_then(|index| u32::try_from(index).ok()).map(LocalId)
     }
 
-    /// Returns the covered files, in the order of their local ids.
+    /// Returns the covered files, in the order of their local ids; none if the map covers writes.
     #[must_use]
     pub fn files(&self) -> &[CoveredFile] {
-        &self.covered
+        if let Covered::Files(files) = &self.covered { files } else { &[] }
     }
 
-    /// Returns the number of pairs of a key and a file that has it.
+    /// Returns the covered writes, in the order of their local ids; none if the map covers files. A
+    /// [`WriteSet`](crate::WriteSet) says what they mean for a file.
+    #[must_use]
+    pub fn writes(&self) -> &[Writes] {
+        if let Covered::Writes(writes) = &self.covered { writes } else { &[] }
+    }
+
+    /// Returns the number of pairs of a key and a file that has it, or writes that may have written it.
     #[must_use]
     pub const fn entries(&self) -> u64 {
         self.entries
@@ -192,7 +207,7 @@ impl MapIndex {
     /// Returns the bytes of the whole map.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.tail_start() + self.tail_bytes + (self.covered.len() * COVERED_BYTES + END_BYTES) as u64
+        self.tail_start() + self.tail_bytes + (self.shape.files as usize * COVERED_BYTES + END_BYTES) as u64
     }
 
     /// Returns how many files an absent key is expected to be looked for in, of all files together: two keys with equal
@@ -234,7 +249,7 @@ fn checked_tail(end: &[u8]) -> Result<CheckedTail<'_>, MapError> {
     Ok(CheckedTail::read(end, trailer, PARAM_BYTES)?)
 }
 
-fn decode_covered(bytes: &[u8]) -> Result<Box<[CoveredFile]>, MapError> {
+fn decode_files(bytes: &[u8], entries: u64) -> Result<Covered, MapError> {
     let covered: Box<[CoveredFile]> = bytes
         .as_chunks::<COVERED_BYTES>()
         .0
@@ -250,15 +265,38 @@ fn decode_covered(bytes: &[u8]) -> Result<Box<[CoveredFile]>, MapError> {
         return Err(MapError::Field { field, expected, got: covered.entries });
     }
     let ascends = |pair: &[CoveredFile]| pair.is_sorted_by(|one, two| one.file.fingerprint() < two.file.fingerprint());
-    match covered.windows(2).find(|pair| !ascends(pair)) {
+    if let Some(pair) = covered.windows(2).find(|pair| !ascends(pair)) {
         // Binary search would miss files, which is safe, but no writer writes it.
-        Some(pair) => Err(MapError::Field {
-            field: "covered files",
-            expected: "ascending fingerprints",
-            got: pair.first().map_or(0, |covered| covered.file.fingerprint()),
-        }),
-        None => Ok(covered),
+        let (field, expected) = ("covered files", "ascending fingerprints");
+        let got = pair.first().map_or(0, |covered| covered.file.fingerprint());
+        return Err(MapError::Field { field, expected, got });
     }
+    let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
+    if sum != u128::from(entries) {
+        return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
+    }
+    Ok(Covered::Files(covered))
+}
+
+fn decode_writes(bytes: &[u8]) -> Result<Covered, MapError> {
+    let mut covered = Vec::with_capacity(bytes.len() / COVERED_BYTES);
+    for bytes in bytes.as_chunks::<COVERED_BYTES>().0 {
+        let fields = Fields::of(bytes);
+        let [first, last] = [fields.u64::<0>(), fields.u64::<8>()].map(WriteId::from_stored);
+        let writes = Writes::new(first, last);
+        let is_after = |writes: &Writes| covered.last().is_none_or(|before: &Writes| before.last() < writes.first());
+        match writes.filter(is_after) {
+            Some(writes) => covered.push(writes),
+            None => return Err(overlapping(first)),
+        }
+    }
+    Ok(Covered::Writes(covered.into()))
+}
+
+/// The error of covered writes that begin with `first`.
+pub(crate) fn overlapping(first: WriteId) -> MapError {
+    let (field, expected) = ("covered writes", "ascending intervals that do not overlap");
+    MapError::Field { field, expected, got: first.get() }
 }
 
 /// The end of a map, to be written.
@@ -268,17 +306,25 @@ pub(crate) struct MapEnd<'a> {
     pub(crate) hash: HashIdentity,
     pub(crate) map: FileId,
     pub(crate) tail_bytes: u64,
-    /// Ascending by fingerprint.
-    pub(crate) covered: &'a [CoveredFile],
+    pub(crate) entries: u64,
+    pub(crate) covered: &'a Covered,
 }
 
 impl MapEnd<'_> {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.covered.len() * COVERED_BYTES + END_BYTES);
-        for CoveredFile { file, entries } in self.covered {
-            out.extend_from_slice(&file.fingerprint().to_le_bytes());
-            out.extend_from_slice(&entries.to_le_bytes());
-        }
+        let mut out = Vec::with_capacity(self.shape.files as usize * COVERED_BYTES + END_BYTES);
+        let of_file = |covered: &CoveredFile| [covered.file.fingerprint(), covered.entries];
+        let mut put = |pair: [u64; 2]| out.extend_from_slice(pair.map(u64::to_le_bytes).as_flattened());
+        let coverage = match self.covered {
+            Covered::Files(files) => {
+                files.iter().map(of_file).for_each(put);
+                0
+            }
+            Covered::Writes(writes) => {
+                writes.iter().for_each(|writes| put([writes.first().get(), writes.last().get()]));
+                OF_WRITES
+            }
+        };
         let checksum = crc32c::crc32c(&out);
         let mut end = Vec::with_capacity(END_BYTES);
         end.extend_from_slice(&(self.shape.lines as u32).to_le_bytes());
@@ -287,8 +333,13 @@ impl MapEnd<'_> {
         let ending = Ending {
             length: self.shape.files,
             checksum,
-            keys: self.covered.iter().map(|covered| covered.entries).sum(),
-            own: [self.shape.prefix_bits, self.shape.field_bits, self.shape.page_bits, self.hash.id.code() << 4],
+            keys: self.entries,
+            own: [
+                self.shape.prefix_bits,
+                self.shape.field_bits,
+                self.shape.page_bits,
+                self.hash.id.code() << 4 | coverage,
+            ],
             version: VERSION,
             magic: MAGIC,
         };

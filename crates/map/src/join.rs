@@ -125,7 +125,8 @@ impl<'a> MapJoin<'a> {
         }
         let Some(map) = self.slices.first().map(|first| &first.index.map) else { return Ok(report) };
         let (shape, hash) = (map.shape, map.hash_identity());
-        let end = MapEnd { shape, hash, map: map.map, tail_bytes, covered: map.files() }.encode();
+        let end =
+            MapEnd { shape, hash, map: map.map, tail_bytes, entries: map.entries(), covered: &map.covered }.encode();
         sink.write_all(&end)?;
         report.bytes = map.tail_start() + tail_bytes + end.len() as u64;
         Ok(report)

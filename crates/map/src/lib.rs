@@ -11,6 +11,7 @@
 //! - Several processes can share a build or a merge: each writes one [`Slice`], and [`MapJoin`] joins the slices into
 //!   the bytes that one process would write.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
+//! - [`WriteSet`] is for stores whose compactions rewrite files many times: its maps say which flushes wrote a key.
 //! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
 //!
 //! ```
@@ -77,6 +78,7 @@ mod simd;
 mod slice;
 mod verify;
 mod write;
+mod writes;
 
 /// The test vectors, for unit tests.
 #[cfg(test)]
@@ -97,6 +99,7 @@ pub use set::{MapSet, SetMatch};
 pub use slice::{Slice, SliceIndex};
 pub use verify::MapVerification;
 pub use write::MapReport;
+pub use writes::{KeyWrites, WriteId, WriteSet, Writes};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

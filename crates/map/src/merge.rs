@@ -9,7 +9,7 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 
 use crate::encode::Packing;
 use crate::error::MapError;
-use crate::index::{CoveredFile, MapIndex};
+use crate::index::{Covered, CoveredFile, MapIndex};
 use crate::list::{ListIds, checked_list};
 use crate::map::FileMap;
 use crate::options::MapOptions;
@@ -17,11 +17,13 @@ use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
 use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Plan};
+use crate::writes::{WriteId, Writes, position_of, unite};
 
-/// Merges maps into one: `(add | add_some)* finish`. No key is read.
+/// Merges maps into one: `(add | add_some)* finish`. No key is read. All are maps of files, or all are maps of writes.
 ///
 /// The result has the bytes of a map that is built from the keys of the same files, with the same options and id, in
-/// whatever order maps are merged. A file that several maps cover is in the result once.
+/// whatever order maps are merged. A file that several maps cover is in the result once. Writes that overlap become one
+/// interval.
 ///
 /// A merge reads each page once or a few times, one page at a time, and writes from the front to the end. It holds some
 /// megabytes for each thread, and the tail of the result: its lists and outgrown pages. A damaged page never loses a
@@ -33,6 +35,9 @@ pub struct MapMerge<'a> {
     inputs: Vec<Input<'a>>,
     /// The files that are kept, by fingerprint.
     files: BTreeMap<u64, CoveredFile>,
+    /// The writes that are kept.
+    writes: Vec<Writes>,
+    floor: WriteId,
 }
 
 pub(crate) type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
@@ -51,14 +56,23 @@ impl<'a> MapMerge<'a> {
     /// Creates a merge of no maps. The maps must keep as many bits of a hash as `options`.
     #[must_use]
     pub fn new(options: MapOptions) -> Self {
-        Self { options, hash: None, inputs: Vec::new(), files: BTreeMap::new() }
+        let (files, writes, floor) = (BTreeMap::new(), Vec::new(), WriteId::MIN);
+        Self { options, hash: None, inputs: Vec::new(), files, writes, floor }
+    }
+
+    /// Makes one interval of neighbouring writes below `floor`: their entries of one key become one entry. Choose the
+    /// first write of all files above the last level: only files of the last level then have entries of these writes.
+    #[must_use]
+    pub fn with_floor(self, floor: WriteId) -> Self {
+        Self { floor, ..self }
     }
 
     /// Adds a map with all of its files. `read` returns the bytes of a range of the map, counted from its first.
     ///
     /// # Errors
     ///
-    /// The map keeps another number of bits, or was built with another hash.
+    /// The map keeps another number of bits, was built with another hash, or is the first of writes among maps of files
+    /// or the other way round.
     pub fn add(
         &mut self,
         index: MapIndex,
@@ -68,7 +82,7 @@ impl<'a> MapMerge<'a> {
     }
 
     /// Adds a map with those of its files for which `keep` returns true. The result then does not cover the others. The
-    /// map is not read if no file is kept.
+    /// map is not read if no file is kept. Writes are all kept.
     ///
     /// # Errors
     ///
@@ -87,10 +101,21 @@ impl<'a> MapMerge<'a> {
         if expected != index.hash_identity() {
             return Err(sstfilter::BlockError::HashMismatch { expected, got: index.hash_identity() }.into());
         }
-        let kept: Vec<_> = index.files().iter().map(|covered| keep(covered.file)).collect();
+        let is_mixed = match &index.covered {
+            Covered::Files(_) => !self.writes.is_empty(),
+            Covered::Writes(_) => !self.files.is_empty(),
+        };
+        if is_mixed {
+            return Err(MapError::MixedCoverage);
+        }
+        let kept = match &index.covered {
+            Covered::Files(files) => files.iter().map(|covered| keep(covered.file)).collect(),
+            Covered::Writes(writes) => vec![true; writes.len()],
+        };
         for (covered, _) in index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
             self.files.insert(covered.file.fingerprint(), *covered);
         }
+        self.writes.extend(index.writes());
         if !kept.contains(&true) {
             // Damage to it must not make pages of the result unknown.
             return Ok(());
@@ -137,6 +162,30 @@ impl<'a> MapMerge<'a> {
     }
 
     fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
+        let hash = self.hash.unwrap_or_default();
+        if self.writes.is_empty() {
+            self.number_files();
+            let entries = self.files.values().map(|covered| covered.entries).sum();
+            let covered = Covered::Files(self.files.into_values().collect());
+            let plan = Plan::new(&self.options, hash, map, covered, entries)?;
+            return plan.write(&Inputs(self.inputs), slice, sink);
+        }
+        let kept = self.writes.len();
+        let writes = unite(core::mem::take(&mut self.writes), self.floor);
+        self.number_writes(&writes);
+        let has_repetitions = writes.len() < kept;
+        let entries = self.inputs.iter().map(|input| input.index.entries()).sum();
+        let (inputs, covered) = (Inputs(self.inputs), Covered::Writes(writes.into()));
+        let mut plan = Plan::new(&self.options, hash, map, covered.clone(), entries)?;
+        if has_repetitions {
+            // The shape of a map depends on the number of its entries.
+            let entries = plan.count(&inputs)?;
+            plan = Plan::new(&self.options, hash, map, covered, entries)?;
+        }
+        plan.write(&inputs, slice, sink)
+    }
+
+    fn number_files(&mut self) {
         let ids: BTreeMap<u64, u32> = self.files.keys().copied().zip(0..).collect();
         for input in &mut self.inputs {
             let of_file = |(covered, is_kept): (&CoveredFile, &bool)| {
@@ -144,9 +193,13 @@ impl<'a> MapMerge<'a> {
             };
             input.ids = input.index.files().iter().zip(&input.kept).map(of_file).collect();
         }
-        let hash = self.hash.unwrap_or_default();
-        let plan = Plan::new(&self.options, hash, map, self.files.into_values().collect())?;
-        plan.write(&Inputs(self.inputs), slice, sink)
+    }
+
+    fn number_writes(&mut self, united: &[Writes]) {
+        for input in &mut self.inputs {
+            let id = |writes: &Writes| u32::try_from(position_of(*writes, united)?).ok();
+            input.ids = input.index.writes().iter().map(id).collect();
+        }
     }
 }
 

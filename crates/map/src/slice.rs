@@ -8,6 +8,7 @@ use sstfilter::{BlockError, FileId};
 
 use crate::error::MapError;
 use crate::index::{CoveredFile, END_BYTES, MapIndex};
+use crate::writes::Writes;
 
 /// The newest version, which the writer always writes.
 const VERSION: u8 = 1;
@@ -173,6 +174,7 @@ impl SliceIndex {
                 ("the seed of the hash", hash.seed),
                 ("bits of a hash", shape.prefix_bits.into()),
                 ("covered files", shape.files.into()),
+                ("covered files that are not writes", index.files().len() as u64),
                 ("entries", index.entries()),
                 ("page bits", shape.page_bits.into()),
                 ("pages", shape.pages),
@@ -183,9 +185,15 @@ impl SliceIndex {
         let of_files = |covered: &CoveredFile| {
             [("the id of a covered file", covered.file.fingerprint()), ("entries of a covered file", covered.entries)]
         };
+        let of_writes = |writes: &Writes| {
+            [("first of covered writes", writes.first().get()), ("last of covered writes", writes.last().get())]
+        };
         let of_map = numbers(&self.map).into_iter().zip(numbers(&other.map));
         let files = self.map.files().iter().zip(other.map.files());
-        let mut pairs = of_map.chain(files.flat_map(|(one, other)| of_files(one).into_iter().zip(of_files(other))));
+        let writes = self.map.writes().iter().zip(other.map.writes());
+        let mut pairs = of_map
+            .chain(files.flat_map(|(one, other)| of_files(one).into_iter().zip(of_files(other))))
+            .chain(writes.flat_map(|(one, other)| of_writes(one).into_iter().zip(of_writes(other))));
         match pairs.find(|((_, expected), (_, got))| expected != got) {
             Some(((field, expected), (_, got))) => Err(MapError::OtherMap { slice: other.slice, field, expected, got }),
             None => Ok(()),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::error::MapError;
-use crate::index::MapIndex;
+use crate::index::{Covered, MapIndex};
 use crate::list::{ListIds, checked_list, encode_ids};
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
@@ -45,7 +45,7 @@ impl MapIndex {
         mut problem: impl FnMut(MapError),
     ) -> io::Result<MapVerification> {
         let mut found = MapVerification::default();
-        let mut counts = vec![0; self.files().len()];
+        let mut counts = vec![0; self.shape.files as usize];
         let prefixes = self.shape.prefixes();
         for page in 0..self.pages() {
             let mut pages = Pages { index: self, read: &mut read, counts: &mut counts, prefixes: &prefixes, page };
@@ -58,6 +58,12 @@ impl MapIndex {
             }
         }
         let is_complete = found.damaged_pages == 0 && found.unknown_pages == 0;
+        if let Covered::Writes(_) = self.covered
+            && (found.entries > self.entries() || (is_complete && found.entries < self.entries()))
+        {
+            let (field, expected) = ("entries", "those of its pages");
+            problem(MapError::Field { field, expected, got: self.entries() });
+        }
         for (covered, got) in self.files().iter().zip(counts) {
             // The entries of damaged and unknown pages are missing.
             if got > covered.entries || (is_complete && got < covered.entries) {

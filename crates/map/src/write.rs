@@ -8,7 +8,7 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 
 use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
 use crate::error::MapError;
-use crate::index::{CoveredFile, MAX_ENTRIES, MapEnd};
+use crate::index::{Covered, MAX_ENTRIES, MapEnd};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
@@ -79,7 +79,8 @@ pub(crate) struct Plan {
     shape: Shape,
     hash: HashIdentity,
     map: FileId,
-    covered: Vec<CoveredFile>,
+    covered: Covered,
+    entries: u64,
     threads: usize,
 }
 
@@ -97,21 +98,24 @@ struct Written {
 }
 
 impl Plan {
-    /// `covered` must ascend by fingerprint.
     pub(crate) fn new(
         options: &MapOptions,
         hash: HashIdentity,
         map: FileId,
-        covered: Vec<CoveredFile>,
+        covered: Covered,
+        entries: u64,
     ) -> Result<Self, MapError> {
-        let files = u32::try_from(covered.len()).unwrap_or(u32::MAX);
-        let entries: u64 = covered.iter().map(|covered| covered.entries).sum();
+        let files = match &covered {
+            Covered::Files(files) => files.len(),
+            Covered::Writes(writes) => writes.len(),
+        };
+        let files = u32::try_from(files).unwrap_or(u32::MAX);
         if entries > MAX_ENTRIES {
             return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
         }
         let (prefix_bits, page_bits) = (options.prefix_bits, options.page_bits);
         let shape = Shape::plan(prefix_bits, page_bits, files, entries, options.files_per_key.into())?;
-        Ok(Self { shape, hash, map, covered, threads: options.threads })
+        Ok(Self { shape, hash, map, covered, entries, threads: options.threads })
     }
 
     /// Writes the map, or a slice of it.
@@ -124,7 +128,7 @@ impl Plan {
         let own = slice.map_or(0..self.shape.pages, |slice| slice.pages(self.shape.pages));
         let mut report = MapReport {
             files: self.shape.files,
-            entries: self.covered.iter().map(|covered| covered.entries).sum(),
+            entries: self.entries,
             pages: own.end - own.start,
             ..MapReport::default()
         };
@@ -159,6 +163,7 @@ impl Plan {
             hash: self.hash,
             map: self.map,
             tail_bytes: tail.len() as u64,
+            entries: self.entries,
             covered: &self.covered,
         }
         .encode();
@@ -171,8 +176,7 @@ impl Plan {
     }
 
     fn pages_of_chunk(&self, runs: usize) -> u64 {
-        let entries: u64 = self.covered.iter().map(|covered| covered.entries).sum();
-        let of_page = (entries / self.shape.pages).max(1);
+        let of_page = (self.entries / self.shape.pages).max(1);
         let wanted = CHUNK_ENTRIES.max((runs.min(128) as u64) * CHUNK_ENTRIES_PER_RUN);
         let mut pages = (wanted / of_page).clamp(1, 1 << 12).min(self.shape.pages);
         // If files are many, and a map keeps many bits of a hash, fewer pages have entries that fit into 64 bits.
@@ -182,7 +186,29 @@ impl Plan {
         pages
     }
 
-    fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
+    /// Counts the entries of `source`, without repetitions.
+    pub(crate) fn count(&self, source: &impl EntrySource) -> io::Result<u64> {
+        let step = self.pages_of_chunk(source.runs());
+        let starts = (0..self.shape.pages).step_by(step as usize);
+        let mut chunks: Vec<_> = starts.map(|start| (start..(start + step).min(self.shape.pages), Ok(0))).collect();
+        let all = chunks.iter_mut().collect();
+        share(self.threads.max(1), all, &mut Buffers::default(), |buffers, (pages, count): &mut (Range<u64>, _)| {
+            *count = self.collect(source, pages.clone(), buffers).map(|_| {
+                let repetitions = buffers.entries.windows(2).filter(|two| two.first() == two.last()).count();
+                (buffers.entries.len() - repetitions) as u64
+            });
+        });
+        chunks.into_iter().map(|(_, count)| count).sum()
+    }
+
+    /// Collects the entries of some pages in ascending order. Returns how they are packed, and the prefixes whose
+    /// entries are not known.
+    fn collect(
+        &self,
+        source: &impl EntrySource,
+        pages: Range<u64>,
+        buffers: &mut Buffers,
+    ) -> io::Result<(Packing, Vec<Range<u64>>)> {
         let prefixes = self.shape.first_prefix(pages.start)..self.shape.first_prefix(pages.end);
         let packing = Packing::new(prefixes.start, prefixes.end, self.shape.files).ok_or(MapError::Field {
             field: "files",
@@ -192,17 +218,22 @@ impl Plan {
         let Buffers { entries, ends, spare, .. } = buffers;
         entries.clear();
         ends.clear();
-        let unknown = source.append(prefixes.clone(), &packing, entries, ends)?;
+        let unknown = source.append(prefixes, &packing, entries, ends)?;
         // The runs of a forged map may be out of order.
         if ends.len() <= MERGED_RUNS && are_ascending(entries, ends) {
             merge_runs(entries, ends, spare);
         } else {
             sort_hashes(entries, 1, u64::MAX);
         }
+        Ok((packing, unknown))
+    }
+
+    fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
+        let (packing, unknown) = self.collect(source, pages.clone(), buffers)?;
         let mut written = Written::default();
         written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());
         let writer = buffers.writer.get_or_insert_with(|| PageWriter::new(self.shape, self.map.fingerprint()));
-        let mut rest = entries.as_slice();
+        let mut rest = buffers.entries.as_slice();
         for page in pages {
             let own = self.shape.first_prefix(page)..self.shape.first_prefix(page + 1);
             let (of_page, after) = rest.split_at(rest.partition_point(|&entry| packing.unpack(entry).0 < own.end));

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::KeyHash;
 use sstfilter::internal::{FilterGroup, PreparedKey, bits_of, prefetch};
+use sstfilter_map::{KeyWrites, Writes};
 use sstfilter_range::internal::{SharedPrefix, lower_bound};
 
 use super::config::Config;
 use super::counts::ChunkCounts;
+use super::file::FileFilters;
 use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
@@ -43,6 +45,8 @@ pub(super) struct ChunkCore {
     pub(super) bounds: HeadsOfBounds,
     /// Files with range tombstones or unknown bounds, which are tested one by one.
     pub(super) special: u64,
+    /// The writes for which maps may exclude the files; empty if there are none.
+    writes: Box<[Option<Writes>]>,
     /// `None` if a key is within the bounds of at most one file.
     pub(super) group: Option<Group>,
 }
@@ -121,7 +125,10 @@ impl<F> Chunk<F> {
         members: &'a [Member<F>],
         prefix: &'a Arc<SharedPrefix>,
         config: Option<&'a Config>,
-    ) -> impl Iterator<Item = Arc<Self>> {
+    ) -> impl Iterator<Item = Arc<Self>>
+    where
+        F: AsRef<FileFilters>,
+    {
         let chunks = members.len().div_ceil(max_files(config.is_some()));
         let bound = move |chunk: usize| chunk * members.len() / chunks;
         let own = (0..chunks).filter_map(move |chunk| members.get(bound(chunk)..bound(chunk + 1)));
@@ -129,7 +136,11 @@ impl<F> Chunk<F> {
             let (files, states): (Vec<_>, Vec<_>) =
                 members.iter().map(|member| (member.file.clone(), member.state.clone())).unzip();
             let ages = members.iter().map(|member| member.age).filter(|_| config.is_some()).collect();
-            Arc::new(Self { files: files.into(), ages, core: ChunkCore::new(states.into(), prefix, config) })
+            let writes: Vec<_> = files.iter().map(|file| (**file).as_ref().writes_in_maps()).collect();
+            let writes = if writes.iter().any(Option::is_some) { writes.into() } else { Box::default() };
+            let mut core = ChunkCore::new(states.into(), prefix, config);
+            core.writes = writes;
+            Arc::new(Self { files: files.into(), ages, core })
         })
     }
 
@@ -186,7 +197,7 @@ impl ChunkCore {
         if let Some(group) = &group {
             files.iter().enumerate().for_each(|(place, file)| file.enter(&group.counts, place));
         }
-        Self { files, bounds, special, group }
+        Self { files, bounds, special, writes: Box::default(), group }
     }
 
     /// Prefetches the list of files, which is read after the heads of their bounds.
@@ -198,6 +209,20 @@ impl ChunkCore {
     /// Returns the smallest key of the first file, which in a sorted level is the smallest of all.
     pub(super) fn smallest_key(&self) -> Option<&[u8]> {
         self.files.first()?.smallest_key()
+    }
+
+    /// Returns the writes for which maps may exclude the file at a slot.
+    pub(super) fn writes(&self, place: usize) -> Option<Writes> {
+        self.writes.get(place).copied().flatten()
+    }
+
+    /// Returns those of the files in `which` that may have a key with these writes.
+    pub(super) fn written(&self, which: u64, key: &KeyWrites<'_>) -> u64 {
+        if self.writes.is_empty() {
+            return which;
+        }
+        let written = bits_of(which).filter(|&place| self.writes(place).is_none_or(|writes| key.may_be_in(writes)));
+        written.fold(0, |places, place| places | 1 << place)
     }
 
     /// Returns those of the files in `which` that have the key within their bounds, by the full bounds instead of their

@@ -3,8 +3,10 @@
 use core::cmp::Reverse;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::internal::{CacheResidency, PreparedKey, ThreadCounters, bits_of};
 use sstfilter::{KeyHash, Probe};
+use sstfilter_map::{KeyWrites, WriteSet, Writes};
 
 use super::chunk::{Chunk, Group, PrefixedHead};
 use super::counts::{ChunkEnd, Found};
@@ -54,6 +56,8 @@ pub(super) struct Cursor<'a, F> {
     covered: Vec<&'a Covered<F>>,
     /// Whether maps have excluded all other covered files.
     is_mapped: bool,
+    /// What maps of writes say about the key.
+    writes: Option<KeyWrites<'a>>,
     /// The order of the covered file returned last.
     order: Order,
     /// The current chunk, and its level.
@@ -83,6 +87,7 @@ impl<'a, F> Cursor<'a, F> {
             whole: None,
             covered: Vec::new(),
             is_mapped: false,
+            writes: None,
             order: Order::FIRST,
             chunk: None,
             level: 0,
@@ -132,6 +137,22 @@ impl<'a, F> Cursor<'a, F> {
         &mapped.uncovered
     }
 
+    /// Finds the writes of the key, by which files are excluded later.
+    pub(super) fn consult_writes(&mut self, view: &'a FilterView<F>, set: &'a WriteSet<Bytes>) {
+        let hash = view.config.reader.filters.hash(self.key);
+        (self.whole, self.writes) = (Some(hash), Some(set.of(hash)));
+    }
+
+    /// Returns whether maps of writes have damaged entries of the key.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.writes.as_ref().is_some_and(KeyWrites::is_unknown)
+    }
+
+    /// Returns the lookup with the writes of its key.
+    pub(super) fn written(self, writes: KeyWrites<'a>) -> Self {
+        Self { writes: Some(writes), ..self }
+    }
+
     /// Enters a chunk of overlapping files, or without one, the chunk in the level's order of keys where the key
     /// belongs. The files that have the key within their bounds become its candidates.
     #[inline]
@@ -148,6 +169,9 @@ impl<'a, F> Cursor<'a, F> {
             // Heads know nothing of these files: they have range tombstones or unknown bounds.
             if core.special != 0 {
                 in_bounds |= core.covering(core.special, key);
+            }
+            if let Some(writes) = &self.writes {
+                in_bounds = core.written(in_bounds, writes);
             }
             (self.found, self.left) = (Found { in_bounds, candidates: in_bounds }, in_bounds);
         }
@@ -209,7 +233,8 @@ impl<'a, F> Cursor<'a, F> {
     /// Returns the reads for the remaining files of the chunk, and for those from the next step on.
     pub(super) fn reads(&self, levels: &'a [Arc<Level<F>>], mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
         // A second cursor: the lookup itself stays where it is.
-        let mut ahead = Self { chunk: self.chunk, left: self.left, ..Self::new(self.key) };
+        let (writes, chunk, left) = (self.writes.clone(), self.chunk, self.left);
+        let mut ahead = Self { writes, chunk, left, ..Self::new(self.key) };
         let mut reads = Vec::new();
         loop {
             if let Some(chunk) = ahead.chunk {
@@ -232,11 +257,21 @@ impl<'a, F> Cursor<'a, F> {
             let count = if self.given.is_none() { Count::FalseCandidates } else { Count::FalseReads };
             view.counts.of_thread().add(count as usize, 1);
         }
+        if self.writes.is_some() {
+            let is_covered = self.given_writes().is_some_and(|writes| view.covers(writes));
+            let count = if is_covered { Count::FalseCandidates } else { Count::FalseReads };
+            view.counts.of_thread().add(count as usize, 1);
+        }
         let group = self.chunk.and_then(|chunk| chunk.core.group.as_ref());
         match self.given.filter(|place| group.is_some_and(|group| group.alone >> place & 1 == 0)) {
             Some(place) if answer.probe == Probe::MaybePresent => self.passed |= 1 << place,
             _ => state.record(answer, false),
         }
+    }
+
+    /// Returns the writes for which maps could have excluded the file returned last.
+    fn given_writes(&self) -> Option<Writes> {
+        self.chunk?.core.writes(self.given?)
     }
 
     /// Returns the file whose filter is probed next.
@@ -280,6 +315,9 @@ impl<'a, F> Cursor<'a, F> {
                 state.units.counters.add_view_counts(0, 1);
             }
             (self.last, self.given) = (Some((state, answer)), Some(place));
+            if self.writes.is_some() && self.given_writes().is_some_and(|writes| view.covers(writes)) {
+                view.counts.of_thread().add(Count::Candidates as usize, 1);
+            }
             return Some(file);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FilterBlock, LookupOutcome, Probe};
+use sstfilter_map::Writes;
 use sstfilter_range::{KeyRange, RangeFilter};
 
 use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
@@ -28,6 +29,8 @@ pub struct FileFilters {
     pub(super) state: Arc<FileState>,
     /// Its number in the budget's registry; `None` for a file without filters.
     slot: Option<u64>,
+    /// The writes of its own entries. Behind a pointer, because few engines state them.
+    writes: Option<Box<Writes>>,
 }
 
 impl FileFilters {
@@ -40,13 +43,40 @@ impl FileFilters {
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
         // Built before the source is called, which may panic: dropping the file then removes it from the budget.
-        let mut file = Self { state, slot };
+        let mut file = Self { state, slot, writes: None };
         let resident = file.state.read_at_open();
         // Only this function has the file so far.
         if let Some(state) = Arc::get_mut(&mut file.state) {
             state.resident = resident;
         }
         file
+    }
+
+    /// States the writes of the file's own entries, from the least number to the greatest: of values, tombstones, merge
+    /// operands and all versions of a key. Store them with the file in the manifest. A view with maps of writes skips
+    /// the file if none of these writes wrote the key.
+    ///
+    /// Compute them from the entries that are written to the file. The union of what a compaction's inputs state is safe
+    /// and useless: after a few compactions, each file states all writes. But include all of an input's writes for an
+    /// entry that no longer has its number, because a compaction to the last level set it to zero.
+    ///
+    /// If an entry of the file is not among these writes, lookups lose its key.
+    #[must_use]
+    pub fn with_writes(mut self, writes: Writes) -> Self {
+        self.writes = Some(Box::new(writes));
+        self
+    }
+
+    /// Returns the writes of the file's own entries, if they were stated.
+    #[must_use]
+    pub fn writes(&self) -> Option<Writes> {
+        self.writes.as_deref().copied()
+    }
+
+    /// Returns the writes for which maps may exclude the file: none if it has range tombstones, which delete keys that
+    /// no map has.
+    pub(super) fn writes_in_maps(&self) -> Option<Writes> {
+        self.writes().filter(|_| !self.state.has_range_tombstones)
     }
 
     /// Returns the description that the file was opened with.

@@ -8,8 +8,10 @@ use core::cmp::Reverse;
 use core::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::KeyHash;
 use sstfilter::internal::PreparedKey;
+use sstfilter_map::WriteSet;
 
 use super::chunk::Chunk;
 use super::counts::ChunkEnd;
@@ -28,7 +30,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let mut cursor = Cursor::new(key);
         let levels = match self.usable_maps() {
             Some(mapped) => cursor.consult(self, mapped, counts),
-            None => &self.levels,
+            None => {
+                if let Some(set) = self.usable_writes() {
+                    cursor.consult_writes(self, set);
+                    self.count_writes(core::iter::once(cursor.is_unknown()));
+                }
+                &self.levels
+            }
         };
         Candidates { view: self, levels, step: Step::default(), cursor, prepared: None }
     }
@@ -38,7 +46,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         self.counts.of_thread().add(Count::Lookups as usize, keys.len() as u64);
         let (levels, lookups) = match self.usable_maps() {
             Some(mapped) => self.consult_for_each(mapped, keys),
-            None => (&*self.levels, keys.iter().map(|key| Cursor::new(key)).enumerate().collect()),
+            None => (&*self.levels, self.lookups_of(keys)),
         };
         BatchCandidates { view: self, levels, step: Step::default(), lookups, given: Vec::new() }
     }
@@ -49,6 +57,36 @@ impl<F> FilterView<F> {
     #[inline]
     fn usable_maps(&self) -> Option<&Mapped<F>> {
         self.mapped.as_deref().filter(|_| self.config.trust.get().is_none())
+    }
+
+    /// Returns the maps of writes, unless the hash does not match its name.
+    #[inline]
+    fn usable_writes(&self) -> Option<&WriteSet<Bytes>> {
+        self.writes.as_deref().filter(|_| self.config.trust.get().is_none())
+    }
+
+    /// Returns the lookups of all keys, with their writes if there are maps of these.
+    fn lookups_of<'a>(&'a self, keys: &[&'a [u8]]) -> Vec<Searching<'a, F>> {
+        let Some(set) = self.usable_writes() else {
+            return keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
+        };
+        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.config.reader.filters.hash(key)).collect();
+        let found = keys.iter().zip(&hashes).zip(set.of_each(&hashes));
+        let lookups: Vec<_> = found.map(|((key, hash), writes)| Cursor::hashed(key, *hash).written(writes)).collect();
+        self.count_writes(lookups.iter().map(Cursor::is_unknown));
+        lookups.into_iter().enumerate().collect()
+    }
+
+    /// Counts lookups that consulted maps of writes, by whether these are unknown.
+    fn count_writes(&self, unknown: impl Iterator<Item = bool>) {
+        let counts = self.counts.of_thread();
+        let (mut lookups, mut unknown_lookups) = (0, 0);
+        unknown.for_each(|is_unknown| {
+            lookups += 1;
+            unknown_lookups += u64::from(is_unknown);
+        });
+        counts.add(Count::Mapped as usize, lookups);
+        counts.add(Count::Unknown as usize, unknown_lookups);
     }
 
     /// Returns the levels to search, and the lookups that may find something, with the positions of their keys.

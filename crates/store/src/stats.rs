@@ -16,7 +16,7 @@ pub struct FileStats {
     pub filter: FilterStats,
     /// The answers of range filters, and their outcomes.
     pub ranges: FilterStats,
-    /// Lookups of keys outside the bounds of a file. Files of a level without overlaps are found by their bounds, and
+    /// Lookups of keys outside the bounds of a file, or that none of its writes wrote. Files of a level without overlaps are found by their bounds, and
     /// not counted here unless they have range tombstones.
     pub skipped_by_bounds: u64,
     /// Files that lookups had to search.
@@ -104,12 +104,13 @@ pub struct MapStats {
     pub lookups: u64,
     /// Lookups of these that used the filters of all files instead, because the entries of their key are damaged.
     pub unknown: u64,
-    /// Covered files that maps did not exclude. Maps excluded all others, without counting each.
+    /// Covered files that maps did not exclude; with maps of writes, those that lookups searched. Maps excluded all
+    /// others, without counting each.
     pub candidates: u64,
     /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in
     /// vain.
     pub false_candidates: u64,
-    /// Files searched in vain that no map covers, but a new one could.
+    /// Files searched in vain that no map covers, but a new one could; with maps of writes, all that no map covers.
     pub false_reads: u64,
 }
 

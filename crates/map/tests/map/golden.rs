@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, Slice};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
 
 use crate::stored::{check_file, digest, is_regenerating};
 use crate::support::{add, candidates_by_reads, join};
@@ -21,6 +21,9 @@ struct MapCase {
     max_page_bits: u8,
     spread: u32,
     seed: Option<u64>,
+    /// The files are flushes: file `i` covers the writes 10 i to 10 i + 9 of epoch 1, and those of the first so many
+    /// files are one interval.
+    coalesced: Option<u8>,
     /// The map is merged from one of all even files, whose first page is damaged, and one of the others.
     is_first_page_lost: bool,
 }
@@ -34,10 +37,11 @@ const PLAIN: MapCase = MapCase {
     max_page_bits: 10,
     spread: 1,
     seed: None,
+    coalesced: None,
     is_first_page_lost: false,
 };
 
-const CASES: [MapCase; 10] = [
+const CASES: [MapCase; 12] = [
     MapCase { name: "no-keys", files: 3, keys: 0, prefix_bits: 8, ..PLAIN },
     MapCase { name: "one-key", files: 1, keys: 1, prefix_bits: 48, max_page_bits: 16, ..PLAIN },
     MapCase { name: "eight-bits", files: 5, keys: 300, prefix_bits: 8, ..PLAIN },
@@ -48,6 +52,8 @@ const CASES: [MapCase; 10] = [
     MapCase { name: "40-files-lists", files: 40, keys: 25, shared: 12, ..PLAIN },
     MapCase { name: "20-files-outgrown-pages", shared: 100, prefix_bits: 26, ..PLAIN },
     MapCase { name: "20-files-overfull-lines", shared: 100, prefix_bits: 26, spread: 20, ..PLAIN },
+    MapCase { name: "20-flushes", shared: 10, coalesced: Some(0), ..PLAIN },
+    MapCase { name: "20-flushes-coalesced", shared: 10, coalesced: Some(12), ..PLAIN },
 ];
 
 /// Slices that are stored: the map, the slice, and how many there are.
@@ -55,8 +61,9 @@ const SLICES: [(&str, u32, u32); 3] =
     [("40-files-lists", 1, 3), ("20-files-outgrown-pages", 2, 3), ("20-files-one-page", 0, 2)];
 
 const RECIPE: &str = r#"  "keys": "key number i is the ASCII bytes of 'key-' and i in 6 decimal digits; file number i has the fingerprint of the id of one byte, i, and keys i * 1000 to i * 1000 + keys - 1, and the first `shared` keys of file 0",
+  "coalesced": "null, or the files are flushes: file number i has the writes from (1 << 40) + 10 i to (1 << 40) + 10 i + 9, and those of the first `coalesced` files are one interval",
   "first_page_lost": "the map was merged from one of all files with even numbers, whose first page was damaged, and one of the others",
-  "candidates": "numbers of the files that may have each of the first 24 keys, and of the keys 'absent-' and 0 to 7 in 6 decimal digits; null for all",
+  "candidates": "numbers of the files, or positions of the intervals, that may have each of the first 24 keys, and of the keys 'absent-' and 0 to 7 in 6 decimal digits; null for all",
 "#;
 
 fn folder() -> PathBuf {
@@ -66,6 +73,11 @@ fn folder() -> PathBuf {
 
 fn id_of_file(number: u8) -> FileId {
     FileId::new(&[number]).unwrap()
+}
+
+fn writes_of_file(number: u8) -> Writes {
+    let [first, last] = [0, 9].map(|add| WriteId::new(1, u64::from(number) * 10 + add).unwrap());
+    Writes::new(first, last).unwrap()
 }
 
 fn map_id() -> FileId {
@@ -102,7 +114,11 @@ impl MapCase {
     fn builder_of(&self, is_in: impl Fn(u8) -> bool) -> MapBuilder {
         let mut builder = MapBuilder::new(&self.filters(), self.options());
         for file in (0..self.files).filter(|&file| is_in(file)) {
-            builder.add_file(id_of_file(file), self.keys(file).map(|key| self.hash("key", key)).collect());
+            let hashes = self.keys(file).map(|key| self.hash("key", key)).collect();
+            match self.coalesced {
+                None => builder.add_file(id_of_file(file), hashes),
+                Some(_) => builder.add_writes(writes_of_file(file), hashes),
+            }
         }
         builder
     }
@@ -121,16 +137,18 @@ impl MapCase {
     }
 
     fn build(&self) -> Vec<u8> {
-        if !self.is_first_page_lost {
+        let coalesced = self.coalesced.filter(|coalesced| *coalesced > 0);
+        if !self.is_first_page_lost && coalesced.is_none() {
             return self.build_some(|_| true);
         }
         let [mut even, odd] = [0, 1].map(|rest| self.build_some(|file| file % 2 == rest));
-        even[0] ^= 1;
-        let mut merge = MapMerge::new(self.options());
+        even[0] ^= u8::from(self.is_first_page_lost);
+        let floor = coalesced.map_or(WriteId::MIN, |coalesced| writes_of_file(coalesced).first());
+        let mut merge = MapMerge::new(self.options()).with_floor(floor);
         add(&mut merge, &even, |_| true);
         add(&mut merge, &odd, |_| true);
         let mut bytes = Vec::new();
-        assert!(merge.finish(map_id(), &mut bytes).unwrap().unknown_pages > 0);
+        assert_eq!(merge.finish(map_id(), &mut bytes).unwrap().unknown_pages > 0, self.is_first_page_lost);
         bytes
     }
 
@@ -147,7 +165,10 @@ impl MapCase {
         map.candidates_each(&[hash], |_, candidates| in_batch = of(candidates));
         assert_eq!(in_batch, found, "{}", self.name);
         found.map(|ids| {
-            let number = |id: &usize| numbers[&map.index().files()[*id].file.fingerprint()];
+            let number = |id: &usize| match map.index().files() {
+                [] => *id as u8,
+                files => numbers[&files[*id].file.fingerprint()],
+            };
             let mut own: Vec<u8> = ids.iter().map(number).collect();
             own.sort_unstable();
             own
@@ -162,10 +183,11 @@ impl MapCase {
             .map(|hash| self.candidates(&map, hash).map_or("null".to_owned(), |files| format!("{files:?}")))
             .collect();
         let Self { files, keys, shared, prefix_bits, max_page_bits, spread, is_first_page_lost, .. } = self;
+        let coalesced = self.coalesced.map_or("null".to_owned(), |files| files.to_string());
         format!(
             "    {{\"file\": \"{}\", \"files\": {files}, \"keys\": {keys}, \"shared\": {shared}, \
              \"prefix_bits\": {prefix_bits}, \"max_page_bits\": {max_page_bits}, \"spread\": {spread},\n     \
-             \"xxh3_seed\": \"{:#018x}\", \"map\": \"{:#018x}\", \"first_page_lost\": {is_first_page_lost}, {},\n     \
+             \"xxh3_seed\": \"{:#018x}\", \"map\": \"{:#018x}\", \"coalesced\": {coalesced}, \"first_page_lost\": {is_first_page_lost}, {},\n     \
              \"candidates\": [{}]}}",
             self.file(),
             self.filters().hasher().identity().seed,
@@ -227,7 +249,8 @@ fn every_key_of_a_stored_map_is_found() {
         for file in 0..case.files {
             for key in case.keys(file) {
                 let found = case.candidates(&map, case.hash("key", key));
-                assert!(found.is_none_or(|files| files.contains(&file)), "{}: file {file} lost {key}", case.name);
+                let id = case.coalesced.map_or(file, |coalesced| (file + 1).saturating_sub(coalesced.max(1)));
+                assert!(found.is_none_or(|files| files.contains(&id)), "{}: file {file} lost {key}", case.name);
             }
         }
     }

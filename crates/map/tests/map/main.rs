@@ -10,6 +10,7 @@
 //! - `golden`: the maps of `fixtures/v1`.
 //! - `vectors`: the vectors of the format.
 //! - `verify`: verification, page by page.
+//! - `writes`: maps of writes, for files that compactions rewrite.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 #![expect(clippy::cast_possible_truncation, reason = "tests work on small numbers")]
@@ -36,3 +37,4 @@ mod support;
 mod vectors;
 mod verify;
 mod walk;
+mod writes;

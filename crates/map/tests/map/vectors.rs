@@ -1,7 +1,7 @@
 //! The vectors of `fixtures/vectors/maps.json`, which an independent program recomputes.
 
 use sstfilter::{FileId, Filters, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions};
+use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions, WriteId, Writes};
 
 use crate::json::{Value, vectors};
 
@@ -22,7 +22,12 @@ fn maps_have_the_bytes_of_the_vectors() {
         let mut builder = MapBuilder::new(&filters, options);
         for file in vector.rows("files") {
             let hashes = keys(vector, file).iter().map(|key| KeyHasher::default().hash(key)).collect();
-            builder.add_file(FileId::from_fingerprint(file.hex("fingerprint")), hashes);
+            if file.get("fingerprint").is_some() {
+                builder.add_file(FileId::from_fingerprint(file.hex("fingerprint")), hashes);
+            } else {
+                let [first, last] = ["first_write", "last_write"].map(|name| WriteId::from_stored(file.hex(name)));
+                builder.add_writes(Writes::new(first, last).unwrap(), hashes);
+            }
         }
         let (map, mut bytes) = (FileId::from_fingerprint(vector.hex("map")), Vec::new());
         builder.finish(map, &mut bytes).unwrap();

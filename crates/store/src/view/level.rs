@@ -282,7 +282,10 @@ impl<F> Level<F> {
         touched: &mut Touched<F>,
         prefix: &Arc<SharedPrefix>,
         config: Option<&Config>,
-    ) -> Result<Vec<Arc<Chunk<F>>>, ViewError> {
+    ) -> Result<Vec<Arc<Chunk<F>>>, ViewError>
+    where
+        F: AsRef<FileFilters>,
+    {
         let old = self.chunks_of(is_sorted);
         let (mut chunks, mut run) = (Vec::with_capacity(old.len() + 1), Vec::new());
         for (position, chunk) in old.iter().enumerate() {
@@ -309,7 +312,10 @@ impl<F> Level<F> {
         run: &mut Vec<Member<F>>,
         next: Option<&Arc<FileState>>,
         (prefix, config): (&Arc<SharedPrefix>, Option<&Config>),
-    ) -> Result<(), ViewError> {
+    ) -> Result<(), ViewError>
+    where
+        F: AsRef<FileFilters>,
+    {
         if run.is_empty() {
             return Ok(());
         }

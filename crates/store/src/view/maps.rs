@@ -21,15 +21,26 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that they cover
     /// has left.
     ///
+    /// Either all are maps of files, or all are maps of writes. Maps of writes exclude files that
+    /// [state their writes](FileFilters::with_writes), at all levels. The view drops them if a file is added whose
+    /// smallest or largest key is not among its writes. A map that was [written anew from keys](Self::write_map_for) is
+    /// for the view that wrote it, and later ones.
+    ///
     /// Maps may be older or newer than the view: what they cover besides its files does not matter. Files that they do
     /// not cover, that are added later, or that have range tombstones, are searched as in a view without maps.
     ///
     /// # Errors
     ///
-    /// A map was built with another hash than the store's, or lacks a key that the description of a covered file names.
+    /// A map was built with another hash than the store's, lacks a key that the description of a covered file names, or
+    /// is one of writes among maps of files.
     pub fn with_maps(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
+        let is_of_writes = |map: &Arc<FileMap<Bytes>>| !map.index().writes().is_empty();
+        if maps.iter().any(is_of_writes) {
+            let all = maps.iter().all(is_of_writes);
+            return if all { self.with_maps_of_writes(maps) } else { Err(MapError::MixedCoverage) };
+        }
         let mapped = Mapped::new(maps, &self.levels, &self.config, self.false_reads())?;
-        Ok(Self { mapped: mapped.map(Arc::new), ..self.clone() })
+        Ok(Self { mapped: mapped.map(Arc::new), writes: None, ..self.clone() })
     }
 
     /// Writes a map that covers what the view's maps cover of its files, and all other files for which `hashes` returns
@@ -43,8 +54,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// # Errors
     ///
-    /// Those of `sink` and `hashes`, and [`MapError`] if no file is covered, or if a map keeps another number of bits
-    /// than `options`.
+    /// Those of `sink` and `hashes`, and [`MapError`] if no file is covered, if a map keeps another number of bits than
+    /// `options`, or if the view has maps of writes.
     pub fn write_map(
         &self,
         options: MapOptions,
@@ -52,6 +63,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         sink: &mut impl Write,
         mut hashes: impl FnMut(&Arc<F>) -> io::Result<Option<Vec<KeyHash>>>,
     ) -> io::Result<MapReport> {
+        if self.writes.is_some() {
+            return Err(MapError::MixedCoverage.into());
+        }
         let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
         let mapped = self.mapped.as_deref();
         let (mut of_added, mut merge) = (None, MapMerge::new(options));
@@ -96,8 +110,14 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
     /// Takes time for each file of the view: call it once per edit.
+    ///
+    /// If files [state their writes](FileFilters::with_writes), it is about maps of writes, and
+    /// [`write_map_for`](Self::write_map_for) does what is due.
     #[must_use]
     pub fn needs_map(&self, policy: &MapPolicy) -> Option<MapReason> {
+        if self.has_writes() {
+            return self.needs_map_of_writes(policy);
+        }
         let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
         let files = uncovered.filter(|state| state.is_for_maps()).count();
         if files > policy.uncovered_files {
@@ -124,20 +144,26 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 /// Lookups before the rate of false reads is judged.
 const MIN_LOOKUPS: u64 = 10_000;
 
-fn is_damaged(map: &FileMap<Bytes>) -> bool {
+pub(super) fn is_damaged(map: &FileMap<Bytes>) -> bool {
     map.problems().next().is_some()
 }
 
 impl<F> FilterView<F> {
-    /// Returns the maps.
+    /// Returns the maps; maps of writes in the order of their first writes.
     pub fn maps(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
-        self.mapped.iter().flat_map(|mapped| mapped.maps())
+        let of_writes = self.writes.iter().flat_map(|set| set.maps());
+        self.mapped.iter().flat_map(|mapped| mapped.maps()).chain(of_writes)
     }
 
     /// Returns the files that no map covers, with their levels.
     pub fn uncovered_files(&self) -> impl Iterator<Item = (u32, &Arc<F>)> {
         let levels = self.uncovered_levels().iter();
-        levels.flat_map(|level| level.chunks().flat_map(|chunk| &chunk.files).map(|file| (level.number, file)))
+        let chunks = levels.flat_map(|level| level.chunks().map(|chunk| (level.number, chunk)));
+        chunks.flat_map(|(level, chunk)| {
+            let is_covered = |place| chunk.core.writes(place).is_some_and(|writes| self.covers(writes));
+            let files = chunk.files.iter().enumerate().filter(move |(place, _)| !is_covered(*place));
+            files.map(move |(_, file)| (level, file))
+        })
     }
 
     /// Returns what was counted for maps in this view and those that it was made from.
@@ -165,16 +191,18 @@ impl<F> FilterView<F> {
 /// or for which the engine had no hashes, do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MapPolicy {
-    uncovered_files: usize,
+    pub(super) uncovered_files: usize,
     files_gone: f64,
     false_reads: f64,
+    pub(super) fan_in: usize,
+    pub(super) garbage: f64,
 }
 
 impl Default for MapPolicy {
     /// More than 8 files that no map covers, a quarter of the covered files gone, or more than one file searched in
-    /// vain in ten lookups because no map covers it.
+    /// vain in ten lookups because no map covers it. Of maps of writes, 8 of a tier, or 1.5 entries for each key.
     fn default() -> Self {
-        Self { uncovered_files: 8, files_gone: 0.25, false_reads: 0.1 }
+        Self { uncovered_files: 8, files_gone: 0.25, false_reads: 0.1, fan_in: 8, garbage: 1.5 }
     }
 }
 
@@ -197,6 +225,20 @@ impl MapPolicy {
     pub const fn with_max_false_reads(self, per_lookup: f64) -> Self {
         Self { false_reads: per_lookup, ..self }
     }
+
+    /// Sets how many maps of writes of one tier are merged, at least 2. With fewer, entries are merged more often; with
+    /// more, a lookup probes more maps.
+    #[must_use]
+    pub const fn with_fan_in(self, maps: usize) -> Self {
+        Self { fan_in: if maps < 2 { 2 } else { maps }, ..self }
+    }
+
+    /// Sets how many entries maps of writes may have for each key of the last level, before they are written anew from
+    /// its keys.
+    #[must_use]
+    pub const fn with_max_entries_per_key(self, entries: f64) -> Self {
+        Self { garbage: entries, ..self }
+    }
 }
 
 /// Why a new map is due.
@@ -205,10 +247,15 @@ impl MapPolicy {
 pub enum MapReason {
     /// A map has damaged pages. [`FilterView::write_map`] asks for the keys of its files.
     Damaged,
-    /// No map covers so many files.
+    /// No map covers so many files; maps of writes cover some of the writes that so many files state, but not all.
     UncoveredFiles(usize),
     /// So many files of the maps have left the view.
     FilesGone(usize),
     /// So many files were searched in vain, since the view got its maps, because no map covers them.
     FalseReads(u64),
+    /// So many of the newest maps of writes should become one.
+    Tier(usize),
+    /// Maps of writes have so many entries below the first write of the files above the last level, many of keys that
+    /// are gone.
+    Garbage(u64),
 }

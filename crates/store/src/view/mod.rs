@@ -4,8 +4,10 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::Filters;
 use sstfilter::internal::StripedCounters;
+use sstfilter_map::WriteSet;
 
 use super::chunk::{Age, Member};
 use super::config::Config;
@@ -22,6 +24,7 @@ pub use maps::{MapPolicy, MapReason};
 mod level;
 mod mapped;
 mod maps;
+mod writes;
 
 /// The files of a store at one time, which says which of them must be read for a key, a prefix or a range.
 ///
@@ -41,6 +44,8 @@ pub struct FilterView<F> {
     pub(super) counts: Arc<StripedCounters>,
     /// The maps that cover some of the files.
     pub(super) mapped: Option<Arc<Mapped<F>>>,
+    /// Maps of writes. A view has either these or the others.
+    pub(super) writes: Option<Arc<WriteSet<Bytes>>>,
 }
 
 /// The files that a flush or a compaction adds and removes at once.
@@ -114,7 +119,7 @@ impl<F> FilterView<F> {
     #[must_use]
     pub fn new(store: &FilterStore) -> Self {
         let counts = Arc::new(StripedCounters::new(Count::ALL));
-        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None }
+        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None, writes: None }
     }
 
     /// Returns the hash and the parts of keys that lookups probe for.
@@ -175,6 +180,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             let state = file.as_ref().as_ref().state.clone();
             Member { file, state, age: Age::default() }
         };
+        let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
+        let writes = self.writes.clone().filter(|set| self.find_lost_key(set, coming).is_none());
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         // All removals first, because an addition may name a file that the edit also removes.
         for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
@@ -210,7 +217,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
         let mapped =
             self.mapped.as_ref().and_then(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
-        Ok(Self { levels, mapped: mapped.map(Arc::new), ..self.clone() })
+        Ok(Self { levels, mapped: mapped.map(Arc::new), writes, ..self.clone() })
     }
 }
 
@@ -221,6 +228,7 @@ impl<F> Clone for FilterView<F> {
             levels: self.levels.clone(),
             counts: self.counts.clone(),
             mapped: self.mapped.clone(),
+            writes: self.writes.clone(),
         }
     }
 }

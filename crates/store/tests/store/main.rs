@@ -10,6 +10,7 @@
 //! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
 //! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
 //! - `maps`: views with file maps.
+//! - `writes`: a levelled store with maps of writes.
 //! - `levels`: a plan of bits by level, measured on its filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -39,3 +40,4 @@ mod partitions;
 mod rates;
 mod traps;
 mod trust;
+mod writes;

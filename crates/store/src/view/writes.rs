@@ -1,0 +1,206 @@
+//! Maps of writes in a view: they exclude files of all levels by the writes that these state.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{BlockError, FileId, KeyHash};
+use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes};
+
+use super::maps::is_damaged;
+use super::{FilterView, MapPolicy, MapReason, OVERLAPPING};
+use crate::file::FileFilters;
+
+impl<F> FilterView<F> {
+    /// Returns whether maps cover all of these writes.
+    pub(crate) fn covers(&self, writes: Writes) -> bool {
+        self.writes.as_ref().is_some_and(|set| set.covers(writes))
+    }
+}
+
+impl<F: AsRef<FileFilters>> FilterView<F> {
+    /// Returns what the map of a flush covers whose number is `last`, before its file is added to the view: its own
+    /// numbers, and those between that belong to no flush. Pass it with the hashes of all of the flush's keys to
+    /// [`MapBuilder::add_writes`].
+    ///
+    /// Flushes must join the view in the order of their numbers.
+    #[must_use]
+    pub fn writes_of_flush(&self, last: WriteId) -> Writes {
+        let known = self.all_files().map(|(_, file)| file.writes().map(Writes::last));
+        let covered = self.writes.iter().filter_map(|set| set.covered().last()).map(|writes| Some(writes.last()));
+        // A file that does not state its writes may have any, so that nothing is known of the numbers between.
+        let greatest = known.chain(covered).try_fold(None, |greatest, last| Some(greatest.max(Some(last?))));
+        let first = greatest.map_or(last, |greatest| greatest.map_or(WriteId::MIN, WriteId::next));
+        Writes::new(first, last).unwrap_or(Writes::of(last))
+    }
+
+    /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that it
+    /// replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then current.
+    ///
+    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise the map is written anew: `hashes` returns the hashes of all
+    /// keys of a file, deleted keys too, which take 8 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink` and `hashes`, and [`MapError`] if the view has no files or maps for this reason.
+    pub fn write_map_for(
+        &self,
+        reason: MapReason,
+        options: MapOptions,
+        map: FileId,
+        sink: &mut impl Write,
+        hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
+    ) -> io::Result<(MapReport, Vec<FileId>)> {
+        let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
+        let (report, replaced) = match reason {
+            MapReason::Tier(newest) => {
+                let merged = maps.get(maps.len().saturating_sub(newest)..).unwrap_or_default();
+                let mut merge = MapMerge::new(options).with_floor(self.floor());
+                merged.iter().try_for_each(|old| merge.add_loaded(old, |_| true))?;
+                (merge.finish(map, sink)?, merged.iter().collect::<Vec<_>>())
+            }
+            MapReason::Garbage(_) => {
+                let builder = self.builder_from_keys(options, &[self.below_floor()], hashes)?;
+                (builder.finish(map, sink)?, self.maps_below_floor().collect())
+            }
+            _ => {
+                let above = self.greatest().and_then(|greatest| Writes::new(self.floor(), greatest));
+                let parts: Vec<_> = self.below_floor().into_iter().chain(above).map(Some).collect();
+                (self.builder_from_keys(options, &parts, hashes)?.finish(map, sink)?, maps.iter().collect())
+            }
+        };
+        Ok((report, replaced.iter().map(|old| old.index().map_id()).collect()))
+    }
+
+    /// Returns the view with maps of writes.
+    pub(super) fn with_maps_of_writes(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
+        let expected = self.config.reader.filters.hasher().identity();
+        if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
+            return Err(BlockError::HashMismatch { expected, got }.into());
+        }
+        let set = Arc::new(WriteSet::new(maps));
+        let files = self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files);
+        match self.find_lost_key(&set, files.map(AsRef::as_ref)) {
+            Some(error) => Err(error),
+            None => Ok(Self { mapped: None, writes: Some(set), ..self.clone() }),
+        }
+    }
+
+    /// Looks up the keys that descriptions name. One that none of its file's writes wrote shows that the hash function
+    /// has changed under its name, or that a number was given to two flushes.
+    pub(super) fn find_lost_key<'a>(
+        &self,
+        set: &WriteSet<Bytes>,
+        files: impl Iterator<Item = &'a F>,
+    ) -> Option<MapError>
+    where
+        F: 'a,
+    {
+        let filters = &self.config.reader.filters;
+        let lost = |file: &&F| {
+            let file: &FileFilters = (*file).as_ref();
+            let may_be_in = |key: &&[u8], writes| set.of(filters.hash(key)).may_be_in(writes);
+            let writes = file.writes_in_maps().filter(|writes| set.covers(*writes));
+            writes.is_some_and(|writes| !file.metadata().known_keys().iter().all(|key| may_be_in(key, writes)))
+        };
+        let lost = files.into_iter().find(lost)?;
+        let fingerprint = lost.as_ref().metadata().file_id().fingerprint();
+        Some(MapError::KnownKeyAbsent { fingerprint })
+    }
+
+    /// Returns whether maps of writes are used, or will be.
+    pub(super) fn has_writes(&self) -> bool {
+        self.writes.is_some() || self.mapped.is_none() && self.all_files().any(|(_, file)| file.writes().is_some())
+    }
+
+    pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
+        let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
+        if maps.iter().any(|map| is_damaged(map)) {
+            return Some(MapReason::Damaged);
+        }
+        let is_uncovered = |file: &FileFilters| file.writes_in_maps().is_some_and(|writes| !self.covers(writes));
+        let uncovered = self.all_files().filter(|(_, file)| is_uncovered(file)).count();
+        if uncovered > policy.uncovered_files {
+            return Some(MapReason::UncoveredFiles(uncovered));
+        }
+        let entries = self.maps_below_floor().map(|map| map.index().entries()).sum();
+        let keys = self.keys_below_floor();
+        if keys.is_some_and(|keys| entries as f64 > policy.garbage * keys as f64) {
+            return Some(MapReason::Garbage(entries));
+        }
+        let tier = |map: &Arc<FileMap<Bytes>>| map.index().entries().max(1).ilog(policy.fan_in as u64);
+        let tiers: Vec<u32> = maps.iter().rev().map(tier).collect();
+        // The newest maps up to the first of a higher tier, if enough of them are of the tier.
+        let merged = |highest: u32| {
+            let newest = tiers.iter().take_while(|tier| **tier <= highest).count();
+            let of_tier = tiers.iter().take(newest).filter(|tier| **tier == highest).count();
+            (of_tier >= policy.fan_in).then_some(MapReason::Tier(newest))
+        };
+        (0..=u64::BITS).find_map(merged)
+    }
+
+    /// Returns the files with their levels.
+    fn all_files(&self) -> impl Iterator<Item = (u32, &FileFilters)> {
+        self.levels.iter().flat_map(|level| {
+            let files = level.chunks().flat_map(|chunk| &chunk.files);
+            files.map(|file| (level.number, (**file).as_ref()))
+        })
+    }
+
+    /// Returns the greatest write that a file states.
+    fn greatest(&self) -> Option<WriteId> {
+        self.all_files().filter_map(|(_, file)| file.writes()).map(Writes::last).max()
+    }
+
+    /// Returns the first write of the files above the last level. Only files of the last level have older entries.
+    fn floor(&self) -> WriteId {
+        let last = self.levels().last().filter(|level| *level != OVERLAPPING);
+        let above = self.all_files().filter(|(level, file)| Some(*level) != last || file.writes().is_none());
+        let first = above.map(|(_, file)| file.writes().map_or(WriteId::MIN, Writes::first)).min();
+        // Writes that are still to come are above all files.
+        first.into_iter().chain(self.greatest().map(WriteId::next)).min().unwrap_or(WriteId::MIN)
+    }
+
+    /// Returns the writes below the floor.
+    fn below_floor(&self) -> Option<Writes> {
+        let last = self.floor().get().checked_sub(1)?;
+        Writes::new(WriteId::MIN, WriteId::from_stored(last))
+    }
+
+    fn maps_below_floor(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
+        let floor = self.floor();
+        let maps = self.writes.iter().flat_map(|set| set.maps());
+        maps.filter(move |map| map.index().writes().last().is_some_and(|writes| writes.last() < floor))
+    }
+
+    /// Returns how many keys the files with writes below the floor have; `None` if that is not known.
+    fn keys_below_floor(&self) -> Option<u64> {
+        let floor = self.floor();
+        let files = self.all_files().filter(|(_, file)| file.writes().is_some_and(|writes| writes.first() < floor));
+        // Only a file without filters has no known number of keys.
+        let keys = |(_, file): (_, &FileFilters)| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
+        files.map(keys).sum()
+    }
+
+    /// Builds a map of `parts` of all writes from the keys of the files that have writes in them. All keys of a file are
+    /// added to each of these parts: which of the file's writes wrote a key is not known.
+    fn builder_from_keys(
+        &self,
+        options: MapOptions,
+        parts: &[Option<Writes>],
+        mut hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
+    ) -> io::Result<MapBuilder> {
+        let mut of_parts: Vec<_> = parts.iter().flatten().map(|part| (*part, Vec::new())).collect();
+        for file in self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files) {
+            let writes = (**file).as_ref().writes().unwrap_or(Writes::ALL);
+            let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();
+            if !own.is_empty() {
+                let hashes = hashes(file)?;
+                own.iter_mut().for_each(|(_, of_part)| of_part.extend_from_slice(&hashes));
+            }
+        }
+        let mut builder = MapBuilder::new(&self.config.reader.filters, options);
+        of_parts.into_iter().for_each(|(part, hashes)| builder.add_writes(part, hashes));
+        Ok(builder)
+    }
+}

@@ -1,0 +1,479 @@
+//! A levelled store whose maps name flushes: each entry is added to a map once, compactions add none, and no key is
+//! lost by tombstones, entries without numbers, flushes that crashed and were repeated, or maps that are damaged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::{FileId, KeyHash};
+use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions, WriteId, Writes};
+use sstfilter_store::{FileFilters, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
+
+use crate::common::effort;
+
+/// A key; the number of its flush, unless a compaction to the last level has removed it; a value or a tombstone.
+type Entry = (u32, Option<WriteId>, Option<u32>);
+
+struct Table {
+    entries: Vec<Entry>,
+    filters: FileFilters,
+}
+
+impl AsRef<FileFilters> for Table {
+    fn as_ref(&self) -> &FileFilters {
+        &self.filters
+    }
+}
+
+/// How tables state their writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Stated {
+    /// Those of their own entries.
+    Own,
+    /// What all inputs of the compaction stated.
+    Inherited,
+}
+
+/// A store of ratio 10, with four files at level 0. A compaction takes one file in turn.
+struct Lsm {
+    store: FilterStore,
+    stated: Stated,
+    file_keys: usize,
+    view: FilterView<Table>,
+    memtable: BTreeMap<u32, Option<u32>>,
+    /// For each level, the key after which the next file is taken.
+    taken: [u32; 8],
+    epoch: u32,
+    flushes: u64,
+    random: u64,
+    policy: MapPolicy,
+    /// Whether one flush in ten writes no map, and one map in ten is damaged.
+    is_unlucky: bool,
+    /// Entries that flushes wrote, that were added to leaf maps, that compactions wrote, and that merges wrote.
+    flushed: u64,
+    added: u64,
+    compacted: u64,
+    merged: u64,
+    compactions: u64,
+    reasons: [u64; 3],
+}
+
+fn options() -> MapOptions {
+    MapOptions::with_prefix_bits(44).unwrap().with_page_bytes(1 << 12).unwrap()
+}
+
+impl Lsm {
+    fn new(store: FilterStore, stated: Stated, file_keys: usize) -> Self {
+        Self {
+            view: FilterView::new(&store),
+            store,
+            stated,
+            file_keys,
+            memtable: BTreeMap::new(),
+            taken: [0; 8],
+            epoch: 1,
+            flushes: 0,
+            random: 1,
+            policy: MapPolicy::default(),
+            is_unlucky: false,
+            flushed: 0,
+            added: 0,
+            compacted: 0,
+            merged: 0,
+            compactions: 0,
+            reasons: [0; 3],
+        }
+    }
+
+    fn random(&mut self, end: u32) -> u32 {
+        self.random += 1;
+        (KeyHash::mix(self.random).get() >> 32) as u32 % end
+    }
+
+    fn hashes(&self, keys: impl Iterator<Item = u32>) -> Vec<KeyHash> {
+        keys.map(|key| self.store.filters().hash(&key.to_be_bytes())).collect()
+    }
+
+    fn table(&self, entries: Vec<Entry>, writes: Writes) -> Arc<Table> {
+        let mut builder = self.store.builder(FileId::random());
+        entries.iter().for_each(|(key, ..)| builder.add_key(&key.to_be_bytes()));
+        let (bytes, metadata) = builder.finish().seal();
+        Arc::new(Table { entries, filters: self.store.open(metadata, bytes).with_writes(writes) })
+    }
+
+    fn load(&self, map: FileId, mut bytes: Vec<u8>) -> Arc<FileMap<Bytes>> {
+        if self.is_unlucky && map.fingerprint().is_multiple_of(10) {
+            bytes[50] ^= 1;
+        }
+        Arc::new(FileMap::load(bytes.into(), self.store.filters(), map).unwrap())
+    }
+
+    fn leaf(&self, writes: Writes, keys: impl Iterator<Item = u32>) -> Arc<FileMap<Bytes>> {
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let mut builder = MapBuilder::new(self.store.filters(), options());
+        builder.add_writes(writes, self.hashes(keys));
+        builder.finish(map, &mut bytes).unwrap();
+        self.load(map, bytes)
+    }
+
+    fn with_map(&self, new: Arc<FileMap<Bytes>>, replaced: &[FileId]) -> FilterView<Table> {
+        let old = self.view.maps().filter(|map| !replaced.contains(&map.index().map_id())).cloned();
+        self.view.with_maps(&old.chain([new]).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn put(&mut self, key: u32, value: Option<u32>) {
+        self.memtable.insert(key, value);
+        if self.memtable.len() == self.file_keys {
+            self.flush();
+            while self.compact_one() {}
+            self.write_maps();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flushes += 1;
+        let mut number = WriteId::new(self.epoch, self.flushes).unwrap();
+        if self.random(20) == 0 {
+            // The writer crashed. Some of the keys in its log are lost, and the repeated flush has others.
+            if self.random(2) == 0 {
+                // Even its map is in the manifest.
+                let keys: Vec<_> = self.memtable.keys().map(|key| key ^ 1).chain([0, u32::MAX]).collect();
+                self.view = self.with_map(self.leaf(self.view.writes_of_flush(number), keys.into_iter()), &[]);
+            }
+            self.epoch += 1;
+            number = WriteId::new(self.epoch, self.flushes).unwrap();
+        }
+        let memtable = core::mem::take(&mut self.memtable);
+        let entries: Vec<_> = memtable.iter().map(|(&key, &value)| (key, Some(number), value)).collect();
+        let leaf = self.leaf(self.view.writes_of_flush(number), memtable.keys().copied());
+        self.flushed += entries.len() as u64;
+        self.added += leaf.index().entries();
+        self.view = self.view.edited(ViewEdit::new().add(0, self.table(entries, Writes::of(number)))).unwrap();
+        if !self.is_unlucky || self.random(10) > 0 {
+            self.view = self.with_map(leaf, &[]);
+        }
+    }
+
+    fn files(&self, level: u32) -> Vec<Arc<Table>> {
+        self.view.files(level).cloned().collect()
+    }
+
+    fn compact_one(&mut self) -> bool {
+        let max = |level: u32| if level == 0 { 4 } else { 10_usize.pow(level) };
+        let Some(level) = (0..6).find(|level| self.view.files(*level).count() > max(*level)) else { return false };
+        let ends = |file: &Arc<Table>| (file.entries[0].0, file.entries.last().unwrap().0);
+        let all = self.files(level);
+        let taken: Vec<_> = if level == 0 {
+            all
+        } else {
+            let next = all.iter().find(|file| ends(file).1 > self.taken[level as usize]).unwrap_or(&all[0]);
+            self.taken[level as usize] = ends(next).1;
+            vec![next.clone()]
+        };
+        let first = taken.iter().map(|file| ends(file).0).min().unwrap();
+        let last = taken.iter().map(|file| ends(file).1).max().unwrap();
+        let overlapped = self.files(level + 1).into_iter().filter(|file| ends(file).0 <= last && first <= ends(file).1);
+        let below: Vec<_> = overlapped.collect();
+        // The newest files come first, and their entries stay.
+        let mut merged = BTreeMap::<u32, (&Entry, &Arc<Table>)>::new();
+        for file in taken.iter().chain(&below) {
+            file.entries.iter().for_each(|entry| _ = merged.entry(entry.0).or_insert((entry, file)));
+        }
+        let is_last = (level + 2..8).all(|level| self.view.files(level).count() == 0);
+        let inputs = taken.iter().chain(&below).filter_map(|file| file.filters.writes());
+        let inherited = inputs.reduce(Writes::including).unwrap();
+        let kept: Vec<_> = merged.into_values().filter(|(entry, _)| !is_last || entry.2.is_some()).collect();
+        let mut edit = taken.iter().fold(ViewEdit::new(), |edit, file| edit.remove(level, file));
+        edit = below.iter().fold(edit, |edit, file| edit.remove(level + 1, file));
+        for part in kept.chunks(self.file_keys) {
+            // An entry that has lost its number may be of any write of its file.
+            let of_entry = |(entry, file): &(&Entry, &Arc<Table>)| entry.1.map(Writes::of).or(file.filters.writes());
+            let own = part.iter().filter_map(of_entry).reduce(Writes::including).unwrap();
+            let number = |number: Option<WriteId>| number.filter(|_| !is_last);
+            let entries = part.iter().map(|(entry, _)| (entry.0, number(entry.1), entry.2)).collect();
+            let writes = if self.stated == Stated::Own { own } else { inherited };
+            edit = edit.add(level + 1, self.table(entries, writes));
+        }
+        self.compacted += kept.len() as u64;
+        self.compactions += 1;
+        self.view = self.view.edited(edit).unwrap();
+        true
+    }
+
+    fn write_maps(&mut self) {
+        let mut written = 0;
+        while let Some(reason) = self.view.needs_map(&self.policy) {
+            written += 1;
+            assert!(written < 10, "what was due is done: {reason:?}");
+            self.reasons[match reason {
+                MapReason::Tier(_) => 0,
+                MapReason::Garbage(_) => 1,
+                _ => 2,
+            }] += 1;
+            let (map, mut bytes) = (FileId::random(), Vec::new());
+            let hashes = |file: &Table| Ok(self.hashes(file.entries.iter().map(|entry| entry.0)));
+            let (report, replaced) = self.view.write_map_for(reason, options(), map, &mut bytes, hashes).unwrap();
+            self.merged += report.entries;
+            self.view = self.with_map(self.load(map, bytes), &replaced);
+        }
+    }
+
+    /// Returns the value of a key, and how many files were searched.
+    fn get(&self, key: u32) -> (Option<u32>, u64) {
+        if let Some(value) = self.memtable.get(&key) {
+            return (*value, 1);
+        }
+        let (bytes, mut searched) = (key.to_be_bytes(), 0);
+        let mut candidates = self.view.candidates(&bytes);
+        while let Some(file) = candidates.next_file() {
+            searched += 1;
+            if let Ok(found) = file.entries.binary_search_by_key(&key, |entry| entry.0) {
+                candidates.found();
+                return (file.entries[found].2, searched);
+            }
+        }
+        (None, searched)
+    }
+
+    fn get_many(&self, keys: &[u32]) -> Vec<Option<u32>> {
+        let bytes: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
+        let bytes: Vec<&[u8]> = bytes.iter().map(|key| &key[..]).collect();
+        let (mut values, mut candidates) = (vec![None; keys.len()], self.view.candidates_of_each(&bytes));
+        while let files @ [_, ..] = &candidates.next_files().to_vec()[..] {
+            for &(position, file) in files {
+                if let Ok(found) = file.entries.binary_search_by_key(&keys[position], |entry| entry.0) {
+                    values[position] = file.entries[found].2;
+                    candidates.found(position);
+                }
+            }
+        }
+        let newest = |(key, value): (&u32, Option<u32>)| self.memtable.get(key).copied().unwrap_or(value);
+        keys.iter().zip(values).map(newest).collect()
+    }
+}
+
+/// What a run of the store has measured.
+#[allow(dead_code, reason = "printed")]
+#[derive(Debug)]
+struct Run {
+    lookups: u64,
+    compactions: u64,
+    files_per_present_key: f64,
+    files_per_absent_key: f64,
+    maps: usize,
+    /// Per flushed entry.
+    added: f64,
+    compacted: f64,
+    merged: f64,
+    reasons: [u64; 3],
+}
+
+/// Writes `flushes` memtables of random keys below `keys`, one tombstone in ten, and looks up `lookups` keys after
+/// each, one in eight of a batch.
+fn run(mut lsm: Lsm, keys: u32, flushes: u64, lookups: u64) -> Run {
+    let (mut model, mut value, mut looked_up) = (BTreeMap::new(), 0, 0);
+    let (mut present, mut absent) = ((0, 0), (0, 0));
+    while lsm.flushes < flushes {
+        let before = lsm.flushes;
+        while lsm.flushes == before {
+            // Even keys are written, and odd ones never are.
+            let key = lsm.random(keys) * 2;
+            value += 1;
+            let put = Some(value).filter(|_| lsm.random(10) > 0);
+            lsm.put(key, put);
+            model.insert(key, put);
+        }
+        for _ in 0..lookups {
+            let key = lsm.random(keys * 2);
+            let (found, searched) = lsm.get(key);
+            let expected = model.get(&key).copied().flatten();
+            assert_eq!(found, expected, "key {key} after flush {before}");
+            match expected {
+                Some(_) if !lsm.memtable.contains_key(&key) => present = (present.0 + 1, present.1 + searched),
+                // Deleted keys are found, as tombstones.
+                None if key % 2 == 1 => absent = (absent.0 + 1, absent.1 + searched),
+                _ => {}
+            }
+        }
+        let batch: Vec<_> = (0..lookups / 8).map(|_| lsm.random(keys * 2)).collect();
+        let expected: Vec<_> = batch.iter().map(|key| model.get(key).copied().flatten()).collect();
+        assert_eq!(lsm.get_many(&batch), expected);
+        looked_up += lookups + lookups / 8;
+    }
+    let per = |entries: u64| entries as f64 / lsm.flushed as f64;
+    Run {
+        lookups: looked_up,
+        compactions: lsm.compactions,
+        files_per_present_key: f64::from(present.1 as u32) / f64::from(present.0),
+        files_per_absent_key: f64::from(absent.1 as u32) / f64::from(absent.0),
+        maps: lsm.view.maps().count(),
+        added: per(lsm.added),
+        compacted: per(lsm.compacted),
+        merged: per(lsm.merged),
+        reasons: lsm.reasons,
+    }
+}
+
+fn without_filters() -> FilterStore {
+    FilterStore::default().without_filters()
+}
+
+/// A tenth or more of all lookups in the long form.
+fn few_lookups() -> u64 {
+    if effort::is_long() { 400 } else { 40 }
+}
+
+// promise: file-maps
+#[test]
+fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
+    let (flushes, lookups) = if effort::is_exhaustive() { (1_000, 1_000) } else { (600, 200) };
+    let run = run(Lsm::new(without_filters(), Stated::Own, 100), 30_000, flushes, lookups);
+    println!("{run:?}");
+    assert!(run.compactions >= 1_000 && run.lookups >= flushes * lookups, "{run:?}");
+    assert!((run.added - 1.0).abs() < 1e-9, "{run:?}");
+    assert!(run.files_per_present_key <= 1.05, "{run:?}");
+    assert!(run.files_per_absent_key <= 0.05 && run.maps <= 40, "{run:?}");
+}
+
+#[test]
+fn inherited_writes_lose_no_key_and_exclude_hardly_a_file() {
+    let run = |stated| run(Lsm::new(without_filters(), stated, 50), 10_000, 300, few_lookups());
+    let (own, inherited) = (run(Stated::Own), run(Stated::Inherited));
+    println!("{own:?}\n{inherited:?}");
+    assert!(own.files_per_present_key <= 1.1, "{own:?}");
+    assert!(inherited.files_per_present_key >= 1.5, "{inherited:?}");
+}
+
+#[test]
+fn filters_judge_what_maps_do_not_exclude() {
+    let run = run(Lsm::new(FilterStore::default(), Stated::Inherited, 50), 10_000, 200, few_lookups());
+    assert!(run.files_per_present_key <= 1.1, "{run:?}");
+}
+
+// promise: file-maps
+#[test]
+fn maps_that_are_missing_damaged_or_written_anew_lose_no_key() {
+    let [mut missing, mut stale] = [(); 2].map(|()| Lsm::new(without_filters(), Stated::Own, 50));
+    missing.is_unlucky = true;
+    missing.policy = MapPolicy::default().with_max_uncovered_files(5);
+    let found = run(missing, 3_000, 300, few_lookups());
+    assert!(found.reasons[2] > 10, "{found:?}");
+    stale.policy = MapPolicy::default().with_max_entries_per_key(1.1).with_fan_in(3);
+    let found = run(stale, 3_000, 300, few_lookups());
+    println!("{found:?}");
+    assert!(found.reasons[1] > 2 && found.files_per_present_key <= 1.05, "{found:?}");
+}
+
+fn id(number: u64) -> WriteId {
+    WriteId::new(1, number).unwrap()
+}
+
+fn writes(first: u64, last: u64) -> Writes {
+    Writes::new(id(first), id(last)).unwrap()
+}
+
+fn view_of(lsm: &Lsm, files: &[(u32, &[u32], Option<Writes>)]) -> FilterView<Table> {
+    let add = |edit: ViewEdit<Table>, (level, keys, own): &(u32, &[u32], Option<Writes>)| {
+        let entries = keys.iter().map(|key| (*key, None, Some(0))).collect();
+        let mut table = lsm.table(entries, own.unwrap_or(Writes::ALL));
+        if own.is_none() {
+            let filters = lsm.store.open_unfiltered(..);
+            table = Arc::new(Table { entries: table.entries.clone(), filters });
+        }
+        edit.add(*level, table)
+    };
+    FilterView::new(&lsm.store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
+}
+
+fn found(view: &FilterView<Table>, key: u32) -> usize {
+    let bytes = key.to_be_bytes();
+    let mut candidates = view.candidates(&bytes);
+    core::iter::from_fn(|| candidates.next_file()).count()
+}
+
+#[test]
+fn the_map_of_a_flush_covers_the_numbers_after_all_that_are_known() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let empty = FilterView::<Table>::new(&lsm.store);
+    assert_eq!(empty.writes_of_flush(id(3)), Writes::new(WriteId::MIN, id(3)).unwrap());
+    let view = view_of(&lsm, &[(0, &[1], Some(writes(4, 5))), (1, &[1], Some(writes(1, 2)))]);
+    assert_eq!(view.writes_of_flush(id(9)), writes(6, 9));
+    // Maps of flushes whose files are not there count, too.
+    let view = view.with_maps(&[lsm.leaf(writes(0, 7), [1].into_iter())]).unwrap();
+    assert_eq!(view.writes_of_flush(id(9)), writes(8, 9));
+    // A number that is not above the others.
+    assert_eq!(view.writes_of_flush(id(5)), writes(5, 5));
+    // Nothing is known of the writes of a file that does not state them.
+    let view = view_of(&lsm, &[(0, &[1], Some(writes(4, 5))), (1, &[1], None)]);
+    assert_eq!(view.writes_of_flush(id(9)), writes(9, 9));
+}
+
+// promise: file-maps
+#[test]
+fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let mut builder = lsm.store.builder(FileId::random());
+    builder.add_key(&5_u32.to_be_bytes());
+    builder.add_range_tombstone(&1_u32.to_be_bytes(), &9_u32.to_be_bytes());
+    let (bytes, metadata) = builder.finish().seal();
+    let filters = lsm.store.open(metadata, bytes).with_writes(writes(2, 2));
+    let deleting = Arc::new(Table { entries: vec![(5, None, Some(0))], filters });
+    let files: [(u32, &[u32], _); 2] = [(0, &[1, 9], Some(writes(1, 1))), (1, &[1, 9], None)];
+    let view = view_of(&lsm, &files).edited(ViewEdit::new().add(0, deleting)).unwrap();
+    let view = view.with_maps(&[lsm.leaf(writes(0, 9), [1, 5, 9].into_iter())]).unwrap();
+    let bytes: Vec<_> = [3_u32, 9].iter().map(|key| key.to_be_bytes()).collect();
+    assert_eq!([found(&view, 3), found(&view, 5), found(&view, 10)], [2, 3, 1]);
+    assert_eq!(view.candidates_of_each(&[&bytes[0]]).next_files().len(), 1);
+}
+
+#[test]
+fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    // The map of a lost flush, whose number another one has got: nothing but the engine can prevent it.
+    let lost = lsm.leaf(writes(0, 3), [1, 2].into_iter());
+    let files: [(u32, &[u32], _); 1] = [(0, &[1, 2, 7], Some(writes(3, 3)))];
+    let refused = view_of(&lsm, &files).with_maps(&[lost.clone()]).unwrap_err();
+    assert!(matches!(refused, MapError::KnownKeyAbsent { .. }), "{refused}");
+    let view = FilterView::<Table>::new(&lsm.store).with_maps(&[lost]).unwrap();
+    let added = view_of(&lsm, &files).files(0).next().unwrap().clone();
+    let view = view.edited(ViewEdit::new().add(0, added)).unwrap();
+    assert_eq!((view.maps().count(), found(&view, 7)), (0, 1));
+}
+
+#[test]
+fn a_view_has_maps_of_files_or_of_writes() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]);
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Arc<Table>| Ok(Some(lsm.hashes(file.entries.iter().map(|entry| entry.0))));
+    view.write_map(options(), map, &mut bytes, hashes).unwrap();
+    let (of_files, of_writes) = (lsm.load(map, bytes), lsm.leaf(writes(1, 1), [1, 2].into_iter()));
+    let refused = view.with_maps(&[of_files.clone(), of_writes.clone()]).unwrap_err();
+    assert_eq!(refused, MapError::MixedCoverage);
+    let view = view.with_maps(&[of_writes]).unwrap();
+    assert_eq!((view.uncovered_files().count(), view.needs_map(&MapPolicy::default())), (0, None));
+    assert!(view.write_map(options(), map, &mut Vec::new(), hashes).is_err());
+    // One kind replaces the other.
+    let view = view.with_maps(&[of_files]).unwrap();
+    assert_eq!((view.maps().count(), view.uncovered_files().count(), found(&view, 3)), (1, 0, 0));
+    let view = view.with_maps(&[]).unwrap();
+    assert_eq!((view.maps().count(), view.uncovered_files().count()), (0, 1));
+}
+
+#[test]
+fn lookups_count_what_maps_of_writes_did() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let files: [(u32, &[u32], _); 3] =
+        [(0, &[1, 9], Some(writes(3, 3))), (1, &[1, 9], Some(writes(2, 2))), (2, &[1, 5, 9], Some(writes(1, 1)))];
+    let leaf = |number, keys: &[u32]| lsm.leaf(writes(number, number), keys.to_vec().into_iter());
+    let view = view_of(&lsm, &files).with_maps(&[leaf(3, &[1, 9]), leaf(1, &[1, 5, 9])]).unwrap();
+    // The file at level 1 is not covered, and in the way.
+    assert_eq!([found(&view, 5), found(&view, 4)], [2, 1]);
+    let keys = [1_u32, 4].map(u32::to_be_bytes);
+    let mut batch = view.candidates_of_each(&[&keys[0], &keys[1]]);
+    assert_eq!([batch.next_files().len(), batch.next_files().len(), batch.next_files().len()], [1, 2, 1]);
+    assert!(batch.next_files().is_empty());
+    let stats = view.map_stats();
+    assert_eq!((stats.lookups, stats.unknown), (4, 0));
+    assert_eq!((stats.candidates, stats.false_candidates, stats.false_reads), (3, 3, 4));
+}
