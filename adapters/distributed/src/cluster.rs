@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::Result;
@@ -27,7 +28,7 @@ pub struct Cluster {
     log: RequestLog,
     // Dropped in this order: the server before its folder.
     _server: Process,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Cluster {
@@ -49,16 +50,33 @@ impl Cluster {
             started: 0,
             log: RequestLog { file: File::open(config.log())?, unfinished: Vec::new(), requests: Vec::new() },
             _server: server,
-            _folder: folder,
+            folder,
         })
     }
 
-    /// Returns the configuration of a new process. Its name is its role and a number that is unique in this cluster.
-    pub fn config(&mut self, role: &str, store: &str, filters: Filters) -> RoleConfig {
+    /// Returns the name of a new process: its role and a number that is unique in this cluster.
+    pub fn name(&mut self, role: &str) -> String {
         // Never reused, even for a process that replaces a killed one: the log identifies processes by name.
         self.started += 1;
+        format!("{role}-{}", self.started)
+    }
+
+    /// Returns the server's address, as a URL.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Returns the folder of the server's objects.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        ServerConfig { folder: self.folder.path().to_owned() }.objects()
+    }
+
+    /// Returns the configuration of a new process.
+    pub fn config(&mut self, role: &str, store: &str, filters: Filters) -> RoleConfig {
         RoleConfig {
-            name: format!("{role}-{}", self.started),
+            name: self.name(role),
             endpoint: self.endpoint.clone(),
             store: store.to_owned(),
             filters,
@@ -74,7 +92,16 @@ impl Cluster {
     ///
     /// If it does not open.
     pub async fn spawn(&self, role: &str, config: &RoleConfig) -> Result<Process> {
-        Process::start(&self.program, role, &config.name, config)?.ready().await
+        self.start_process(role, &config.name, config).await
+    }
+
+    /// Starts a process with any configuration, and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub async fn start_process(&self, role: &str, name: &str, config: &impl Serialize) -> Result<Process> {
+        Process::start(&self.program, role, name, config)?.ready().await
     }
 
     /// Returns the SSTs of a store's latest manifest.

@@ -14,10 +14,12 @@
 //! | [`cluster`] | a server and its clients, in a temporary folder |
 //! | [`cost`] | counted lookups: the engine's counters compared with the server's log |
 //! | [`scenario`] | the demonstration |
+//! | [`maps`] | another demonstration, without SlateDB: file maps on an object store, and what they cost |
 
 pub mod cluster;
 pub mod cost;
 pub mod filters;
+pub mod maps;
 pub mod process;
 pub mod protocol;
 pub mod roles;

@@ -9,7 +9,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::Result;
+use crate::{Result, maps};
 
 /// The configuration of an engine process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +91,10 @@ pub enum Request {
     ActiveCompactions,
     /// Creates an object if it does not exist.
     Create(String),
+    /// Adds 1 to the number in an object, if no other process replaces it meanwhile. Answered by [`Answer::Created`].
+    Increment(String),
+    /// A request to a process that works with file maps.
+    Maps(maps::Request),
     /// Closes the store and answers with the final counters.
     Close,
 }
@@ -116,6 +120,8 @@ pub enum Answer {
     Count(usize),
     /// Whether the object was created by this request.
     Created(bool),
+    /// The answer of a process that works with file maps.
+    Maps(maps::Answer),
     /// The request failed.
     Failed(String),
 }

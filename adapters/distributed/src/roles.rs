@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use slatedb::admin::Admin;
 use slatedb::config::{
     CheckpointOptions, CompactionWorkerOptions, CompactorOptions, DbReaderOptions, FlushOptions, FlushType, Settings,
@@ -103,6 +103,8 @@ macro_rules! serve {
         }
     }};
 }
+
+pub(crate) use serve;
 
 async fn write(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let metrics = Arc::new(DefaultMetricsRecorder::new());
@@ -309,7 +311,7 @@ async fn describe(store: &dyn ObjectStore, path: &Path, sorted_run: Option<u32>,
     })
 }
 
-/// Creates objects that do not exist, as the engine creates manifests.
+/// Creates objects that do not exist, as the engine creates manifests, and replaces objects, as manifests of maps are.
 async fn create(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let store = object_store(&config.endpoint, &config.name)?;
     serve!(requests, request => {
@@ -318,6 +320,18 @@ async fn create(config: &RoleConfig, mut requests: Requests) -> Result<()> {
             match store.put_opts(&Path::from(key), config.name.clone().into(), options).await {
                 Ok(_) => Answer::Created(true),
                 Err(object_store::Error::AlreadyExists { .. }) => Answer::Created(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Request::Increment(key) => {
+            let path = Path::from(key);
+            let got = store.get(&path).await?;
+            let version = UpdateVersion { e_tag: got.meta.e_tag.clone(), version: None };
+            let number: u64 = String::from_utf8_lossy(&got.bytes().await?).parse()?;
+            let options = PutOptions::from(PutMode::Update(version));
+            match store.put_opts(&path, (number + 1).to_string().into(), options).await {
+                Ok(_) => Answer::Created(true),
+                Err(object_store::Error::Precondition { .. }) => Answer::Created(false),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,8 +1,8 @@
 //! The S3 server: `s3s` speaks the protocol and verifies signatures, `s3s-fs` keeps objects in a folder.
 //!
-//! This module adds two features. `AtomicPuts` makes conditional puts atomic: `s3s-fs` checks whether an object exists
-//! and writes it later, so two writers that create one manifest at once could both succeed. And a log records every
-//! request as one line of JSON.
+//! This module adds two features. `AtomicPuts` makes conditional puts atomic: `s3s-fs` checks whether an object exists,
+//! or compares its ETag, and writes it later, so two writers that create or replace one manifest at once could both
+//! succeed. And a log records every request as one line of JSON.
 
 use std::fs::File;
 use std::io::Write;
@@ -53,6 +53,12 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
+    /// Returns the folder with the bucket's objects: a file for each.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.folder.join("objects").join(BUCKET)
+    }
+
     /// Returns the log file, which has one [`LoggedRequest`] per line.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -90,7 +96,7 @@ pub struct LoggedRequest {
 /// If the folder or the log cannot be created, or no port is free.
 pub async fn run(config: ServerConfig) -> Result<()> {
     let objects = config.folder.join("objects");
-    std::fs::create_dir_all(objects.join(BUCKET))?;
+    std::fs::create_dir_all(config.objects())?;
     let files = FileSystem::new(&objects).map_err(|error| format!("{}: {error:?}", objects.display()))?;
     let mut service = S3ServiceBuilder::new(AtomicPuts::new(files));
     service.set_auth(SimpleAuth::from_single(CREDENTIALS.0, CREDENTIALS.1));
@@ -262,24 +268,29 @@ impl Drop for LoggedBody {
     }
 }
 
-/// `s3s-fs` with atomic puts, and only the operations that SlateDB uses.
+/// `s3s-fs` with atomic puts, and only the operations that are used here.
 #[derive(Debug)]
 struct AtomicPuts {
     files: FileSystem,
-    /// Held from the check of the condition to the end of the write. A lock per key would be faster, but nothing here
-    /// is timed.
-    put: tokio::sync::Mutex<()>,
+    /// A put holds it from the check of the condition to the end of the write. `s3s-fs` writes the object first and its
+    /// ETag afterwards. So a read holds it, too, until it has both: with old bytes and the new ETag, a client would
+    /// replace what it has not seen. A lock per key would be faster, but nothing here is timed.
+    lock: tokio::sync::RwLock<()>,
 }
 
 impl AtomicPuts {
     fn new(files: FileSystem) -> Self {
-        Self { files, put: tokio::sync::Mutex::new(()) }
+        Self { files, lock: tokio::sync::RwLock::new(()) }
     }
 }
 
-/// Forwards operations to `s3s-fs` unchanged.
+/// Forwards operations to `s3s-fs` unchanged: those that read objects, that change them, and that do neither.
 macro_rules! forwarded {
-    ($($operation:ident: $input:ty => $output:ty;)*) => {
+    (
+        read { $($read:ident: $read_input:ty => $read_output:ty;)* }
+        write { $($write:ident: $write_input:ty => $write_output:ty;)* }
+        prepare { $($prepare:ident: $prepare_input:ty => $prepare_output:ty;)* }
+    ) => {
         #[async_trait]
         impl S3 for AtomicPuts {
             async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
@@ -287,27 +298,43 @@ macro_rules! forwarded {
                 if let Some(body) = request.input.body.take() {
                     request.input.body = Some(in_memory(body).await?);
                 }
-                let _lock = self.put.lock().await;
+                let _lock = self.lock.write().await;
                 self.files.put_object(request).await
             }
 
-            $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                self.files.$operation(request).await
+            $(async fn $read(&self, request: S3Request<$read_input>) -> S3Result<S3Response<$read_output>> {
+                let _lock = self.lock.read().await;
+                self.files.$read(request).await
+            })*
+
+            $(async fn $write(&self, request: S3Request<$write_input>) -> S3Result<S3Response<$write_output>> {
+                let _lock = self.lock.write().await;
+                self.files.$write(request).await
+            })*
+
+            $(async fn $prepare(&self, request: S3Request<$prepare_input>) -> S3Result<S3Response<$prepare_output>> {
+                self.files.$prepare(request).await
             })*
         }
     };
 }
 
 forwarded! {
-    get_object: GetObjectInput => GetObjectOutput;
-    head_object: HeadObjectInput => HeadObjectOutput;
-    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
-    delete_object: DeleteObjectInput => DeleteObjectOutput;
-    delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
-    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
-    upload_part: UploadPartInput => UploadPartOutput;
-    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput;
-    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput;
+    read {
+        get_object: GetObjectInput => GetObjectOutput;
+        head_object: HeadObjectInput => HeadObjectOutput;
+        list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
+    }
+    write {
+        delete_object: DeleteObjectInput => DeleteObjectOutput;
+        delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
+        complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput;
+    }
+    prepare {
+        create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
+        upload_part: UploadPartInput => UploadPartOutput;
+        abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput;
+    }
 }
 
 async fn in_memory(body: StreamingBlob) -> S3Result<StreamingBlob> {

@@ -42,6 +42,36 @@ async fn of_processes_that_create_one_object_exactly_one_succeeds() -> Result<()
 }
 
 #[tokio::test]
+async fn of_processes_that_replace_one_object_none_undoes_the_work_of_another() -> Result<()> {
+    let mut cluster = Cluster::start(Path::new(env!("CARGO_BIN_EXE_sstfilter-distributed"))).await?;
+    let client = sstfilter_distributed::roles::object_store(cluster.endpoint(), "first")?;
+    let path = object_store::path::Path::from("counter");
+    object_store::ObjectStoreExt::put(client.as_ref(), &path, "0".into()).await?;
+    let mut creators = Vec::new();
+    for _ in 0..PROCESSES {
+        creators.push(creator(&mut cluster).await?.1);
+    }
+    let (mut replaced, mut refused) = (0, 0);
+    for _ in 0..OBJECTS {
+        for creator in &mut creators {
+            creator.send(&Request::Increment("counter".to_owned())).await?;
+        }
+        let before = replaced;
+        for creator in &mut creators {
+            match creator.answer().await? {
+                Answer::Created(true) => replaced += 1,
+                _ => refused += 1,
+            }
+        }
+        assert!(replaced > before, "each was refused");
+    }
+    let stored = creators[0].get(&["counter".to_owned()]).await?;
+    assert_eq!(stored, [Some(replaced.to_string())], "{refused} were refused");
+    assert!(refused > 0, "no two replaced it at once");
+    Ok(())
+}
+
+#[tokio::test]
 async fn every_request_is_logged_before_its_answer_can_be_read() -> Result<()> {
     let mut cluster = Cluster::start(Path::new(env!("CARGO_BIN_EXE_sstfilter-distributed"))).await?;
     let (name, mut creator) = creator(&mut cluster).await?;

@@ -13,6 +13,7 @@
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
 //! - [`WriteSet`] is for stores whose compactions rewrite files many times: its maps say which flushes wrote a key.
 //! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
+//!   [`Coverage`] is then what [`MapSet`] is for maps in memory.
 //!
 //! ```
 //! use sstfilter::{FalsePositiveRate, FileId, Filters};
@@ -95,7 +96,7 @@ pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::MapOptions;
 pub use read::{MapPart, MapRead, PartAnswer};
-pub use set::{MapSet, SetMatch};
+pub use set::{Coverage, MapJudge, MapSet, SetMatch};
 pub use slice::{Slice, SliceIndex};
 pub use verify::MapVerification;
 pub use write::MapReport;

@@ -59,7 +59,12 @@ impl MapIndex {
     /// Returns the page that a lookup needs. Most hashes have different pages.
     #[must_use]
     pub fn read_for(&self, hash: KeyHash) -> MapRead {
-        let page = self.page_of(hash);
+        self.read_page(self.page_of(hash))
+    }
+
+    /// Returns the read of a page by its number, for programs that read a map from front to end.
+    #[must_use]
+    pub fn read_page(&self, page: u64) -> MapRead {
         MapRead { map: self.map.fingerprint(), range: self.page_range(page), what: What::Page(page) }
     }
 

@@ -1,19 +1,19 @@
 //! The files of a store, and the maps that cover some of them.
 
+use core::ops::Deref;
 use std::sync::Arc;
 
 use sstfilter::{FileId, KeyHash};
 
 use crate::candidates::Candidates;
-use crate::index::LocalId;
+use crate::index::{LocalId, MapIndex};
 use crate::map::FileMap;
+use crate::read::{MapPart, MapRead, PartAnswer};
 
 /// The files of a store at one moment, and the maps that cover some of them.
 ///
-/// This is where the rule of maps is kept: a file is left out of an answer only if a map covers it and says that it
-/// lacks the key. A file that no map covers, because it is new or its map could not be loaded, is in every answer:
-/// probe its own filter. A map may cover files that the store no longer has. A file that several maps cover is judged
-/// by the first of them, even if the page that a lookup needs is damaged there and sound in another one.
+/// A file is left out of an answer only if a map covers it and says that it lacks the key: the rule of [`Coverage`]. A
+/// file that no map covers, because it is new or its map could not be loaded, is in every answer: probe its own filter.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,9 +40,7 @@ use crate::map::FileMap;
 /// ```
 #[derive(Debug)]
 pub struct MapSet<D> {
-    maps: Vec<Covering<D>>,
-    /// Positions of files that no map covers, ascending.
-    uncovered: Vec<usize>,
+    coverage: Coverage<Loaded<D>>,
 }
 
 /// A covered file that may have a key.
@@ -54,48 +52,36 @@ pub enum SetMatch {
     AnyFile,
 }
 
-/// A map, and which of the files it judges.
+/// A map in memory.
 #[derive(Debug)]
-struct Covering<D> {
-    map: Arc<FileMap<D>>,
-    /// For each local id, the file's position; `None` if the store has no such file, or an earlier map judges it.
-    positions: Box<[Option<u32>]>,
+struct Loaded<D>(Arc<FileMap<D>>);
+
+impl<D: AsRef<[u8]>> Deref for Loaded<D> {
+    type Target = MapIndex;
+
+    fn deref(&self) -> &MapIndex {
+        self.0.index()
+    }
 }
 
 impl<D: AsRef<[u8]>> MapSet<D> {
     /// Creates the set of `files`, at most 2^32 - 1, in any order.
     #[must_use]
     pub fn new(maps: &[Arc<FileMap<D>>], files: &[FileId]) -> Self {
-        let mut covering: Vec<_> = maps
-            .iter()
-            .map(|map| Covering { map: map.clone(), positions: vec![None; map.index().files().len()].into() })
-            .collect();
-        let mut cover = |position: usize, file: FileId| {
-            let position = u32::try_from(position).ok()?;
-            covering.iter_mut().find_map(|covering| {
-                let id = covering.map.index().local_id(file)?;
-                // A file id that comes twice is judged at its first position; the other one is uncovered.
-                let own = covering.positions.get_mut(id.index()).filter(|own| own.is_none())?;
-                *own = Some(position);
-                Some(())
-            })
-        };
-        let uncovered = files.iter().enumerate().filter(|&(position, &file)| cover(position, file).is_none());
-        let uncovered = uncovered.map(|(position, _)| position).collect();
-        Self { maps: covering, uncovered }
+        Self { coverage: Coverage::new(maps.iter().cloned().map(Loaded), files) }
     }
 
     /// Replaces the contents of `matches` by the positions of the files that may have a key, ascending.
     pub fn matches(&self, hash: KeyHash, matches: &mut Vec<usize>) {
         matches.clear();
-        matches.extend_from_slice(&self.uncovered);
-        for covering in &self.maps {
-            match covering.map.candidates(hash) {
-                Candidates::Only(ids) => matches.extend(ids.filter_map(|id| covering.position(id))),
-                Candidates::All => matches.extend(covering.positions.iter().flatten().copied().map(widen)),
-            }
+        matches.extend_from_slice(self.uncovered());
+        for judge in &self.coverage.judges {
+            judge.visit(judge.map.0.candidates(hash), |found| match found {
+                SetMatch::File(position) => matches.push(position),
+                SetMatch::AnyFile => matches.extend(judge.positions()),
+            });
         }
-        if matches.len() > self.uncovered.len() {
+        if matches.len() > self.uncovered().len() {
             matches.sort_unstable();
         }
     }
@@ -103,39 +89,127 @@ impl<D: AsRef<[u8]>> MapSet<D> {
     /// Calls `visit` for each covered file that may have a key. Files that no map covers are not visited.
     #[inline]
     pub fn visit(&self, hash: KeyHash, mut visit: impl FnMut(SetMatch)) {
-        for covering in &self.maps {
-            covering.visit(covering.map.candidates(hash), &mut visit);
+        for judge in &self.coverage.judges {
+            judge.visit(judge.map.0.candidates(hash), &mut visit);
         }
     }
 
     /// Calls `visit` for each covered file that may have one of the keys, with the position of the key. Faster than
     /// single lookups if the maps do not fit into the cache.
     pub fn visit_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, SetMatch)) {
-        for covering in &self.maps {
-            covering.map.candidates_each(hashes, |key, found| covering.visit(found, |found| visit(key, found)));
+        for judge in &self.coverage.judges {
+            judge.map.0.candidates_each(hashes, |key, found| judge.visit(found, |found| visit(key, found)));
         }
     }
 
     /// Returns the maps.
     #[must_use]
     pub fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<D>>> {
-        self.maps.iter().map(|covering| &covering.map)
+        self.coverage.judges.iter().map(|judge| &judge.map.0)
     }
 
     /// Returns the position of a covered file.
     #[must_use]
     pub fn position(&self, file: FileId) -> Option<usize> {
-        self.maps.iter().find_map(|covering| covering.position(covering.map.index().local_id(file)?))
+        self.coverage.judges.iter().find_map(|judge| judge.position(judge.map.local_id(file)?))
     }
 
     /// Returns the positions of files that no map covers, ascending.
+    #[must_use]
+    pub fn uncovered(&self) -> &[usize] {
+        self.coverage.uncovered()
+    }
+}
+
+/// Maps, and which of the files of a store each of them judges. [`MapSet`] is one for maps in memory. Use this for maps
+/// on disk or in an object store, with `&MapIndex` or `Arc<MapIndex>` for `M`.
+///
+/// This is where the rule of maps is kept: **a file may be skipped only if one of the maps covers it, and says that it
+/// lacks the key.** A map may cover files that the store no longer has. A file that several maps cover is judged by the
+/// first, even if the page that a lookup needs is damaged there and sound in another one. For each key, search
+///
+/// - the files that no map covers: [`uncovered`](Self::uncovered);
+/// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of the
+///   map that the key needs cannot be read.
+#[derive(Debug)]
+pub struct Coverage<M> {
+    judges: Vec<MapJudge<M>>,
+    /// Positions of files that no map covers, ascending.
+    uncovered: Vec<usize>,
+}
+
+/// A map, and the files that it judges.
+#[derive(Debug)]
+pub struct MapJudge<M> {
+    map: M,
+    /// For each local id, the file's position; `None` if the store has no such file, or an earlier map judges it.
+    positions: Box<[Option<u32>]>,
+}
+
+impl<M: Deref<Target = MapIndex>> Coverage<M> {
+    /// Divides `files`, at most 2^32 - 1, in any order, among the maps that cover them.
+    #[must_use]
+    pub fn new(maps: impl IntoIterator<Item = M>, files: &[FileId]) -> Self {
+        let new = |map: M| MapJudge { positions: vec![None; map.files().len()].into(), map };
+        let mut judges: Vec<_> = maps.into_iter().map(new).collect();
+        let mut cover = |position: usize, file: FileId| {
+            let position = u32::try_from(position).ok()?;
+            judges.iter_mut().find_map(|judge| {
+                let id = judge.map.local_id(file)?;
+                // A file id that comes twice is judged at its first position; the other one is uncovered.
+                let own = judge.positions.get_mut(id.index()).filter(|own| own.is_none())?;
+                *own = Some(position);
+                Some(())
+            })
+        };
+        let uncovered = files.iter().enumerate().filter(|&(position, &file)| cover(position, file).is_none());
+        let uncovered = uncovered.map(|(position, _)| position).collect();
+        Self { judges, uncovered }
+    }
+
+    /// Returns the maps, in the order in which they were passed.
+    #[must_use]
+    pub fn judges(&self) -> &[MapJudge<M>] {
+        &self.judges
+    }
+
+    /// Returns the positions of files that no map covers, ascending. Every answer must have them.
     #[must_use]
     pub fn uncovered(&self) -> &[usize] {
         &self.uncovered
     }
 }
 
-impl<D: AsRef<[u8]>> Covering<D> {
+impl<M: Deref<Target = MapIndex>> MapJudge<M> {
+    /// Returns the map.
+    #[must_use]
+    pub const fn map(&self) -> &M {
+        &self.map
+    }
+
+    /// Returns the positions of all files that the map judges, in no order. A lookup that cannot read the map must
+    /// search all of them.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
+        self.positions.iter().flatten().copied().map(widen)
+    }
+
+    /// Calls `visit` for each file that may have a key, by this part of the map. Returns the bytes that it must probe
+    /// as well, if it has visited none because the answer is elsewhere.
+    pub fn probe<D: AsRef<[u8]>>(
+        &self,
+        part: &MapPart<D>,
+        hash: KeyHash,
+        visit: impl FnMut(SetMatch),
+    ) -> Option<MapRead> {
+        match self.map.probe(part, hash) {
+            PartAnswer::Candidates(found) => {
+                self.visit(found, visit);
+                None
+            }
+            PartAnswer::Read(next) => Some(next),
+        }
+    }
+
     #[inline]
     fn position(&self, id: LocalId) -> Option<usize> {
         self.positions.get(id.index()).copied().flatten().map(widen)

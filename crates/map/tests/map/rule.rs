@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sstfilter::FileId;
-use sstfilter_map::{Candidates, FileMap, MapIndex, MapOptions, MapRead, MapSet, PartAnswer};
+use sstfilter_map::{Candidates, Coverage, FileMap, MapIndex, MapOptions, MapRead, MapSet, PartAnswer, SetMatch};
 
 use crate::support::{Model, build, build_as, file, hash, load, mix, model};
 
@@ -140,4 +140,47 @@ fn all_files_of_a_damaged_page_are_candidates() {
     let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
     let mean = check(&MapSet::new(&[Arc::new(map)], &ids), &model, &store);
     assert!(mean > 0.5, "{mean}");
+}
+
+/// The answer for maps that are not in memory.
+fn matches_by_reads(coverage: &Coverage<&MapIndex>, maps: &[&[u8]], key: u64) -> Vec<usize> {
+    let mut matches = coverage.uncovered().to_vec();
+    for (judge, bytes) in coverage.judges().iter().zip(maps) {
+        let mut next = Some(judge.map().read_for(hash(key)));
+        while let Some(read) = next.take() {
+            let range = read.range().start as usize..read.range().end as usize;
+            match judge.map().open(&read, &bytes[range]) {
+                Ok(part) => {
+                    next = judge.probe(&part, hash(key), |found| match found {
+                        SetMatch::File(position) => matches.push(position),
+                        SetMatch::AnyFile => matches.extend(judge.positions()),
+                    });
+                }
+                Err(_) => matches.extend(judge.positions()),
+            }
+        }
+    }
+    matches.sort_unstable();
+    matches
+}
+
+#[test]
+fn maps_that_are_read_page_by_page_give_the_answers_of_maps_in_memory() {
+    // Shared keys are in lists. The maps overlap; some files are not covered, one comes twice, and a page is damaged.
+    let model = model(10, 80, 60, 3);
+    let of = |files: std::ops::Range<u64>| files.map(|number| (number, model[&number].clone())).collect::<Model>();
+    let mut stored = [of(0..40), of(30..70)].map(|part| build(&part, options()).0);
+    stored[0][100] ^= 1;
+    let loaded = stored.each_ref().map(|bytes| {
+        Arc::new(FileMap::load(bytes.clone(), &sstfilter::Filters::default(), crate::support::map_id()).unwrap())
+    });
+    let indexes = stored.each_ref().map(|bytes| MapIndex::load_any(bytes, bytes.len() as u64).unwrap());
+    let store: Vec<FileId> = (5..80).rev().chain([33]).map(file).collect();
+    let (set, coverage) = (MapSet::new(&loaded, &store), Coverage::new(&indexes, &store));
+    assert_eq!(coverage.uncovered(), set.uncovered());
+    let mut matches = Vec::new();
+    for key in model.values().flatten().copied().chain((0..2_000).map(mix)) {
+        set.matches(hash(key), &mut matches);
+        assert_eq!(matches_by_reads(&coverage, &stored.each_ref().map(Vec::as_slice), key), matches, "{key:#x}");
+    }
 }

@@ -1,0 +1,215 @@
+//! The manifest: one object that lists the maps of a folder. It is replaced as a whole, by conditional puts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion};
+use serde::{Deserialize, Serialize};
+use sstfilter::FileId;
+
+use crate::error::{Error, Result};
+
+/// The name of the manifest in its folder.
+const NAME: &str = "manifest";
+
+/// The first line: this, the version, and the CRC32C of all that follows the line, in eight hexadecimal digits.
+const MAGIC: &str = "sstfilter-maps";
+
+const VERSION: &str = "1";
+
+/// Attempts to replace a manifest that others replace, too. With a few dozen writers, one of them always succeeds.
+const ATTEMPTS: u32 = 100;
+
+/// The maps of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// How many bits of a hash all maps keep; none if there has never been a map.
+    pub prefix_bits: Option<u8>,
+    /// The maps, in any order.
+    pub maps: Vec<MapEntry>,
+    /// Objects that were maps, and that may be deleted once no reader has an old manifest.
+    pub retired: Vec<Retired>,
+}
+
+/// A map in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MapEntry {
+    /// The fingerprint of the map's id, in hexadecimal digits. The map has it, too: a reader that gets another object
+    /// notices.
+    #[serde(with = "hexadecimal")]
+    pub id: u64,
+    /// The object's name in the folder.
+    pub object: String,
+    /// What its files have in common, in the words of their owner: a day, a tenant.
+    pub cut: String,
+    /// How often its entries were merged.
+    pub tier: u32,
+    /// Bytes of the map.
+    pub bytes: u64,
+    /// Files that it covers.
+    pub files: u32,
+    /// Pairs of a key and a file.
+    pub entries: u64,
+    /// Pages whose entries were lost in a merge. If there are any, build the map from keys.
+    pub unknown_pages: u64,
+}
+
+impl MapEntry {
+    /// Returns the map's id.
+    pub const fn map_id(&self) -> FileId {
+        FileId::from_fingerprint(self.id)
+    }
+}
+
+/// An object that has left the manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Retired {
+    /// The object's name in the folder.
+    pub object: String,
+    /// When it left, in seconds since 1970.
+    pub since: u64,
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or of a newer version.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let damaged = |what: String| Error::Manifest { what };
+        let split = bytes.iter().position(|&byte| byte == b'\n').map(|end| bytes.split_at(end + 1));
+        let (line, body) = split.ok_or_else(|| damaged("expected a line of text, got none".into()))?;
+        let line = std::str::from_utf8(line).unwrap_or_default();
+        let [magic, version, checksum] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(damaged(format!("expected a first line \"{MAGIC} {VERSION} CHECKSUM\", got {line:?}")));
+        };
+        if magic != MAGIC {
+            return Err(damaged(format!("expected the first word {MAGIC:?}, got {magic:?}")));
+        }
+        // Before the checksum, because another version may have another one.
+        if version != VERSION {
+            return Err(Error::Version { got: version.to_owned() });
+        }
+        let got = format!("{:08x}", crc32c::crc32c(body));
+        if got != checksum {
+            return Err(damaged(format!("expected checksum {checksum}, got {got}")));
+        }
+        serde_json::from_slice(body).map_err(|error| damaged(error.to_string()))
+    }
+
+    /// Returns the bytes of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// None that is known: only those of the JSON library.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let body = serde_json::to_vec(self).map_err(|error| Error::Manifest { what: error.to_string() })?;
+        let mut bytes = format!("{MAGIC} {VERSION} {:08x}\n", crc32c::crc32c(&body)).into_bytes();
+        bytes.extend(body);
+        Ok(bytes)
+    }
+
+    /// Returns the map with this fingerprint.
+    pub(crate) fn map(&self, id: u64) -> Option<&MapEntry> {
+        self.maps.iter().find(|map| map.id == id)
+    }
+
+    /// Removes maps, which readers with this manifest may still use.
+    pub(crate) fn retire(&mut self, ids: &[u64], now: u64) {
+        let gone = self.maps.extract_if(.., |map| ids.contains(&map.id));
+        self.retired.extend(gone.map(|map| Retired { object: map.object, since: now }));
+    }
+}
+
+/// A folder of an object store that has maps and their manifest.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) path: Path,
+}
+
+/// A manifest as it was read, and the version that it had.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) manifest: Manifest,
+    /// `None` if there is no manifest.
+    version: Option<UpdateVersion>,
+}
+
+impl Loaded {
+    pub(crate) fn etag(&self) -> Option<String> {
+        self.version.as_ref().and_then(|version| version.e_tag.clone())
+    }
+}
+
+impl Folder {
+    /// Returns the place of an object. A name with a slash cannot lead out of the folder: it is escaped.
+    pub(crate) fn object(&self, name: &str) -> Path {
+        self.path.clone().join(name)
+    }
+
+    /// Loads the manifest; an empty one if there is none. Returns `None` if it still has the ETag `unless`.
+    pub(crate) async fn load(&self, unless: Option<String>) -> Result<Option<Loaded>> {
+        let options = GetOptions { if_none_match: unless.clone(), ..GetOptions::default() };
+        let got = match self.store.get_opts(&self.object(NAME), options).await {
+            Ok(got) => got,
+            Err(object_store::Error::NotModified { .. }) => return Ok(None),
+            Err(object_store::Error::NotFound { .. }) => return Ok(Some(Loaded::default())),
+            Err(error) => return Err(error.into()),
+        };
+        // A store may ignore the condition.
+        if unless.is_some() && unless == got.meta.e_tag {
+            return Ok(None);
+        }
+        let version = UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
+        let manifest = Manifest::decode(&got.bytes().await?)?;
+        Ok(Some(Loaded { manifest, version: Some(version) }))
+    }
+
+    /// Replaces the manifest by an edited one. If another writer was faster, edits that one's manifest instead.
+    ///
+    /// The same edit may be applied to a manifest that has it: a put that seems to have failed may have been stored.
+    /// `edit` returns whether it has changed anything.
+    pub(crate) async fn update(&self, mut edit: impl FnMut(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
+        for attempt in 0..ATTEMPTS {
+            let Loaded { mut manifest, version } = self.load(None).await?.unwrap_or_default();
+            if !edit(&mut manifest)? {
+                return Ok(manifest);
+            }
+            let mode = version.map_or(PutMode::Create, PutMode::Update);
+            let bytes = manifest.encode()?.into();
+            match self.store.put_opts(&self.object(NAME), bytes, PutOptions::from(mode)).await {
+                Ok(_) => return Ok(manifest),
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // At random, so that two writers do not meet again.
+            let milliseconds = FileId::random().fingerprint() % (10 * u64::from(attempt.min(20)) + 1);
+            tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        }
+        Err(Error::Contended { attempts: ATTEMPTS })
+    }
+}
+
+/// Fingerprints have 64 bits, and many readers of JSON keep 53 bits of a number.
+mod hexadecimal {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{id:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let expected = || D::Error::custom(format!("expected a map id of 16 hexadecimal digits, got {digits:?}"));
+        if digits.len() == 16 { u64::from_str_radix(&digits, 16).map_err(|_| expected()) } else { Err(expected()) }
+    }
+}

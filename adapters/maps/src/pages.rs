@@ -1,0 +1,222 @@
+//! Reads parts of maps, keeps some of them, and counts what fails.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use object_store::ObjectStoreExt;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use sstfilter::{BlockError, Filters};
+use sstfilter_map::{MapError, MapIndex, MapPart, MapRead};
+use tokio::sync::Semaphore;
+
+use crate::error::{Error, Result};
+use crate::manifest::{Folder, MapEntry};
+
+/// Failures that are kept with their reason.
+const RECENT: usize = 32;
+
+/// Bytes that a page takes in the cache beside its own, about.
+const PAGE_OVERHEAD: u64 = 200;
+
+/// Bytes of a page by default, from which the cache guesses how many it will have.
+const USUAL_PAGE: u64 = 64 << 10;
+
+/// What a reader did, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Keys that were looked up.
+    pub keys: u64,
+    /// GETs of parts of maps: pages, lists, ends. Those that failed are included.
+    pub requests: u64,
+    /// Bytes that they returned.
+    pub bytes: u64,
+    /// GETs of the manifest.
+    pub manifest_requests: u64,
+    /// Reads of a page or list that needed no request: from the cache, or by an equal request that was under way.
+    pub cache_hits: u64,
+    /// Pages that were read again because they were damaged.
+    pub repeated: u64,
+    /// Answers of a map that all of its files may have the key: because of a failure, or of a page without entries.
+    pub unknown: u64,
+    /// Objects that are not there: a newer manifest names others.
+    pub missing: u64,
+    /// Requests that the store did not answer.
+    pub unanswered: u64,
+    /// Ends and pages that are damaged, also after a second request, and objects that are not the map of the manifest.
+    pub damaged: u64,
+    /// Maps that were built with another hash.
+    pub foreign: u64,
+}
+
+impl Statistics {
+    /// Returns the number of failures.
+    #[must_use]
+    pub const fn failures(&self) -> u64 {
+        self.missing + self.unanswered + self.damaged + self.foreign
+    }
+}
+
+/// A map, or a page of it, that could not be used. All files of the map were in the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The name of the object in the folder.
+    pub object: String,
+    /// What kind of failure it was.
+    pub kind: FailureKind,
+    /// The reason, as a message.
+    pub reason: String,
+}
+
+/// The kinds of failures, which have a counter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The object is not there.
+    Missing,
+    /// The store did not answer.
+    Unanswered,
+    /// The bytes are damaged, or not those of the map.
+    Damaged,
+    /// The map was built with another hash.
+    Foreign,
+}
+
+impl FailureKind {
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Store(object_store::Error::NotFound { .. }) => Self::Missing,
+            Error::Map(MapError::Block(BlockError::HashMismatch { .. })) => Self::Foreign,
+            Error::Map(_) => Self::Damaged,
+            _ => Self::Unanswered,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct PageBytes;
+
+impl Weighter<MapRead, MapPart<Bytes>> for PageBytes {
+    fn weight(&self, read: &MapRead, _: &MapPart<Bytes>) -> u64 {
+        read.range().end - read.range().start + PAGE_OVERHEAD
+    }
+}
+
+/// Reads ends and parts of the maps of a folder.
+pub(crate) struct Pages {
+    folder: Folder,
+    filters: Filters,
+    /// By map and range. None without a budget.
+    cache: Option<Cache<MapRead, MapPart<Bytes>, PageBytes>>,
+    permits: Semaphore,
+    statistics: Mutex<Statistics>,
+    failures: Mutex<VecDeque<Failure>>,
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("folder", &self.folder).field("statistics", &self.statistics()).finish()
+    }
+}
+
+impl Pages {
+    pub(crate) fn new(folder: Folder, filters: Filters, cache_bytes: u64, parallel: usize) -> Self {
+        let pages = usize::try_from(cache_bytes / USUAL_PAGE).unwrap_or(usize::MAX);
+        let cache = (cache_bytes > 0).then(|| Cache::with_weighter(pages.max(1), cache_bytes, PageBytes));
+        let permits = Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS));
+        Self { folder, filters, cache, permits, statistics: Mutex::default(), failures: Mutex::default() }
+    }
+
+    pub(crate) const fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Statistics)) {
+        count(&mut self.statistics.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        *self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Loads the end of a map. `None` if that fails: the map then covers no file.
+    pub(crate) async fn end(&self, map: &MapEntry) -> Option<Arc<MapIndex>> {
+        let _permit = self.permits.acquire().await;
+        let count = |bytes| {
+            self.count(|all| {
+                all.requests += 1;
+                all.bytes += bytes;
+            });
+        };
+        match self.folder.end(map, &self.filters, count).await {
+            Ok(index) => Some(Arc::new(index)),
+            Err(error) => {
+                if let Error::Store(_) = error {
+                    count(0);
+                }
+                self.fail(map, &error);
+                None
+            }
+        }
+    }
+
+    /// Reads a part of a map, if it is not in the cache. `None` if that fails: all files of the map may have the key.
+    pub(crate) async fn part(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Option<MapPart<Bytes>> {
+        let mut is_cached = true;
+        let loading = async {
+            is_cached = false;
+            self.load(map, index, read).await
+        };
+        let part = match &self.cache {
+            Some(cache) => cache.get_or_insert_async(read, loading).await,
+            None => loading.await,
+        };
+        if is_cached {
+            self.count(|all| all.cache_hits += 1);
+        }
+        part.inspect_err(|error| self.fail(map, error)).ok()
+    }
+
+    async fn load(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Result<MapPart<Bytes>> {
+        match index.open(read, self.get(map, read).await?) {
+            Ok(part) => Ok(part),
+            Err(_) => {
+                // Damage on the way is over the next time, damage in the store is not.
+                self.count(|all| all.repeated += 1);
+                Ok(index.open(read, self.get(map, read).await?)?)
+            }
+        }
+    }
+
+    async fn get(&self, map: &MapEntry, read: &MapRead) -> Result<Bytes> {
+        let _permit = self.permits.acquire().await;
+        let bytes = self.folder.store.get_range(&self.folder.object(&map.object), read.range()).await;
+        self.count(|all| {
+            all.requests += 1;
+            all.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        });
+        Ok(bytes?)
+    }
+
+    fn fail(&self, map: &MapEntry, error: &Error) {
+        let kind = FailureKind::of(error);
+        self.count(|all| match kind {
+            FailureKind::Missing => all.missing += 1,
+            FailureKind::Unanswered => all.unanswered += 1,
+            FailureKind::Damaged => all.damaged += 1,
+            FailureKind::Foreign => all.foreign += 1,
+        });
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() == RECENT {
+            failures.pop_front();
+        }
+        failures.push_back(Failure { object: map.object.clone(), kind, reason: error.to_string() });
+    }
+}

@@ -1,0 +1,235 @@
+//! Looks keys up: which of an engine's files may have a key.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::join_all;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use sstfilter::{FileId, Filters, KeyHash};
+use sstfilter_map::{Coverage, MapIndex, MapJudge, MapRead, SetMatch};
+
+use crate::error::Result;
+use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
+use crate::pages::{Failure, Pages, Statistics};
+
+/// The settings of a reader.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ReaderOptions {
+    /// Bytes of pages that are kept in memory; 64 MiB by default. With 0, each lookup reads its pages.
+    pub cache_bytes: u64,
+    /// Requests at once, of all lookups together; 32 by default.
+    pub parallel: usize,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self { cache_bytes: 64 << 20, parallel: 32 }
+    }
+}
+
+/// Which maps a snapshot uses.
+#[derive(Clone, Copy, Debug)]
+pub enum Cuts<'a> {
+    /// All that the manifest lists.
+    All,
+    /// Those of some cuts. Files that only others cover are not covered: they are in every answer.
+    Only(&'a [&'a str]),
+}
+
+impl Cuts<'_> {
+    fn has(self, cut: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(cuts) => cuts.contains(&cut),
+        }
+    }
+}
+
+/// Reads maps of a folder of an object store.
+#[derive(Debug)]
+pub struct MapReader {
+    pages: Arc<Pages>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    manifest: Manifest,
+    etag: Option<String>,
+    /// The ends that were loaded, by the map's fingerprint.
+    ends: HashMap<u64, Arc<MapIndex>>,
+}
+
+impl MapReader {
+    /// Opens the maps of a folder with the newest manifest. A folder without one has no maps.
+    ///
+    /// # Errors
+    ///
+    /// The store fails, or the manifest is damaged.
+    pub async fn open(
+        store: Arc<dyn ObjectStore>,
+        folder: impl Into<Path>,
+        filters: &Filters,
+        options: ReaderOptions,
+    ) -> Result<Self> {
+        let folder = Folder { store, path: folder.into() };
+        let pages = Pages::new(folder, filters.clone(), options.cache_bytes, options.parallel);
+        let reader = Self { pages: Arc::new(pages), state: Mutex::default() };
+        reader.refresh().await?;
+        Ok(reader)
+    }
+
+    /// Loads the newest manifest; `false` if it is the one that the reader has. What was read of maps that are still
+    /// listed stays in memory. Snapshots keep the maps that they were made with.
+    ///
+    /// # Errors
+    ///
+    /// The store fails, or the manifest is damaged. The reader keeps the one that it had.
+    pub async fn refresh(&self) -> Result<bool> {
+        let etag = self.state().etag.clone();
+        self.pages.count(|all| all.manifest_requests += 1);
+        let Some(loaded) = self.pages.folder().load(etag).await? else { return Ok(false) };
+        let (etag, Loaded { manifest, .. }) = (loaded.etag(), loaded);
+        let mut state = self.state();
+        state.ends.retain(|&id, _| manifest.map(id).is_some());
+        (state.manifest, state.etag) = (manifest, etag);
+        Ok(true)
+    }
+
+    /// Returns the manifest that the reader has.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        self.state().manifest.clone()
+    }
+
+    /// Prepares lookups among `files`, at most 2^32 - 1, in any order. Loads the ends of maps that the reader has not
+    /// loaded yet, with one request for each. Files of a map whose end cannot be loaded are not covered, and in every
+    /// answer; a later snapshot tries again.
+    pub async fn snapshot(&self, files: &[FileId], cuts: Cuts<'_>) -> Snapshot {
+        let maps: Vec<_> = {
+            let state = self.state();
+            let wanted = state.manifest.maps.iter().filter(|map| cuts.has(&map.cut));
+            wanted.map(|map| (map.clone(), state.ends.get(&map.id).cloned())).collect()
+        };
+        let loading = maps.into_iter().map(|(map, end)| async {
+            let index = match end {
+                Some(index) => Some(index),
+                None => self.pages.end(&map).await,
+            };
+            index.map(|index| (map, index))
+        });
+        let (maps, indexes): (Vec<_>, Vec<_>) = join_all(loading).await.into_iter().flatten().unzip();
+        let mut state = self.state();
+        for (map, index) in maps.iter().zip(&indexes) {
+            // The manifest may be a newer one by now.
+            if state.manifest.map(map.id).is_some() {
+                state.ends.insert(map.id, Arc::clone(index));
+            }
+        }
+        Snapshot { pages: Arc::clone(&self.pages), coverage: Coverage::new(indexes, files), maps }
+    }
+
+    /// Returns what the reader did since it was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.pages.statistics()
+    }
+
+    /// Returns the last failures with their reasons, at most 32, older ones first.
+    #[must_use]
+    pub fn recent_failures(&self) -> Vec<Failure> {
+        self.pages.failures()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files of an engine at one moment, and the maps that cover them.
+#[derive(Debug)]
+pub struct Snapshot {
+    pages: Arc<Pages>,
+    coverage: Coverage<Arc<MapIndex>>,
+    /// The places of the maps, in the order of the coverage.
+    maps: Vec<MapEntry>,
+}
+
+impl Snapshot {
+    /// Returns the positions of the files to open for a key, ascending: those that may have it, and those that no map
+    /// covers. Reads one page of each map, unless the cache has it.
+    pub async fn candidates(&self, hash: KeyHash) -> Vec<usize> {
+        self.candidates_each(&[hash]).await.pop().unwrap_or_default()
+    }
+
+    /// Returns the positions of the files to open for each of several keys. Reads a page that several keys need once.
+    pub async fn candidates_each(&self, hashes: &[KeyHash]) -> Vec<Vec<usize>> {
+        self.pages.count(|all| all.keys += hashes.len() as u64);
+        let mut answers = vec![self.coverage.uncovered().to_vec(); hashes.len()];
+        // A map of other files would be read for nothing.
+        let asked =
+            self.coverage.judges().iter().zip(&self.maps).filter(|(judge, _)| judge.positions().next().is_some());
+        for (judge, found) in join_all(asked.map(|(judge, map)| self.ask(judge, map, hashes))).await {
+            for (key, found) in found {
+                match found {
+                    SetMatch::File(position) => answers[key].push(position),
+                    SetMatch::AnyFile => {
+                        self.pages.count(|all| all.unknown += 1);
+                        answers[key].extend(judge.positions());
+                    }
+                }
+            }
+        }
+        answers.iter_mut().for_each(|answer| answer.sort_unstable());
+        answers
+    }
+
+    /// Returns the positions of files that no map covers, ascending. They are in every answer.
+    #[must_use]
+    pub fn uncovered(&self) -> &[usize] {
+        self.coverage.uncovered()
+    }
+
+    /// Returns the maps that lookups ask: those that could be loaded. Maps that cover no file of the snapshot are not
+    /// read.
+    #[must_use]
+    pub fn maps(&self) -> &[MapEntry] {
+        &self.maps
+    }
+
+    /// Returns what one map says about the keys, by their positions.
+    async fn ask<'a>(
+        &self,
+        judge: &'a MapJudge<Arc<MapIndex>>,
+        map: &MapEntry,
+        hashes: &[KeyHash],
+    ) -> (&'a MapJudge<Arc<MapIndex>>, Vec<(usize, SetMatch)>) {
+        let mut wanted: HashMap<MapRead, Vec<usize>> = HashMap::new();
+        for (key, &hash) in hashes.iter().enumerate() {
+            wanted.entry(judge.map().read_for(hash)).or_default().push(key);
+        }
+        let mut found = Vec::new();
+        // A second or third time for keys in lists or outgrown pages.
+        while !wanted.is_empty() {
+            let reads: Vec<_> = wanted.drain().collect();
+            let parts = join_all(reads.iter().map(|(read, _)| self.pages.part(map, judge.map(), read))).await;
+            for (part, (_, keys)) in parts.iter().zip(&reads) {
+                for &key in keys {
+                    let next = match part {
+                        Some(part) => judge.probe(part, hashes[key], |file| found.push((key, file))),
+                        None => {
+                            found.push((key, SetMatch::AnyFile));
+                            None
+                        }
+                    };
+                    if let Some(next) = next {
+                        wanted.entry(next).or_default().push(key);
+                    }
+                }
+            }
+        }
+        (judge, found)
+    }
+}

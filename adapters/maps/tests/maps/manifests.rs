@@ -1,0 +1,127 @@
+//! The manifest: races of its writers, and damage.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use sstfilter::{Filters, KeyHash};
+use sstfilter_map::MapOptions;
+use sstfilter_map_store::{Error, Manifest, MapWriter};
+
+use crate::faults::Faulty;
+use crate::support::{FOLDER, add, check, check_anew, reader, snapshot, writer};
+
+async fn replace(store: &Arc<Faulty>, manifest: Vec<u8>) {
+    let path = Path::from(format!("{FOLDER}/manifest"));
+    store.inner.put_opts(&path, manifest.into(), Default::default()).await.unwrap();
+}
+
+async fn stored(store: &Arc<Faulty>) -> Vec<u8> {
+    let path = Path::from(format!("{FOLDER}/manifest"));
+    store.inner.get(&path).await.unwrap().bytes().await.unwrap().to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_map_of_several_writers_at_once_is_lost() {
+    let store = Arc::new(Faulty::new());
+    let tasks = (0..8_u64).map(|own| {
+        let writer = writer(&store);
+        tokio::spawn(async move {
+            for map in 0..5 {
+                let first = (own * 5 + map) * 2;
+                assert!(add(&writer, &format!("day {}", own % 2), first..first + 2).await);
+            }
+        })
+    });
+    futures::future::try_join_all(tasks).await.unwrap();
+    let manifest = writer(&store).manifest().await.unwrap();
+    assert_eq!(manifest.maps.len(), 40);
+    assert_eq!(check_anew(&store, 0..80).await.floor(), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mergers_of_one_cut_at_once_lose_no_file() {
+    let store = Arc::new(Faulty::new());
+    for map in 0..8 {
+        assert!(add(&writer(&store), "day", map * 3..map * 3 + 3).await);
+    }
+    let tasks = (0..4_u64).map(|_| {
+        let writer = writer(&store);
+        tokio::spawn(async move { while writer.merge("day", |_| true).await.unwrap().is_some() {} })
+    });
+    futures::future::try_join_all(tasks).await.unwrap();
+    let manifest = writer(&store).manifest().await.unwrap();
+    assert_eq!((manifest.maps.len(), manifest.maps.iter().map(|map| map.files).sum::<u32>()), (2, 24));
+    assert!(check_anew(&store, 0..24).await < 0.1);
+}
+
+#[tokio::test]
+async fn any_flipped_bit_and_any_missing_end_of_a_manifest_is_an_error_and_readers_keep_theirs() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    assert!(add(&writer, "day", 0..10).await);
+    let reader = reader(&store, 1 << 20).await;
+    assert!(add(&writer, "day", 10..20).await);
+    let sound = stored(&store).await;
+    for bit in 0..sound.len() * 8 {
+        let mut damaged = sound.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Manifest::decode(&damaged).is_err(), "bit {bit}");
+    }
+    for length in 0..sound.len() {
+        assert!(Manifest::decode(&sound[..length]).is_err(), "{length} bytes");
+    }
+    replace(&store, sound[..sound.len() - 1].to_vec()).await;
+    let refused = reader.refresh().await.unwrap_err().to_string();
+    assert!(refused.starts_with("manifest of maps: expected checksum "), "{refused}");
+    assert_eq!(reader.manifest().maps.len(), 1);
+    check(&snapshot(&reader, 0..20).await, 0..20).await;
+    assert!(!add(&writer, "day", 20..30).await && writer.sweep(crate::support::NO_GRACE).await.is_err());
+    replace(&store, sound).await;
+    assert!(reader.refresh().await.unwrap() && reader.manifest().maps.len() == 2);
+}
+
+#[test]
+fn a_manifest_of_a_newer_version_is_refused_by_its_version() {
+    let refused = Manifest::decode(b"sstfilter-maps 2 what this is, nobody knows\n").unwrap_err();
+    assert!(matches!(refused, Error::Manifest { .. }), "four words more: {refused}");
+    let refused = Manifest::decode(b"sstfilter-maps 2 unknown\n{}").unwrap_err();
+    assert!(matches!(&refused, Error::Version { got } if got == "2"), "{refused}");
+    assert!(refused.to_string().contains("expected version 1, got 2"));
+    for other in [&b""[..], b"\n", b"{}", b"sstfilter-map 1 00000000\n", b"\xff\xff\n", b"sstfilter-maps 1 0\n{}"] {
+        assert!(matches!(Manifest::decode(other), Err(Error::Manifest { .. })), "{other:?}");
+    }
+}
+
+#[test]
+fn a_field_that_this_version_does_not_know_is_an_error() {
+    // A writer would lose it.
+    let of = |body: &str| Manifest::decode(format!("sstfilter-maps 1 {:08x}\n{body}", crc(body)).as_bytes());
+    assert!(of(r#"{"prefix_bits":null,"maps":[],"retired":[]}"#).is_ok());
+    assert!(of(r#"{"prefix_bits":null,"maps":[],"retired":[],"more":1}"#).is_err());
+    assert!(of(r#"{"prefix_bits":null,"maps":[]}"#).is_err());
+    let map = |id: &str| {
+        of(&format!(
+            r#"{{"prefix_bits":26,"maps":[{{"id":"{id}","object":"a.map","cut":"","tier":0,"bytes":1,"files":1,"entries":1,"unknown_pages":0}}],"retired":[]}}"#
+        ))
+    };
+    assert_eq!(map("00000000000000ff").unwrap().maps[0].id, 255);
+    assert!(map("ff").is_err() && map("zz000000000000ff").is_err());
+}
+
+fn crc(body: &str) -> u32 {
+    crc32c::crc32c(body.as_bytes())
+}
+
+#[tokio::test]
+async fn maps_that_keep_other_bits_of_a_hash_are_refused() {
+    let store = Arc::new(Faulty::new());
+    assert!(add(&writer(&store), "day", 0..3).await);
+    let options = MapOptions::with_prefix_bits(30).unwrap();
+    let other = MapWriter::new(store.clone(), FOLDER, &Filters::default(), options);
+    let mut builder = other.builder();
+    builder.add_file(crate::support::file(5), vec![KeyHash::mix(1)]);
+    let refused = other.add("day", builder).await.unwrap_err();
+    assert!(matches!(refused, Error::PrefixBits { expected: 26, got: 30 }), "{refused}");
+    assert_eq!(writer(&store).manifest().await.unwrap().maps.len(), 1);
+}

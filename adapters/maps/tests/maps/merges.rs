@@ -1,0 +1,217 @@
+//! Merges: tiers, damage, deletion, and a writer that is killed at every step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use sstfilter::Filters;
+use sstfilter_map::{MapBuilder, MapOptions};
+use sstfilter_map_store::{Error, Manifest, MapWriter};
+
+use crate::faults::{Fault, Faulty};
+use crate::support::{
+    FOLDER, NO_GRACE, add, check, check_anew, file, hash, keys, mix, options, reader, snapshot, writer,
+};
+
+async fn objects(store: &Arc<Faulty>) -> usize {
+    use futures::StreamExt;
+    store.inner.list(Some(&Path::from(FOLDER))).count().await - 1
+}
+
+async fn merge_tiers(writer: &MapWriter) -> usize {
+    let mut merges = 0;
+    while writer.merge("day", |_| true).await.unwrap().is_some() {
+        merges += 1;
+    }
+    merges
+}
+
+#[tokio::test]
+async fn maps_of_a_cut_are_merged_in_tiers_and_no_others() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    let mut merges = 0;
+    for map in 0..70 {
+        assert!(add(&writer, "day", map..map + 1).await);
+        assert!(add(&writer, &format!("other {map}"), 100 + map..101 + map).await);
+        merges += merge_tiers(&writer).await;
+    }
+    let maps = writer.manifest().await.unwrap().maps;
+    let tiers = |tier| maps.iter().filter(|map| map.cut == "day" && map.tier == tier).count();
+    // 70 is 1 * 64 + 0 * 16 + 1 * 4 + 2.
+    assert_eq!([0, 1, 2, 3].map(tiers), [2, 1, 0, 1]);
+    assert_eq!((maps.len(), merges), (74, 70 / 4 + 70 / 16 + 70 / 64));
+    assert!(check_anew(&store, 0..170).await < 31.0, "30 files in the middle have no map");
+}
+
+#[tokio::test]
+async fn a_merge_has_the_bytes_of_a_map_that_is_built_from_keys_and_leaves_out_files_that_are_gone() {
+    let store = Arc::new(Faulty::new());
+    let options = MapOptions::with_prefix_bits(30).unwrap().with_page_bytes(1 << 14).unwrap();
+    let writer = MapWriter::new(store.clone(), FOLDER, &Filters::default(), options);
+    // More than a window, and keys in lists.
+    let hashes = |file: u64| (0..30_000).map(move |key| hash(if key < 100 { key } else { mix(file << 32 | key) }));
+    for map in 0..5 {
+        let mut builder = writer.builder();
+        (map * 8..map * 8 + 8).for_each(|number| builder.add_file(file(number), hashes(number).collect()));
+        writer.add("day", builder).await.unwrap();
+    }
+    let before = store.gets();
+    let merged = writer.merge_all("day", |id| id != file(7)).await.unwrap().unwrap();
+    let output = merged.output.unwrap();
+    assert_eq!((merged.inputs.len(), output.files, output.unknown_pages), (5, 39, 0));
+    let bytes: u64 = merged.inputs.iter().map(|map| map.bytes).sum();
+    // The manifest twice, and of each map the end and windows of 1 MiB.
+    assert!(store.gets() - before <= 2 + 5 * 3 + bytes / (1 << 20), "{} of {bytes}", store.gets() - before);
+
+    let mut builder = MapBuilder::new(&Filters::default(), options);
+    (0..40).filter(|&number| number != 7).for_each(|number| builder.add_file(file(number), hashes(number).collect()));
+    let mut built = Vec::new();
+    builder.finish(output.map_id(), &mut built).unwrap();
+    let stored = store.inner.get(&Path::from(format!("{FOLDER}/{}", output.object))).await.unwrap();
+    assert!(stored.bytes().await.unwrap() == built, "other bytes");
+    assert!(built.len() > 2 << 20);
+}
+
+#[tokio::test]
+async fn a_cut_whose_files_are_gone_leaves_no_map() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..map + 1).await);
+    }
+    let merged = writer.merge("day", |_| false).await.unwrap().unwrap();
+    assert!(merged.output.is_none() && merged.inputs.len() == 4);
+    assert!(writer.manifest().await.unwrap().maps.is_empty());
+}
+
+#[tokio::test]
+async fn a_page_that_is_damaged_on_its_way_into_a_merge_is_read_again_and_one_in_the_store_loses_no_key() {
+    let mut unknown = 0;
+    for is_stored in [false, true] {
+        let store = Arc::new(Faulty::new());
+        let writer = writer(&store);
+        for map in 0..4 {
+            assert!(add(&writer, "day", map * 10..map * 10 + 10).await);
+        }
+        if is_stored {
+            let object = &writer.manifest().await.unwrap().maps[2].object;
+            let path = Path::from(format!("{FOLDER}/{object}"));
+            let mut bytes = store.inner.get(&path).await.unwrap().bytes().await.unwrap().to_vec();
+            bytes[1_500] ^= 4;
+            store.inner.put_opts(&path, bytes.into(), Default::default()).await.unwrap();
+        } else {
+            store.set(&[(Fault::Flip, 20)]);
+        }
+        let mut merged = writer.merge("day", |_| true).await;
+        while !is_stored && matches!(&merged, Ok(None) | Err(_)) {
+            // The end of a map was damaged on its way.
+            merged = writer.merge("day", |_| true).await;
+        }
+        let merged = merged.unwrap().unwrap();
+        store.set(&[]);
+        unknown += merged.output.unwrap().unknown_pages;
+        assert_eq!(unknown > 0, is_stored);
+        check_anew(&store, 0..40).await;
+    }
+}
+
+#[tokio::test]
+async fn a_map_that_is_gone_does_not_stop_merges_of_others() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..5 {
+        assert!(add(&writer, "day", map..map + 1).await);
+    }
+    let gone = writer.manifest().await.unwrap().maps[1].clone();
+    store.inner.delete(&Path::from(format!("{FOLDER}/{}", gone.object))).await.unwrap();
+    let merged = writer.merge("day", |_| true).await.unwrap().unwrap();
+    assert_eq!((merged.inputs.len(), merged.unusable.len()), (4, 1));
+    assert!(matches!(&merged.unusable[0], (map, Error::Store(object_store::Error::NotFound { .. })) if *map == gone));
+    writer.remove(&[gone.map_id()]).await.unwrap();
+    assert_eq!(writer.manifest().await.unwrap().maps.len(), 1);
+    check_anew(&store, 0..5).await;
+}
+
+#[tokio::test]
+async fn maps_are_deleted_after_the_grace_period_and_so_are_those_of_killed_writers() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..map + 1).await);
+    }
+    // Killed after the upload.
+    store.kill_after(1);
+    assert!(!add(&writer, "day", 4..5).await);
+    store.kill_after(i64::MAX);
+    // Of another owner.
+    let foreign = Path::from(format!("{FOLDER}/deeper/0123.map"));
+    store.inner.put(&foreign, "x".into()).await.unwrap();
+    assert_eq!(merge_tiers(&writer).await, 1);
+    assert_eq!(writer.sweep(Duration::from_secs(3_600)).await.unwrap(), 0);
+    assert_eq!((objects(&store).await, writer.manifest().await.unwrap().retired.len()), (7, 4));
+    assert_eq!(writer.sweep(NO_GRACE).await.unwrap(), 5);
+    assert_eq!((objects(&store).await, writer.manifest().await.unwrap().retired.len()), (2, 0));
+    assert!(check_anew(&store, 0..4).await < 0.1);
+    assert!(store.inner.head(&foreign).await.is_ok());
+}
+
+/// Adds, merges and deletes, until the writer is killed.
+async fn work(writer: &MapWriter, added: &mut u64) -> Result<(), Error> {
+    for map in 0..9 {
+        let mut builder = writer.builder();
+        builder.add_file(file(map), keys(map).map(hash).collect());
+        writer.add("day", builder).await?;
+        *added += 1;
+    }
+    while writer.merge("day", |_| true).await?.is_some() {}
+    writer.merge_all("day", |id| id != file(8)).await?;
+    writer.sweep(NO_GRACE).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_writer_that_is_killed_at_any_step_leaves_a_manifest_and_loses_no_key() {
+    let mut steps = 0;
+    loop {
+        let store = Arc::new(Faulty::new());
+        let (killed, mut added) = (writer(&store), 0);
+        store.kill_after(steps);
+        let is_done = work(&killed, &mut added).await.is_ok();
+        store.kill_after(i64::MAX);
+
+        let manifest = Manifest::clone(&writer(&store).manifest().await.unwrap());
+        assert!(manifest.maps.iter().map(|map| u64::from(map.files)).sum::<u64>() >= added.min(8), "step {steps}");
+        check_anew(&store, 0..9).await;
+        // Another process takes over.
+        let next = writer(&store);
+        work(&next, &mut 0).await.unwrap();
+        let opened = check_anew(&store, 0..8).await;
+        assert!(opened < 0.1, "step {steps}: {opened}");
+        assert_eq!(objects(&store).await, 1, "step {steps}: maps that no manifest lists");
+        if is_done {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 60, "{steps} steps");
+}
+
+#[tokio::test]
+async fn readers_that_follow_a_merger_lose_no_key() {
+    let store = Arc::new(Faulty::new());
+    let (writer, reader) = (writer(&store), reader(&store, 10_000).await);
+    let mut last = snapshot(&reader, 0..40).await;
+    for map in 0..40 {
+        assert!(add(&writer, "day", map..map + 1).await);
+        merge_tiers(&writer).await;
+        writer.sweep(NO_GRACE).await.unwrap();
+        check(&last, 0..40).await;
+        reader.refresh().await.unwrap();
+        if map % 3 == 0 {
+            last = snapshot(&reader, 0..40).await;
+        }
+    }
+    let _ = options();
+}
