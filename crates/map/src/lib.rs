@@ -91,7 +91,7 @@ pub use index::{CoveredFile, LocalId, MapIndex};
 pub use join::MapJoin;
 pub use map::FileMap;
 pub use merge::MapMerge;
-pub use options::MapOptions;
+pub use options::{MapOptions, MapPlan};
 pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
 pub use slice::{Slice, SliceIndex};

@@ -8,7 +8,7 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 
 use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
 use crate::error::MapError;
-use crate::index::{CoveredFile, MAX_ENTRIES, MapEnd};
+use crate::index::{CoveredFile, MapEnd};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
@@ -106,11 +106,7 @@ impl Plan {
     ) -> Result<Self, MapError> {
         let files = u32::try_from(covered.len()).unwrap_or(u32::MAX);
         let entries: u64 = covered.iter().map(|covered| covered.entries).sum();
-        if entries > MAX_ENTRIES {
-            return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
-        }
-        let (prefix_bits, page_bits) = (options.prefix_bits, options.page_bits);
-        let shape = Shape::plan(prefix_bits, page_bits, files, entries, options.files_per_key.into())?;
+        let shape = options.shape(files, entries)?;
         Ok(Self { shape, hash, map, covered, threads: options.threads })
     }
 
