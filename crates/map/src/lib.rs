@@ -75,6 +75,7 @@ mod set;
 mod shape;
 mod simd;
 mod slice;
+mod slice_end;
 mod verify;
 mod write;
 
@@ -94,7 +95,8 @@ pub use merge::MapMerge;
 pub use options::{MapOptions, MapPlan};
 pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
-pub use slice::{Slice, SliceIndex};
+pub use slice::Slice;
+pub use slice_end::SliceIndex;
 pub use verify::MapVerification;
 pub use write::MapReport;
 

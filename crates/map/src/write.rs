@@ -13,6 +13,7 @@ use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
 use crate::slice::Slice;
+use crate::slice_end::append_footer;
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
@@ -159,7 +160,7 @@ impl Plan {
         }
         .encode();
         if let Some(slice) = slice {
-            slice.append_footer(&mut end);
+            append_footer(slice, &mut end);
         }
         sink.write_all(&end)?;
         report.bytes = (report.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;

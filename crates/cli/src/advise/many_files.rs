@@ -1,8 +1,8 @@
 //! `sstfilter advise --files`: which layout of filters suits a store of many files, and what each one costs.
 //!
 //! ```text
-//! opened in vain = files x rate of a filter                             of maps: entries / 2^bits, in all files together
-//! requests       = those of the layout + 2 x opened in vain             for each lookup of an absent key
+//! opened in vain = files x rate of a filter                      of maps: entries / 2^bits, in all files together
+//! requests       = those of the layout + 2 x opened in vain      for each lookup of an absent key
 //! $ a day        = lookups x requests x price of a request
 //! $ a month      = bytes stored x price of a byte
 //! ```
@@ -26,8 +26,8 @@ const REQUESTS_OF_A_FILE: f64 = 2.0;
 /// Bytes of the line of a blocked Bloom filter that a probe tests.
 const LINE_BYTES: u64 = 64;
 
-/// Bytes of a file in the footer of a group of transposed blocks, which readers keep in memory: its id and its number of
-/// keys, as in a `.bf` file of `OpenObserve` (`src/infra/src/bloom/mod.rs`).
+/// Bytes of a file in the footer of a group of transposed blocks, which readers keep in memory: its id and its number
+/// of keys, as in a `.bf` file of `OpenObserve` (`src/infra/src/bloom/mod.rs`).
 const COLUMN_BYTES: u64 = 12;
 
 /// Bytes that bind a filter to its file.
