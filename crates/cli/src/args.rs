@@ -333,7 +333,7 @@ pub(crate) fn chosen_hasher(seed: Option<u64>, secret: Option<&KeyHasher>) -> an
 pub(crate) struct AdviseArgs {
     /// Maximum number of distinct keys
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
-        required_unless_present_any = ["tables", "levels", "ranges"])]
+        required_unless_present_any = ["tables", "levels", "ranges", "files"])]
     pub(crate) keys: Option<u64>,
 
     /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
@@ -411,6 +411,61 @@ pub(crate) struct AdviseArgs {
     /// Cost of a false positive in nanoseconds: the read that the filter failed to avoid
     #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) false_positive_ns: u64,
+
+    #[command(flatten)]
+    pub(crate) many_files: ManyFilesArgs,
+}
+
+/// What `advise --files` needs to know of a store.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stores of many files")]
+// Of all its options: clap does not miss a required one that conflicts with another.
+#[group(id = "many_files", multiple = true, conflicts_with_all = ["keys", "tables", "levels", "ranges", "memory",
+    "bits_per_key", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+pub(crate) struct ManyFilesArgs {
+    /// Compare filters of their own, transposed blocks and file maps for a store of many files: their size, reads and
+    /// price. N counts the files that a lookup may have to search: neither key bounds nor times rule them out
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=(1 << 31) - 2), allow_negative_numbers = true,
+        requires_all = ["keys_per_file", "lookups_per_day"])]
+    pub(crate) files: Option<u32>,
+
+    /// With --files: distinct keys of a file
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true,
+        requires = "files")]
+    pub(crate) keys_per_file: Option<u64>,
+
+    /// With --files: lookups a day of keys that no file has
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true, requires = "files")]
+    pub(crate) lookups_per_day: Option<u64>,
+
+    /// With --files: how often a compaction rewrites each key
+    #[arg(long, value_name = "N", value_parser = parse_ratio, allow_negative_numbers = true, default_value_t = 0.0,
+        requires = "files")]
+    pub(crate) rewrites: f64,
+
+    /// With --files: files whose transposed blocks are one object
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=u64::from(u32::MAX)), allow_negative_numbers = true,
+        default_value_t = 1_000, requires = "files")]
+    pub(crate) group_files: u32,
+
+    /// With --files: file maps, such as one for each day, that cover as many files each
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=u64::from(u32::MAX)), allow_negative_numbers = true,
+        default_value_t = 1, requires = "files")]
+    pub(crate) maps: u32,
+
+    /// With --files: bytes of memory that a reader has for filters (units K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1G", requires = "files")]
+    pub(crate) reader_memory: u64,
+
+    /// With --files: dollars for 1,000 GETs; 0 for a local disk; the default is that of S3 Standard
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_ratio, allow_negative_numbers = true,
+        default_value_t = 0.0004, requires = "files")]
+    pub(crate) get_price: f64,
+
+    /// With --files: dollars for a month of 10^9 bytes; 0 for a local disk; the default is that of S3 Standard
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_ratio, allow_negative_numbers = true,
+        default_value_t = 0.023, requires = "files")]
+    pub(crate) storage_price: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -43,8 +43,8 @@ const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 pub(crate) const NEITHER: &str =
     "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
-/// Returns the error for a file map, or a slice of one, in the place of a table or a filter. It is no damage, so it is an error of the
-/// system's kind.
+/// Returns the error for a file map, or a slice of one, in the place of a table or a filter. It is no damage, so it is
+/// an error of the system's kind.
 pub(crate) fn is_a_map(path: &Path) -> anyhow::Error {
     let message = format!(
         "{}: a file map or a slice of one, neither a table nor a filter: use `sstfilter map`",

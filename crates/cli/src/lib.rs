@@ -119,6 +119,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
+        Command::Advise(args) if args.many_files.files.is_some() => output.report(advise::many_files::run(args)),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),

@@ -10,7 +10,8 @@ use crate::index::MapEnd;
 use crate::list::checked_list;
 use crate::merge::Read;
 use crate::page::{Page, PageTrailer, State};
-use crate::slice::{Slice, SliceIndex};
+use crate::slice::Slice;
+use crate::slice_end::SliceIndex;
 use crate::write::MapReport;
 
 /// Joins all slices of a map into the bytes that one process would have written: `(add)* finish`.

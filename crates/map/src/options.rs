@@ -2,7 +2,9 @@
 
 use sstfilter::{ConfigError, FalsePositiveRate};
 
-use crate::shape::{PAGE_BITS, PREFIX_BITS};
+use crate::error::MapError;
+use crate::index::{COVERED_BYTES, END_BYTES, MAX_ENTRIES};
+use crate::shape::{PAGE_BITS, PREFIX_BITS, Shape};
 
 /// The settings of a map. Choose them once per store: maps are merged only if they keep as many bits of a hash.
 ///
@@ -85,6 +87,51 @@ impl MapOptions {
     #[must_use]
     pub const fn prefix_bits(&self) -> u8 {
         self.prefix_bits
+    }
+
+    /// Returns the size of a map of so many files and entries, which a build and a merge follow.
+    ///
+    /// # Errors
+    ///
+    /// No map has these numbers: there are too many files or entries, or none.
+    pub fn plan(&self, files: u32, entries: u64) -> Result<MapPlan, MapError> {
+        let shape = self.shape(files, entries)?;
+        Ok(MapPlan {
+            pages: shape.pages,
+            page_bytes: shape.page_bytes() as u64,
+            end_bytes: u64::from(files) * COVERED_BYTES as u64 + END_BYTES as u64,
+            expected_false_candidates: entries as f64 / (1_u64 << self.prefix_bits) as f64,
+        })
+    }
+
+    pub(crate) fn shape(&self, files: u32, entries: u64) -> Result<Shape, MapError> {
+        if entries > MAX_ENTRIES {
+            return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
+        }
+        Shape::plan(self.prefix_bits, self.page_bits, files, entries, self.files_per_key.into())
+    }
+}
+
+/// The planned size of a map. What follows is exact but for keys that 32 or more files have, whose files are stored
+/// outside of pages, and for pages that outgrow their bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MapPlan {
+    /// Number of pages.
+    pub pages: u64,
+    /// Bytes of a page, which one lookup reads.
+    pub page_bytes: u64,
+    /// Bytes behind the pages, which a reader keeps in memory: the covered files, and the numbers of the map.
+    pub end_bytes: u64,
+    /// Files that an absent key is expected to be looked for in, of all files together.
+    pub expected_false_candidates: f64,
+}
+
+impl MapPlan {
+    /// Returns the bytes of the whole map.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.pages * self.page_bytes + self.end_bytes
     }
 }
 

@@ -8,11 +8,12 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 
 use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
 use crate::error::MapError;
-use crate::index::{Covered, MAX_ENTRIES, MapEnd};
+use crate::index::{Covered, MapEnd};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
 use crate::slice::Slice;
+use crate::slice_end::append_footer;
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
@@ -109,12 +110,7 @@ impl Plan {
             Covered::Files(files) => files.len(),
             Covered::Writes(writes) => writes.len(),
         };
-        let files = u32::try_from(files).unwrap_or(u32::MAX);
-        if entries > MAX_ENTRIES {
-            return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
-        }
-        let (prefix_bits, page_bits) = (options.prefix_bits, options.page_bits);
-        let shape = Shape::plan(prefix_bits, page_bits, files, entries, options.files_per_key.into())?;
+        let shape = options.shape(u32::try_from(files).unwrap_or(u32::MAX), entries)?;
         Ok(Self { shape, hash, map, covered, entries, threads: options.threads })
     }
 
@@ -168,7 +164,7 @@ impl Plan {
         }
         .encode();
         if let Some(slice) = slice {
-            slice.append_footer(&mut end);
+            append_footer(slice, &mut end);
         }
         sink.write_all(&end)?;
         report.bytes = (report.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;

@@ -2,6 +2,7 @@
 
 pub(crate) mod chart;
 pub(crate) mod levels;
+pub(crate) mod many_files;
 mod measured;
 pub(crate) mod ranges;
 mod rank;

@@ -319,3 +319,109 @@ fn the_filters_of_tables_are_drawn_to_a_new_file_and_to_no_other() {
     assert_eq!(fs::read_to_string(&chart).unwrap(), svg);
     run(&["advise", "--keys", "5", "--chart", &place.text("other.svg")]).expect_code(2);
 }
+
+/// The failure guarded against: advice for a store that is not the one that would be built.
+#[test]
+fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
+    let place = Place::new();
+    let (files, keys) = (40, 2_000);
+    fs::create_dir(place.path("lists")).unwrap();
+    for file in 0..files {
+        place.write(&format!("lists/{file}"), crate::common::lines(0..keys, |key| format!("{file}-{key}")));
+    }
+    let advise = ["advise", "--files", "40", "--keys-per-file", "2000", "--lookups-per-day", "1e6", "--fpr", "0.02"];
+    let advice = run(&[&advise[..], &["--json"]].concat()).expect_code(0).json();
+    let layout = |name: &str| {
+        let mut layouts = advice["layouts"].as_array().unwrap().iter();
+        layouts.find(|layout| layout["layout"] == name).unwrap_or_else(|| panic!("{name} in {advice}")).clone()
+    };
+    let [map, lists] = ["a.map", "lists"].map(|name| place.text(name));
+    let options = ["--max-entries", "80000", "--fpr", "0.02", "--json"];
+    let build = [&["map", "build", "--key-lists", &lists, "--out", &map], &options[..]].concat();
+    let built = run(&build).expect_code(0).json();
+    let [in_memory, read] = ["file map, in memory", "file map, a page read"].map(layout);
+    assert_eq!(in_memory["stored_bytes"], built["bytes"], "{built}");
+    assert_eq!(read["read_bytes"], built["page_bytes"]);
+    assert!((number(&read["opened_in_vain"]) / number(&built["expected_false_candidates"]) - 1.0).abs() < 0.01);
+    assert!((number(&read["requests"]) - 1.0 - 2.0 * number(&read["opened_in_vain"])).abs() < 1e-9);
+
+    let out = place.text("filter");
+    let list = place.text("lists/7");
+    run(&["filter", "build", "--keys", &list, "--policy", "bloom", "--fpr", "0.02", "--out", &out]).expect_code(0);
+    // A filter that is bound to its file has 8 bytes more.
+    let bytes = 40 * (fs::metadata(&out).unwrap().len() + 8);
+    for name in ["filters, in memory", "filters, a line of each read", "transposed blocks"] {
+        assert_eq!(layout(name)["stored_bytes"], bytes, "{name}");
+    }
+    let transposed = layout("transposed blocks");
+    assert_eq!(transposed["read_bytes"], 40 * 64);
+    let opened = number(&transposed["opened_in_vain"]);
+    assert!((0.7..0.9).contains(&opened) && (number(&transposed["requests"]) - 1.0 - 2.0 * opened).abs() < 1e-9);
+    // 10^6 lookups a day, at $0.0004 for 1,000 requests; 10^9 bytes take $0.023 a month.
+    assert!((number(&transposed["dollars_per_day"]) - 0.4 * number(&transposed["requests"])).abs() < 1e-6);
+    assert!((number(&transposed["dollars_per_month"]) - 0.023e-9 * number(&transposed["stored_bytes"])).abs() < 1e-12);
+}
+
+#[test]
+fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
+    let advice = |lookups: &str, options: &[&str]| {
+        let store = ["advise", "--files", "1e4", "--keys-per-file", "1e6", "--lookups-per-day", lookups];
+        let text = run(&[&store[..], options].concat()).expect_code(0).stdout;
+        let line = text.lines().find_map(|line| line.strip_prefix("advice: ")).unwrap().to_owned();
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        line
+    };
+    let begins = |line: String, expected: &str| assert!(line.starts_with(expected), "{line}");
+    begins(advice("0", &[]), "no filter: $0 a month");
+    begins(advice("100", &[]), "transposed blocks: $");
+    let line = advice("1000", &[]);
+    begins(line.clone(), "file map, a page read: $");
+    // The number of lookups at which both cost the same.
+    let limit = line.split("cheaper below ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
+    let limit: u64 = limit.parse().unwrap();
+    begins(advice(&(limit + 2).to_string(), &[]), "file map, a page read");
+    let costs = |lookups: u64| {
+        let text = advice(&lookups.to_string(), &[]);
+        [text.contains("cheaper above"), text.contains("cheaper below")]
+    };
+    assert_eq!([costs(limit / 2), costs(limit * 2)], [[true, false], [false, true]]);
+    // Memory has no price: it is used if it saves more than a tenth.
+    begins(advice("1e6", &["--reader-memory", "64G"]), "file map, in memory");
+    begins(advice("1000", &["--reader-memory", "64G"]), "file map, a page read");
+    begins(advice("1000", &["--reader-memory", "1K"]), "filters, a line of each read");
+    let local = ["--get-price", "0", "--storage-price", "0"];
+    begins(advice("1000", &local), "file map, a page read: 1.02 reads for an absent key; next: transposed blocks, 210");
+    begins(advice("1000", &[&local[..], &["--reader-memory", "64G"]].concat()), "file map, in memory: 0.0182 reads");
+    let text = run(&["advise", "--files", "70", "--keys-per-file", "1e4", "--lookups-per-day", "1", "--rewrites", "3"]);
+    assert!(text.stdout.contains("1 entry (") && text.stdout.contains("ids of files take 4 ("), "{}", text.stdout);
+    let huge = ["advise", "--files", "2e9", "--keys-per-file", "1e12", "--lookups-per-day", "18446744073709551615"];
+    let huge = run(&huge).expect_code(0).stdout;
+    assert!(huge.contains("filters: not for this number of keys") && huge.contains("pass --maps"), "{huge}");
+    let numbers = ["--keys-per-file", "10", "--lookups-per-day", "10"];
+    for bad in [
+        &[&["--files", "0"], &numbers[..]].concat()[..],
+        &[&["--files", "4e9"], &numbers[..]].concat(),
+        &[&["--files", "1", "--keys", "1"], &numbers[..]].concat(),
+        &[&["--files", "1", "--memory", "1"], &numbers[..]].concat(),
+        &numbers,
+        &["--files", "1"],
+        &["--keys", "1", "--maps", "3"],
+    ] {
+        assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
+    }
+}
+
+/// The failure guarded against: a page that shows figures of an earlier program.
+#[test]
+fn the_tables_of_the_page_of_many_files_are_what_the_program_prints() {
+    let page = fs::read_to_string("../../docs/many-files.md").unwrap();
+    let mut compared = 0;
+    for block in page.split("```sh\n").skip(1) {
+        let (command, rest) = block.split_once("\n```\n").unwrap();
+        let shown = rest.trim_start().strip_prefix("```text\n").unwrap().split("```").next().unwrap();
+        let arguments: Vec<&str> = command.strip_prefix("sstfilter ").unwrap().split(' ').collect();
+        assert_eq!(run(&arguments).expect_code(0).stdout, shown, "{command}");
+        compared += 1;
+    }
+    assert_eq!(compared, 3);
+}

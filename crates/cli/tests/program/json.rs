@@ -64,7 +64,7 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
     let pairs = place.write("pairs", "key\tkey2\n");
     let [list, map, merged, slice, joined] =
         ["list", "a.map", "merged.map", "slice", "joined.map"].map(|name| place.text(name));
-    let runs: [&[&str]; 30] = [
+    let runs: [&[&str]; 31] = [
         &["measure", "--max-keys", "1000", "--out", &measured],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
@@ -96,6 +96,7 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
         &["advise", "--keys", "1e6"],
         &["advise", "--keys", "1e6", "--updates", "remove"],
         &["advise", "--levels", "40K/4,1e5,1e6"],
+        &["advise", "--files", "70", "--keys-per-file", "1e4", "--lookups-per-day", "10"],
         &["advise", "--ranges", &keys],
         &["advise", "--tables", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst"],
         &["report", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst", "--out", &report],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sstfilter::simd::InstructionSet;
-use sstfilter_map::{Candidates, LocalId, MapMerge, MapOptions};
+use sstfilter_map::{Candidates, LocalId, MapIndex, MapMerge, MapOptions};
 
 use crate::effort;
 use crate::support::{Model, add, build, candidates, check_all, file, hash, load, map_id, merge, mix, model};
@@ -38,6 +38,25 @@ pub(crate) const FORMS: [(u64, u64, u64, u8); 12] = [
     (1_000, 20, 7, 33),
     (7, 3_000, 0, 8),
 ];
+
+#[test]
+fn a_map_has_the_planned_size_and_the_bytes_of_its_lists_and_outgrown_pages() {
+    let mut exact = 0;
+    for (form, (files, keys, shared, bits)) in (0..).zip(FORMS) {
+        let (bytes, report) = build(&model(form, files, keys, shared), options(bits));
+        let plan = options(bits).plan(report.files, report.entries).unwrap();
+        let map = load(&bytes);
+        let page_bytes = map.index().page_range(0).end;
+        assert_eq!((plan.pages, plan.page_bytes), (report.pages, page_bytes), "form {form}");
+        assert_eq!(plan.end_bytes, MapIndex::end_bytes(&bytes).unwrap());
+        assert!((plan.expected_false_candidates - map.index().expected_false_candidates()).abs() < 1e-12);
+        let has_tail = report.lists + report.outgrown_pages > 0;
+        assert_eq!(has_tail, plan.bytes() < report.bytes, "form {form}");
+        exact += u32::from(plan.bytes() == report.bytes);
+    }
+    assert!(exact >= 6, "{exact}");
+    assert!(options(20).plan(0, 1).is_err() && options(20).plan(1, 1 << 40).is_err());
+}
 
 #[test]
 fn the_candidates_of_every_prefix_are_exactly_the_files_that_have_it() {
