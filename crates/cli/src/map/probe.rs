@@ -188,6 +188,10 @@ impl Probing {
                     continue;
                 }
             };
+            if !map.index.writes().is_empty() {
+                left_out.push(LeftOut::new(map.path, "expected a map of files, got one of writes", Outcome::Yes));
+                continue;
+            }
             // Files that an earlier map covers are its own.
             let own: Vec<bool> =
                 map.index.files().iter().map(|covered| self.judged.insert(covered.file.fingerprint())).collect();

@@ -424,6 +424,24 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     let bytes: Vec<_> = [3_u32, 9].iter().map(|key| key.to_be_bytes()).collect();
     assert_eq!([found(&view, 3), found(&view, 5), found(&view, 10)], [2, 3, 1]);
     assert_eq!(view.candidates_of_each(&[&bytes[0]]).next_files().len(), 1);
+    // Nor is one without a description, which may have any range tombstones.
+    let filters = lsm.store.open_unfiltered(..).with_writes(writes(1, 1));
+    let unknown = Arc::new(Table { entries: Vec::new(), filters });
+    assert_eq!(found(&view.edited(ViewEdit::new().add(2, unknown)).unwrap(), 3), 3);
+}
+
+#[test]
+fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let view = view_of(&lsm, &[(0, &[1, 2, 3], Some(writes(1, 1)))]);
+    let write = |keys: &'static [u32]| {
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let hashes = |_: &Table| Ok(lsm.hashes(keys.iter().copied()));
+        view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes)
+    };
+    assert_eq!(write(&[1, 2, 3]).unwrap().0.entries, 3);
+    let refused = write(&[1, 2]).unwrap_err().downcast::<MapError>().unwrap();
+    assert!(matches!(refused, MapError::KnownKeyAbsent { .. }), "{refused}");
 }
 
 #[test]
