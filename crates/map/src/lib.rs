@@ -74,6 +74,7 @@ mod shape;
 mod simd;
 mod verify;
 mod write;
+mod write_set;
 mod writes;
 
 /// The test vectors, for unit tests.
@@ -93,7 +94,8 @@ pub use read::{MapPart, MapRead, PartAnswer};
 pub use set::{MapSet, SetMatch};
 pub use verify::MapVerification;
 pub use write::MapReport;
-pub use writes::{KeyWrites, WriteId, WriteSet, Writes};
+pub use write_set::{KeyWrites, WriteSet};
+pub use writes::{WriteId, Writes};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes};
 use sstfilter::{FalsePositiveRate, FileId, KeyHash};
 use sstfilter_map::{FileMap, MapBuilder, MapOptions, WriteId, Writes};
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterMetadata, FilterStore, FilterView, MapPolicy, ViewEdit};
@@ -29,16 +29,24 @@ const RATIO: usize = 10;
 const MAX_TABLES_AT_0: usize = 4;
 const MAX_LEVEL: u32 = 7;
 
-/// A stored value: the number of its flush, or 0; 1 for a value and 0 for a tombstone; the value.
+fn key_of(number: u64) -> Bytes {
+    let mut key = Vec::new();
+    key.put_u64(number); // Big-endian, in the order of numbers.
+    key.into()
+}
+
+/// A stored value: the number of its flush, or 0; the value; 1 for a value and 0 for a tombstone.
 fn stored(number: WriteId, value: Option<u64>) -> Bytes {
-    let mut stored = [number.get().to_le_bytes(), value.unwrap_or(0).to_le_bytes()].concat();
+    let mut stored = Vec::with_capacity(VALUE_BYTES);
+    stored.put_u64_le(number.get());
+    stored.put_u64_le(value.unwrap_or(0));
     stored.push(value.is_some().into());
-    stored.resize(VALUE_BYTES, value.unwrap_or(0) as u8);
+    stored.resize(VALUE_BYTES, 0);
     stored.into()
 }
 
 fn number_at(stored: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(stored[at..at + 8].try_into().expect("8 bytes"))
+    (&stored[at..]).get_u64_le()
 }
 
 /// The flush of an entry; `None` if a compaction to the last level has removed its number.
@@ -114,6 +122,17 @@ impl NewTable {
     }
 }
 
+/// Bytes in the manifest, which is text.
+fn hex(bytes: &[u8]) -> String {
+    let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, std::num::ParseIntError> {
+    let pairs = (0..text.len() / 2).map(|at| text.get(2 * at..2 * at + 2).unwrap_or_default());
+    pairs.map(|pair| u8::from_str_radix(pair, 16)).collect()
+}
+
 fn options() -> TableOptions {
     TableOptions::default().without_filter().without_sidecars()
 }
@@ -177,9 +196,7 @@ impl Engine {
         let (mut edit, mut tables) = (ViewEdit::new(), tables.into_values().collect::<Vec<_>>());
         tables.sort_by_key(|(number, ..)| *number);
         for (_, level, writes, description) in tables {
-            let bytes: Vec<u8> = (0..description.len() / 2)
-                .map(|at| u8::from_str_radix(&description[2 * at..2 * at + 2], 16))
-                .collect::<Result<_, _>>()?;
+            let bytes = unhex(description)?;
             edit = edit.add(level, OpenTable::open(directory, FilterMetadata::decode(&bytes)?, writes)?);
         }
         let options = MapOptions::for_entries(max_entries, FalsePositiveRate::ONE_PERCENT)?;
@@ -231,8 +248,7 @@ impl Engine {
         self.flushes += 1;
         let number = WriteId::new(self.epoch, self.flushes).ok_or("too many flushes")?;
         let memtable = std::mem::take(&mut self.memtable);
-        let entry =
-            |(key, value): (u64, Option<u64>)| (Bytes::copy_from_slice(&key.to_be_bytes()), stored(number, value));
+        let entry = |(key, value): (u64, Option<u64>)| (key_of(key), stored(number, value));
         let entries: Vec<Entry> = memtable.into_iter().map(entry).collect();
         self.flushed_entries += entries.len() as u64;
         let mut builder = NewTable::new(&self.store)?;
@@ -244,7 +260,7 @@ impl Engine {
         let mut builder = MapBuilder::new(self.store.filters(), self.options);
         builder.add_writes(covered, self.hashes(entries.iter().map(|(key, _)| &key[..])));
         builder.finish(map, &mut bytes)?;
-        self.maps.time += processor_time() - begin;
+        self.maps.time += processor_time().saturating_sub(begin);
         self.apply(&[], &[(0, table)])?;
         self.publish_map(map, bytes, &[])?;
         self.merge_maps()
@@ -269,7 +285,7 @@ impl Engine {
         let gone = replaced.iter().map(|old| format!("remove {}\n", old.fingerprint()));
         self.log(&gone.chain([format!("map {}\n", map.fingerprint())]).collect::<String>())?;
         replaced.iter().try_for_each(|old| fs::remove_file(self.map_path(*old)))?;
-        self.maps.time += processor_time() - begin;
+        self.maps.time += processor_time().saturating_sub(begin);
         Ok(())
     }
 
@@ -278,7 +294,7 @@ impl Engine {
         loop {
             let begin = processor_time();
             let Some(reason) = self.view.needs_map(&MapPolicy::default()) else {
-                self.maps.time += processor_time() - begin;
+                self.maps.time += processor_time().saturating_sub(begin);
                 return Ok(());
             };
             let (map, mut bytes) = (FileId::random(), Vec::new());
@@ -287,7 +303,7 @@ impl Engine {
                 table.entries().map(hash).collect::<Result<_, _>>().map_err(io::Error::other)
             };
             let (_, replaced) = self.view.write_map_for(reason, self.options, map, &mut bytes, hashes)?;
-            self.maps.time += processor_time() - begin;
+            self.maps.time += processor_time().saturating_sub(begin);
             self.publish_map(map, bytes, &replaced)?;
         }
     }
@@ -300,8 +316,7 @@ impl Engine {
         let gone = old.iter().map(|(_, table)| format!("remove {}\n", table.id.fingerprint()));
         let added = new.iter().filter_map(|(level, table)| {
             let (id, writes) = (table.id.fingerprint(), table.filters.writes()?);
-            let description =
-                table.filters.metadata().encode().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let description = hex(&table.filters.metadata().encode());
             Some(format!("table {id} {level} {} {} {description}\n", writes.first().get(), writes.last().get()))
         });
         self.log(&gone.chain(added).collect::<String>())?;
@@ -332,7 +347,7 @@ impl Engine {
 
         let begin = processor_time();
         let new = self.merge_tables(&taken, &met, is_last)?;
-        self.compaction.time += processor_time() - begin;
+        self.compaction.time += processor_time().saturating_sub(begin);
         self.compaction.bytes += new.iter().map(|table| table.table.file_bytes()).sum::<u64>();
 
         let at = |level: u32, tables: Vec<Arc<OpenTable>>| tables.into_iter().map(move |table| (level, table));
@@ -384,7 +399,7 @@ impl Engine {
         if let Some(value) = self.memtable.get(&key) {
             return Ok((*value, 0));
         }
-        let (key, mut searched) = (key.to_be_bytes(), 0);
+        let (key, mut searched) = (key_of(key), 0);
         let mut candidates = view.candidates(&key);
         while let Some(table) = candidates.next_file() {
             searched += 1;
