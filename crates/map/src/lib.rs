@@ -80,6 +80,7 @@ mod slice;
 mod slice_end;
 mod verify;
 mod write;
+mod write_set;
 mod writes;
 
 /// The test vectors, for unit tests.
@@ -102,7 +103,8 @@ pub use slice::Slice;
 pub use slice_end::SliceIndex;
 pub use verify::MapVerification;
 pub use write::MapReport;
-pub use writes::{KeyWrites, WriteId, WriteSet, Writes};
+pub use write_set::{KeyWrites, WriteSet};
+pub use writes::{WriteId, Writes};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -60,7 +60,8 @@ impl FileFilters {
     /// and useless: after a few compactions, each file states all writes. But include all of an input's writes for an
     /// entry that no longer has its number, because a compaction to the last level set it to zero.
     ///
-    /// If an entry of the file is not among these writes, lookups lose its key.
+    /// If an entry of the file is not among these writes, lookups lose its key. Files with range tombstones are never
+    /// excluded, nor are those that were opened [without a description](super::FilterStore::open_unfiltered).
     #[must_use]
     pub fn with_writes(mut self, writes: Writes) -> Self {
         self.writes = Some(Box::new(writes));
@@ -74,9 +75,9 @@ impl FileFilters {
     }
 
     /// Returns the writes for which maps may exclude the file: none if it has range tombstones, which delete keys that
-    /// no map has.
+    /// no map has, or no description, which would tell.
     pub(super) fn writes_in_maps(&self) -> Option<Writes> {
-        self.writes().filter(|_| !self.state.has_range_tombstones)
+        self.writes().filter(|_| self.state.id_in_maps().is_some())
     }
 
     /// Returns the description that the file was opened with.

@@ -28,15 +28,14 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let counts = self.counts.of_thread();
         counts.add(Count::Lookups as usize, 1);
         let mut cursor = Cursor::new(key);
-        let levels = match self.usable_maps() {
-            Some(mapped) => cursor.consult(self, mapped, counts),
-            None => {
-                if let Some(set) = self.usable_writes() {
-                    cursor.consult_writes(self, set);
-                    self.count_writes(core::iter::once(cursor.is_unknown()));
-                }
-                &self.levels
+        let levels = if let Some(mapped) = self.usable_maps() {
+            cursor.consult(self, mapped, counts)
+        } else {
+            if let Some(set) = self.usable_writes() {
+                cursor.consult_writes(self, set);
+                self.count_writes(core::iter::once(cursor.is_unknown()));
             }
+            &self.levels
         };
         Candidates { view: self, levels, step: Step::default(), cursor, prepared: None }
     }

@@ -92,6 +92,10 @@ pub(super) fn run(args: &MergeArgs, reading: Reading<'_>) -> anyhow::Result<(Out
 
 /// Fails if maps cannot be merged, and names two that differ.
 fn ensure_alike(maps: &[OpenMap<'_>]) -> anyhow::Result<()> {
+    for map in maps {
+        let is_of_files = map.index.writes().is_empty();
+        ensure!(is_of_files, "{}: expected a map of files, got one of writes, which a store merges", map.name());
+    }
     for pair in maps.windows(2) {
         let [one, other] = pair else { continue };
         let (name, first) = (other.name(), one.name());

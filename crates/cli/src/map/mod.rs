@@ -284,6 +284,9 @@ struct MapFields {
     map_id: String,
     hash: String,
     covered_files: usize,
+    /// Intervals of writes; only of a map of writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covered_writes: Option<usize>,
     entries: u64,
     bytes: u64,
     /// Null for a map without entries.
@@ -303,6 +306,7 @@ impl MapFields {
             map_id: id_text(index.map_id()),
             hash: index.hash_identity().to_string(),
             covered_files: index.files().len(),
+            covered_writes: Some(index.writes().len()).filter(|writes| *writes > 0),
             entries: index.entries(),
             bytes: map.file.length,
             bits_per_entry: map.file.length as f64 * 8.0 / index.entries() as f64,
@@ -316,7 +320,10 @@ impl MapFields {
 
 impl fmt::Display for MapFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (files, bytes) = (units::counted(self.covered_files as u64, "file"), grouped(self.bytes));
+        let (files, bytes) = match self.covered_writes {
+            Some(writes) => (units::counted(writes as u64, "interval") + " of writes", grouped(self.bytes)),
+            None => (units::counted(self.covered_files as u64, "file"), grouped(self.bytes)),
+        };
         let entries = entries_text(self.entries);
         write!(f, "{}: file map of {files}, {entries}, {bytes} bytes", self.path)?;
         if self.entries > 0 {

@@ -215,6 +215,9 @@ impl Probing {
         let (mut positions, mut lookups, mut hashers) = (Vec::new(), Vec::new(), Vec::new());
         for (position, map) in maps.iter().enumerate() {
             match hasher_of(map.index.hash_identity(), reading.secret) {
+                Ok(_) if !map.index.writes().is_empty() => {
+                    left_out.push(LeftOut::new(map.path, "expected a map of files, got one of writes", Outcome::Yes));
+                }
                 Ok(hasher) => {
                     positions.push(position);
                     hashers.push(hasher);

@@ -451,3 +451,17 @@ fn a_map_of_a_secret_seed_is_probed_with_it_and_judges_nothing_without() {
     let verified = json(&["map", "verify", &map, "--key-lists", &list], 0);
     assert!(verified["maps"][0]["keys_not_compared"].to_string().contains("--secret-seed-file"));
 }
+
+#[test]
+fn a_map_of_writes_is_shown_and_verified_and_its_files_are_not_guessed() {
+    let map = "../../fixtures/v1/map-20-flushes-coalesced.map";
+    let info = json(&["map", "info", map], 0)["maps"][0].clone();
+    assert_eq!((&info["covered_files"], &info["covered_writes"]), (&0.into(), &9.into()));
+    assert!(run(&["map", "info", map]).expect_code(0).stdout.contains("file map of 9 intervals of writes"));
+    let verified = json(&["map", "verify", map], 0);
+    assert_eq!(verified["maps"][0]["damaged_pages"], 0);
+    let probed = json(&["map", "probe", map, "--key", "key-000001"], 0);
+    assert!(probed["left_out"][0]["why"].as_str().unwrap().contains("one of writes"), "{probed}");
+    let place = Place::new();
+    run(&["map", "merge", map, "--out", &place.text("b.map")]).expect_code(2);
+}

@@ -191,7 +191,7 @@ fn maps_that_overlap_are_stale_or_come_twice_lose_no_key() {
             let skipped = random.below(10);
             let some: Flushes = flushes.clone().into_iter().skip(skipped).take(1 + random.below(5)).collect();
             maps.push(build(&coalesced(&some, random.below(20) as u64)));
-            let others: Vec<&[u8]> = (0..1 + random.below(3)).map(|_| &maps[random.below(maps.len())][..]).collect();
+            let others: Vec<&[u8]> = (0..=random.below(3)).map(|_| &maps[random.below(maps.len())][..]).collect();
             maps.push(merge_below(random.below(20) as u64, &others));
         }
         let maps: Vec<&[u8]> = maps.iter().map(Vec::as_slice).collect();

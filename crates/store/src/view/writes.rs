@@ -80,7 +80,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         }
         let set = Arc::new(WriteSet::new(maps));
         let files = self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files);
-        match self.find_lost_key(&set, files.map(AsRef::as_ref)) {
+        // Files that were covered before have been compared: a flush must not look up the keys of all files.
+        let is_new = |file: &&F| (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
+        match self.find_lost_key(&set, files.map(AsRef::as_ref).filter(is_new)) {
             Some(error) => Err(error),
             None => Ok(Self { mapped: None, writes: Some(set), ..self.clone() }),
         }
@@ -196,6 +198,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();
             if !own.is_empty() {
                 let hashes = hashes(file)?;
+                let metadata = (**file).as_ref().metadata();
+                let has = |key: &&[u8]| hashes.contains(&self.config.reader.filters.hash(key));
+                if !metadata.known_keys().iter().all(has) {
+                    let fingerprint = metadata.file_id().fingerprint();
+                    return Err(MapError::KnownKeyAbsent { fingerprint }.into());
+                }
                 own.iter_mut().for_each(|(_, of_part)| of_part.extend_from_slice(&hashes));
             }
         }
