@@ -15,10 +15,11 @@
 //!
 //! # What is promised
 //!
-//! A query has the rows that it has without maps. A file is skipped only if a map covers this column of the very
-//! object that was listed ([`file_id`]), the filter cannot be true without one of the values, each value has exactly the column's type,
-//! all pages that the values need are sound, and the file is in none of their answers. Everything else, such as a
-//! file that is new, a cast, or a request that fails, makes the query read more files, and is counted in [`Counts`].
+//! A query has the rows that it has without maps. A file is skipped only if a map covers this column of the very object
+//! that was listed ([`file_id`]), the filter cannot be true without one of the values, each value has exactly the
+//! column's type, all pages that the values need are sound, and the file is in none of their answers. Everything else,
+//! such as a file that is new, a cast, or a request that fails, makes the query read more files, and is counted in
+//! [`Counts`].
 //!
 //! | value | its key |
 //! |---|---|

@@ -2,8 +2,8 @@
 //! never timed.
 //!
 //! `SSTFILTER=PROGRAM cargo bench --profile dev -p sstfilter-datafusion --bench points` rewrites `RESULTS.md`, with a
-//! map that the command line PROGRAM builds. With `-- --quick`, or by `cargo test`, it measures fewer files, asserts the
-//! page's promises, and writes nothing. Seeds are fixed, so each run has the same counts.
+//! map that the command line PROGRAM builds. With `-- --quick`, or by `cargo test`, it measures fewer files, asserts
+//! the page's promises, and writes nothing. Seeds are fixed, so each run has the same counts.
 
 mod bridge;
 mod measure;
