@@ -180,8 +180,8 @@ pub struct Counts {
     pub planned_files: u64,
     /// Files that maps excluded.
     pub skipped_files: u64,
-    /// Answers of maps. None is counted if the query has no keys, if they need more pages than there are files, or if
-    /// the map is damaged.
+    /// Answers of maps. None is counted if the filter names no values, if they need more pages than there are covered
+    /// files, or if a page is damaged or unknown.
     pub map_answers: u64,
     /// Reads of maps, each of a page or a list.
     pub map_reads: u64,
