@@ -1,0 +1,72 @@
+//! The page of results.
+
+use std::fmt::Write;
+
+use crate::measure::{Costs, Results};
+
+const COMMAND: &str = "\
+    cargo build --release -p sstfilter-cli\n\
+    cd adapters\n\
+    SSTFILTER=../target/release/sstfilter cargo bench --profile dev -p sstfilter-datafusion --bench points";
+
+pub(crate) fn text(results: &Results) -> String {
+    let size = &results.size;
+    let (files, keys) = (size.files as u64, (size.files * size.rows_per_file) as u64);
+    let mut page = format!(
+        "# Point queries with a file map: files and requests\n\n\
+         ```sh\n{COMMAND}\n```\n\n\
+         These commands write this page. Counts are those of the S3 server's log. \
+         The client caches neither files nor pages\nof the map.\n\n\
+         - **Table**: {} Parquet files with {} random ids each, in two row groups.\n\
+         - **Map**: built by {}. It has {} bytes, {:.1} bits per id, and is opened in\n  {} requests.\n\
+         - **Queries**: {} times `id = '...'` with the map, half of them for absent ids. Each had exactly the rows that\n  \
+         a scan of the whole table without the map had. The first {} were repeated without the map.\n\n\
+         | id | map | queries | files opened | most | requests for the map | most | all requests | bytes read |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+        grouped(files),
+        grouped(size.rows_per_file as u64),
+        results.map_program,
+        grouped(results.map_bytes),
+        results.map_bytes as f64 * 8.0 / keys as f64,
+        results.opening,
+        grouped(size.queries as u64),
+        size.queries_without,
+    );
+    for (name, costs) in [("present", &results.present), ("absent", &results.absent)] {
+        for (map, costs) in ["with", "without"].into_iter().zip(costs) {
+            row(&mut page, name, map, costs);
+        }
+    }
+    page.push_str("\nFiles, requests and bytes are means per query; \"most\" is the largest of any query.\n");
+    page
+}
+
+fn row(page: &mut String, name: &str, map: &str, costs: &Costs) {
+    let per_query = |count| costs.per_query(count);
+    let row = writeln!(
+        page,
+        "| {name} | {map} | {} | {:.4} | {} | {:.4} | {} | {:.2} | {} |",
+        grouped(costs.queries),
+        per_query(costs.files),
+        grouped(costs.max_files),
+        per_query(costs.map_requests),
+        costs.max_map_requests,
+        per_query(costs.requests),
+        grouped(costs.bytes / costs.queries),
+    );
+    // Writing to a string cannot fail.
+    row.unwrap_or_default();
+}
+
+/// Returns the number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,10 @@
+//! Tests on the published engine: a query has the rows that it has without maps, whatever maps, files and filters are.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod damage;
+mod filters;
+mod fixture;
+mod lists;
+mod rows;
+mod types;
