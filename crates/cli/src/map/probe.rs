@@ -235,9 +235,10 @@ impl Probing {
         }
         let Some(first) = hashers.first() else { return Ok(()) };
         // Maps almost always have the same hash.
-        let mut sorted: Vec<_> = keys.iter().map(|(key, _)| first.hash(key)).zip(keys.iter().zip(0..)).collect();
-        sorted.sort_by_key(|(hash, _)| hash.get());
-        for (_, ((key, _), number)) in sorted {
+        let mut sorted: Vec<_> = keys.iter().map(|(key, _)| first.hash(key)).zip(0..).collect();
+        sorted.sort_unstable_by_key(|(hash, _)| hash.get());
+        for (_, number) in sorted {
+            let (key, _) = keys.entry(number);
             let look_up = |(lookups, hasher): (&mut Lookups<'_>, &KeyHasher)| lookups.look_up(hasher.hash(key));
             let answers: Vec<_> = lookups.iter_mut().zip(&hashers).map(look_up).collect::<anyhow::Result<_>>()?;
             let is_unknowing = |answer: &Answer| !matches!(answer, Answer::Only(_));
