@@ -39,7 +39,7 @@ pub struct Merged {
     pub inputs: Vec<MapEntry>,
     /// Their place in the manifest; none if no file of theirs is left.
     pub output: Option<MapEntry>,
-    /// Maps that could not be used, and are left in the manifest: objects that are missing, damaged, or of another hash.
+    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, or of another hash.
     /// [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
@@ -83,8 +83,8 @@ impl MapWriter {
         Ok(self.folder.load(None).await?.unwrap_or_default().manifest)
     }
 
-    /// Writes a map of new files, and lists it in the manifest. The map does not cover a file before that, and readers
-    /// search all files that no map covers. So it does not matter whether the files are visible before the map or after.
+    /// Writes a map of new files, and lists it in the manifest. The map covers no file before that, and readers search
+    /// all files that no map covers. So it does not matter whether the files are visible before the map or after.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl MapWriter {
         Ok(entry)
     }
 
-    /// Merges maps of a cut, if a tier has as many as the fan-in. Returns `None` if there is nothing to merge. Call this
-    /// until it returns `None`. Files for which `keep` is false are dropped: those that the store no longer has.
+    /// Merges maps of a cut, if a tier has as many as the fan-in. Returns `None` if there is nothing to merge: call it
+    /// until then. Files for which `keep` is false are dropped: those that the store no longer has.
     ///
     /// # Errors
     ///

@@ -69,10 +69,10 @@ impl fmt::Display for Report {
              The S3\nserver is `s3s-fs` on the loopback address. It logs each request, and all counts are from its \
              log.\n\n\
              ## Lookups of absent keys\n\n\
-             {} files of {} keys. A file is opened if its map or filter says that it may have the key; none has it. \
-             Page caches\nare off, and the ends of maps are loaded. GETs, bytes and files are for each lookup. \
-             Dollars are by the published prices\nof S3: $0.0004 for 1,000 GETs, of maps, filters and files, and \
-             $0.023 for a GB and month, of maps or filters.\n\n\
+             {} files of {} keys. A file is opened if its map or filter says that it may have the key; none has it.\n\
+             Page caches are off, and the ends of maps are loaded. GETs, bytes and files are for each lookup. \
+             Dollars are by the\npublished prices of S3: $0.0004 for 1,000 GETs, of maps, filters and files, and \
+             $0.023 for a GB and month, of maps or\nfilters.\n\n\
              | files | layout | keys looked up | stored MB | GETs | KB read | files opened in vain | $ per 10^6 \
              lookups | $ a month |\n\
              |--:|---|--:|--:|--:|--:|--:|--:|--:|",

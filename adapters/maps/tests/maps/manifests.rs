@@ -102,9 +102,8 @@ fn a_field_that_this_version_does_not_know_is_an_error() {
     assert!(of(r#"{"prefix_bits":null,"maps":[],"retired":[],"more":1}"#).is_err());
     assert!(of(r#"{"prefix_bits":null,"maps":[]}"#).is_err());
     let map = |id: &str| {
-        of(&format!(
-            r#"{{"prefix_bits":26,"maps":[{{"id":"{id}","object":"a.map","cut":"","tier":0,"bytes":1,"files":1,"entries":1,"unknown_pages":0}}],"retired":[]}}"#
-        ))
+        let rest = r#""object":"a.map","cut":"","tier":0,"bytes":1,"files":1,"entries":1,"unknown_pages":0"#;
+        of(&format!(r#"{{"prefix_bits":26,"maps":[{{"id":"{id}",{rest}}}],"retired":[]}}"#))
     };
     assert_eq!(map("00000000000000ff").unwrap().maps[0].id, 255);
     assert!(map("ff").is_err() && map("zz000000000000ff").is_err());
