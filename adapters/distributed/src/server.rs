@@ -1,7 +1,7 @@
 //! The S3 server: `s3s` speaks the protocol and verifies signatures, `s3s-fs` keeps objects in a folder.
 //!
 //! This module adds two features. `AtomicPuts` makes conditional puts atomic: `s3s-fs` checks whether an object exists,
-//! or compares its ETag, and writes it later, so two writers that create or replace one manifest at once could both
+//! or compares its tag, and writes it later, so two writers that create or replace one manifest at once could both
 //! succeed. And a log records every request as one line of JSON.
 
 use std::fs::File;
@@ -273,7 +273,7 @@ impl Drop for LoggedBody {
 struct AtomicPuts {
     files: FileSystem,
     /// A put holds it from the check of the condition to the end of the write. `s3s-fs` writes the object first and its
-    /// ETag afterwards. So a read holds it, too, until it has both: with old bytes and the new ETag, a client would
+    /// tag afterwards. So a read holds it, too, until it has both: with old bytes and the new tag, a client would
     /// replace what it has not seen. A lock per key would be faster, but nothing here is timed.
     lock: tokio::sync::RwLock<()>,
 }

@@ -1,7 +1,7 @@
 //! [`sstfilter_map`]'s file maps on an object store: one GET of a page tells which of many files may hold a key.
 //!
 //! - [`MapWriter`] writes maps of new files, lists them in a manifest, and merges them in tiers.
-//! - [`MapReader`] follows the manifest. Its [`Snapshot`] is for the list of files that an engine has at one moment, and
+//! - [`MapReader`] follows the manifest. Its [`Snapshot`] is for the list of files that an engine has at one moment. It
 //!   says for a key which of them to open.
 //! - [`Manifest`] is the object that lists the maps. The package's README specifies its bytes.
 //!

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sstfilter::FileId;
 
 use crate::error::{Error, Result};
@@ -41,7 +42,7 @@ pub struct Manifest {
 pub struct MapEntry {
     /// The fingerprint of the map's id, in hexadecimal digits. The map has it, too: a reader that gets another object
     /// notices.
-    #[serde(with = "hexadecimal")]
+    #[serde(serialize_with = "write_id", deserialize_with = "read_id")]
     pub id: u64,
     /// The object's name in the folder.
     pub object: String,
@@ -156,7 +157,7 @@ impl Folder {
         self.path.clone().join(name)
     }
 
-    /// Loads the manifest; an empty one if there is none. Returns `None` if it still has the ETag `unless`.
+    /// Loads the manifest; an empty one if there is none. Returns `None` if its tag still is `unless`.
     pub(crate) async fn load(&self, unless: Option<String>) -> Result<Option<Loaded>> {
         let options = GetOptions { if_none_match: unless.clone(), ..GetOptions::default() };
         let got = match self.store.get_opts(&self.object(NAME), options).await {
@@ -200,16 +201,13 @@ impl Folder {
 }
 
 /// Fingerprints have 64 bits, and many readers of JSON keep 53 bits of a number.
-mod hexadecimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn write_id<S: Serializer>(id: &u64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{id:016x}"))
+}
 
-    pub(super) fn serialize<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{id:016x}"))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        let digits = String::deserialize(deserializer)?;
-        let expected = || D::Error::custom(format!("expected a map id of 16 hexadecimal digits, got {digits:?}"));
-        if digits.len() == 16 { u64::from_str_radix(&digits, 16).map_err(|_| expected()) } else { Err(expected()) }
-    }
+fn read_id<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    let digits = String::deserialize(deserializer)?;
+    let id = if digits.len() == 16 { u64::from_str_radix(&digits, 16).ok() } else { None };
+    id.ok_or_else(|| D::Error::custom(format!("expected a map id of 16 hexadecimal digits, got {digits:?}")))
 }

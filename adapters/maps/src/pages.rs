@@ -118,7 +118,10 @@ pub(crate) struct Pages {
 
 impl fmt::Debug for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pages").field("folder", &self.folder).field("statistics", &self.statistics()).finish()
+        f.debug_struct("Pages")
+            .field("folder", &self.folder)
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
     }
 }
 
@@ -185,14 +188,12 @@ impl Pages {
     }
 
     async fn load(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Result<MapPart<Bytes>> {
-        match index.open(read, self.get(map, read).await?) {
-            Ok(part) => Ok(part),
-            Err(_) => {
-                // Damage on the way is over the next time, damage in the store is not.
-                self.count(|all| all.repeated += 1);
-                Ok(index.open(read, self.get(map, read).await?)?)
-            }
+        if let Ok(part) = index.open(read, self.get(map, read).await?) {
+            return Ok(part);
         }
+        // Damage on the way is over the next time, damage in the store is not.
+        self.count(|all| all.repeated += 1);
+        Ok(index.open(read, self.get(map, read).await?)?)
     }
 
     async fn get(&self, map: &MapEntry, read: &MapRead) -> Result<Bytes> {

@@ -217,14 +217,11 @@ impl Snapshot {
             let parts = join_all(reads.iter().map(|(read, _)| self.pages.part(map, judge.map(), read))).await;
             for (part, (_, keys)) in parts.iter().zip(&reads) {
                 for &key in keys {
-                    let next = match part {
-                        Some(part) => judge.probe(part, hashes[key], |file| found.push((key, file))),
-                        None => {
-                            found.push((key, SetMatch::AnyFile));
-                            None
-                        }
+                    let Some(part) = part else {
+                        found.push((key, SetMatch::AnyFile));
+                        continue;
                     };
-                    if let Some(next) = next {
+                    if let Some(next) = judge.probe(part, hashes[key], |file| found.push((key, file))) {
                         wanted.entry(next).or_default().push(key);
                     }
                 }

@@ -64,9 +64,10 @@ impl ReadAhead {
         for number in range.start / WINDOW..range.end.div_ceil(WINDOW) {
             let window = self.window(number);
             let window = self.runtime.block_on(window).map_err(|reason| io::Error::other(reason.as_ref()))?;
-            let from = range.start.saturating_sub(number * WINDOW) as usize;
-            let to = (range.end - number * WINDOW).min(WINDOW) as usize;
-            bytes.extend_from_slice(window.get(from..to).ok_or(io::ErrorKind::UnexpectedEof)?);
+            let start = number * WINDOW;
+            let own = range.start.max(start) - start..range.end.min(start + WINDOW) - start;
+            bytes
+                .extend_from_slice(window.get(narrow(own.start)..narrow(own.end)).ok_or(io::ErrorKind::UnexpectedEof)?);
         }
         Ok(Cow::Owned(bytes))
     }
@@ -112,10 +113,15 @@ impl Source {
         let pages = range.start / page_bytes..(range.end / page_bytes).min(self.index.pages());
         bytes.len() as u64 == range.end - range.start
             && bytes
-                .chunks_exact(page_bytes as usize)
+                .chunks_exact(narrow(page_bytes))
                 .zip(pages)
                 .all(|(bytes, page)| self.index.open(&self.index.read_page(page), bytes).is_ok())
     }
+}
+
+/// Places in a window fit into every `usize`.
+fn narrow(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Uploads what `produce` writes, which runs on a thread that may block. The object appears when all of it is there.
@@ -125,7 +131,7 @@ pub(crate) async fn upload(
     expected_bytes: u64,
     produce: impl FnOnce(&mut Parts) -> io::Result<MapReport> + Send + 'static,
 ) -> Result<MapReport> {
-    let part_bytes = (expected_bytes / MAX_PARTS).max(PART_BYTES) as usize;
+    let part_bytes = narrow((expected_bytes / MAX_PARTS).max(PART_BYTES));
     let (sender, mut parts) = mpsc::channel(1);
     let producing = tokio::task::spawn_blocking(move || {
         let mut sink = Parts { sender, part_bytes, buffer: Vec::new() };

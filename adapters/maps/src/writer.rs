@@ -39,7 +39,7 @@ pub struct Merged {
     pub inputs: Vec<MapEntry>,
     /// Their place in the manifest; none if no file of theirs is left.
     pub output: Option<MapEntry>,
-    /// Maps that could not be used, and are left in the manifest: objects that are missing, damaged, or of another hash.
+    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, or of another hash.
     /// [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
@@ -83,8 +83,8 @@ impl MapWriter {
         Ok(self.folder.load(None).await?.unwrap_or_default().manifest)
     }
 
-    /// Writes a map of new files, and lists it in the manifest. The map does not cover a file before that, and readers
-    /// search all files that no map covers. So it does not matter whether the files are visible before the map or after.
+    /// Writes a map of new files, and lists it in the manifest. The map covers no file before that, and readers search
+    /// all files that no map covers. So it does not matter whether the files are visible before the map or after.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl MapWriter {
         Ok(entry)
     }
 
-    /// Merges maps of a cut, if a tier has as many as the fan-in. Returns `None` if there is nothing to merge. Call this
-    /// until it returns `None`. Files for which `keep` is false are dropped: those that the store no longer has.
+    /// Merges maps of a cut, if a tier has as many as the fan-in. Returns `None` if there is nothing to merge: call it
+    /// until then. Files for which `keep` is false are dropped: those that the store no longer has.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl MapWriter {
             let Some((mut merged, indexes)) = self.choose(&manifest, cut, choice).await? else { return Ok(None) };
             let output = self.merge_maps(cut, &merged.inputs, indexes, &mut keep).await?;
             let inputs: Vec<u64> = merged.inputs.iter().map(|map| map.id).collect();
-            let updated = self.folder.update(|manifest| replace(manifest, &inputs, output.as_ref())).await?;
+            let updated = self.folder.update(|manifest| Ok(replace(manifest, &inputs, output.as_ref()))).await?;
             match &output {
                 // Another process has replaced one of the inputs. No manifest has ever had this map.
                 Some(output) if updated.map(output.id).is_none() => self.delete([output.object.clone()]).await?,
@@ -169,7 +169,7 @@ impl MapWriter {
                 continue;
             }
             let mut indexes = Vec::new();
-            for map in chosen.into_iter() {
+            for map in chosen {
                 match self.folder.end(map, &self.filters, |_| ()).await {
                     Ok(index) => {
                         indexes.push(index);
@@ -200,7 +200,7 @@ impl MapWriter {
         indexes: Vec<MapIndex>,
         keep: &mut impl FnMut(FileId) -> bool,
     ) -> Result<Option<MapEntry>> {
-        let files: HashSet<FileId> = indexes.iter().flat_map(|index| index.files()).map(|file| file.file).collect();
+        let files: HashSet<FileId> = indexes.iter().flat_map(MapIndex::files).map(|file| file.file).collect();
         let kept: HashSet<FileId> = files.into_iter().filter(|&file| keep(file)).collect();
         if kept.is_empty() {
             return Ok(None);
@@ -306,13 +306,13 @@ impl MapWriter {
 }
 
 /// Replaces maps by their merge in a manifest that has all of them.
-fn replace(manifest: &mut Manifest, inputs: &[u64], output: Option<&MapEntry>) -> Result<bool> {
+fn replace(manifest: &mut Manifest, inputs: &[u64], output: Option<&MapEntry>) -> bool {
     if !inputs.iter().all(|&input| manifest.map(input).is_some()) {
-        return Ok(false);
+        return false;
     }
     manifest.retire(inputs, now());
     manifest.maps.extend(output.cloned());
-    Ok(true)
+    true
 }
 
 /// Seconds since 1970.

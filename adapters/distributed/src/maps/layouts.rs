@@ -98,7 +98,7 @@ impl Transposed {
 
     /// Returns the line of a key and its bits in it.
     fn bits(self, hash: KeyHash) -> (u64, impl Iterator<Item = u64>) {
-        let line = (u128::from(hash.get()) * u128::from(self.lines) >> 64) as u64;
+        let line = ((u128::from(hash.get()) * u128::from(self.lines)) >> 64) as u64;
         let mixed = super::mix(hash.get());
         (line, (0..BITS_OF_KEY).map(move |bit| (mixed >> (8 * bit)) % LINE_BITS))
     }

@@ -12,6 +12,12 @@
 //! | [`layouts`] | what file maps are compared with: a Bloom filter for each file, and transposed groups of them |
 //! | [`report`] | the page of results |
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sizes are those of the demonstration, and fit into 32 bits"
+)]
+
 pub mod costs;
 pub mod layouts;
 pub mod report;
@@ -97,7 +103,6 @@ pub fn absent_key(number: u64) -> u64 {
 }
 
 /// Returns the hash of a key.
-#[must_use]
 pub fn hash(filters: &Filters, key: u64) -> KeyHash {
     filters.hash(&key.to_le_bytes())
 }

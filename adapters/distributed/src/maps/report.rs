@@ -53,10 +53,15 @@ impl Cost {
     }
 }
 
+/// Returns a number with a comma between thousands.
+fn grouped(number: u64) -> String {
+    if number < 1_000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1_000), number % 1_000) }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (files, keys) = self.size.counted;
-        let Story { kills, files: acknowledged, merges, deleted, lookups, keys: checked, missing } = self.story;
+        let story = &self.story;
         writeln!(
             f,
             "# File maps on an object store: results\n\n\
@@ -64,25 +69,27 @@ impl fmt::Display for Report {
              The S3\nserver is `s3s-fs` on the loopback address. It logs each request, and all counts are from its \
              log.\n\n\
              ## Lookups of absent keys\n\n\
-             {files} files of {keys} keys. A file is opened if its map or filter says that it may have the key; none \
-             has it. Page caches\nare off, and the ends of maps are loaded. GETs, bytes and files are for each lookup. \
-             Dollars are by the published prices\nof S3: $0.0004 for 1,000 GETs, of maps, filters and files, and \
-             $0.023 for a GB and month, of maps or filters.\n\n\
+             {} files of {} keys. A file is opened if its map or filter says that it may have the key; none has it.\n\
+             Page caches are off, and the ends of maps are loaded. GETs, bytes and files are for each lookup. \
+             Dollars are by the\npublished prices of S3: $0.0004 for 1,000 GETs, of maps, filters and files, and \
+             $0.023 for a GB and month, of maps or\nfilters.\n\n\
              | files | layout | keys looked up | stored MB | GETs | KB read | files opened in vain | $ per 10^6 \
              lookups | $ a month |\n\
-             |--:|---|--:|--:|--:|--:|--:|--:|--:|"
+             |--:|---|--:|--:|--:|--:|--:|--:|--:|",
+            grouped(files),
+            grouped(keys),
         )?;
         for cost in &self.costs.lookups {
             let each = |sum: u64| sum as f64 / cost.keys as f64;
             writeln!(
                 f,
-                "| {} | {} | {} | {:.1} | {} | {:.1} | {:.4} | {:.2} | {:.4} |",
-                cost.files,
+                "| {} | {} | {} | {:.1} | {} | {} | {:.4} | {:.2} | {:.4} |",
+                grouped(cost.files),
                 cost.layout,
-                cost.keys,
+                grouped(cost.keys),
                 cost.stored as f64 / 1e6,
-                each(cost.gets),
-                each(cost.bytes) / 1e3,
+                grouped(cost.gets / cost.keys),
+                grouped(cost.bytes / cost.keys / 1_000),
                 each(cost.opened),
                 cost.dollars(),
                 cost.stored as f64 * BYTE_MONTH,
@@ -108,14 +115,21 @@ impl fmt::Display for Report {
              its manifest,\na merger that reads and one before its manifest, and a reader between two answers; others \
              replace them. A stale reader\nkeeps the manifest of its round while maps are replaced and deleted.\n\n\
              | | |\n|---|--:|\n\
-             | processes killed | {kills} |\n\
-             | files acknowledged | {acknowledged} |\n\
-             | merges | {merges} |\n\
-             | maps deleted after they left the manifest, or that never were in it | {deleted} |\n\
-             | lookups by readers, all answered rightly | {lookups} |\n\
-             | requests of stale readers for maps that were gone | {missing} |\n\
-             | keys of acknowledged files checked at the end | {checked} |\n\
-             | keys lost | 0 |"
+             | processes killed | {} |\n\
+             | files acknowledged | {} |\n\
+             | merges | {} |\n\
+             | maps deleted after they left the manifest, or that never were in it | {} |\n\
+             | lookups by readers, all answered rightly | {} |\n\
+             | requests of stale readers for maps that were gone | {} |\n\
+             | keys of acknowledged files checked at the end | {} |\n\
+             | keys lost | 0 |",
+            story.kills,
+            grouped(story.files as u64),
+            story.merges,
+            story.deleted,
+            grouped(story.lookups as u64),
+            grouped(story.missing),
+            grouped(story.keys),
         )
     }
 }

@@ -51,7 +51,7 @@ const GRACE: u64 = 3;
 pub struct Story {
     /// Processes that were killed.
     pub kills: usize,
-    /// Files that were acknowledged, and maps that were merged and deleted.
+    /// Files that were acknowledged.
     pub files: usize,
     /// Merges that replaced maps in the manifest.
     pub merges: usize,
@@ -227,8 +227,12 @@ async fn kill_while_others_work(
     Ok((stale, files))
 }
 
+fn is_map_name(key: &str) -> bool {
+    key.strip_suffix(".map").is_some()
+}
+
 fn is_map(request: &LoggedRequest, name: &str, method: &str) -> bool {
-    request.client == name && request.method == method && request.key.ends_with(".map")
+    request.client == name && request.method == method && is_map_name(&request.key)
 }
 
 /// Kills a writer, a merger and a reader at each step, and restarts them.
@@ -302,7 +306,7 @@ async fn every_key(cluster: &mut Cluster, engine: &Engine) -> Result<u64> {
     let listed: BTreeSet<&str> = manifest.maps.iter().map(|map| map.object.as_str()).collect();
     let objects: Vec<_> = store.list(Some(&Path::from(MAPS))).try_collect().await?;
     let names = objects.iter().filter_map(|object| object.location.filename());
-    let stored: BTreeSet<&str> = names.filter(|name| name.ends_with(".map")).collect();
+    let stored: BTreeSet<&str> = names.filter(|name| is_map_name(name)).collect();
     if stored != listed {
         return Err(format!("the manifest lists {listed:?}, stored are {stored:?}").into());
     }

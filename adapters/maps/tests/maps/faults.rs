@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,6 +38,9 @@ pub(crate) struct Faulty {
     pub(crate) inner: InMemory,
     faults: Mutex<Faults>,
     requests: AtomicU64,
+    /// The next PUT of a manifest is stored, and the answer is that another one was stored before: as if the client had
+    /// repeated a request whose answer was lost.
+    pub(crate) denies_next: AtomicBool,
     /// Operations until the process is killed; none of the later ones arrives.
     left: AtomicI64,
 }
@@ -98,7 +101,13 @@ impl fmt::Display for Faulty {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.arrive()?;
-        self.inner.put_opts(location, payload, options).await
+        // Other tasks run between a load of the manifest and its replacement.
+        tokio::task::yield_now().await;
+        let put = self.inner.put_opts(location, payload, options).await?;
+        if location.filename() == Some("manifest") && self.denies_next.swap(false, Ordering::SeqCst) {
+            return Err(Error::Precondition { path: location.to_string(), source: "another one was stored".into() });
+        }
+        Ok(put)
     }
 
     async fn put_multipart_opts(

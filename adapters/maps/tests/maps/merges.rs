@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use sstfilter::Filters;
 use sstfilter_map::{MapBuilder, MapOptions};
 use sstfilter_map_store::{Error, Manifest, MapWriter};
 
 use crate::faults::{Fault, Faulty};
-use crate::support::{
-    FOLDER, NO_GRACE, add, check, check_anew, file, hash, keys, mix, options, reader, snapshot, writer,
-};
+use crate::support::{FOLDER, NO_GRACE, add, check, check_anew, file, hash, keys, mix, reader, snapshot, writer};
 
 async fn objects(store: &Arc<Faulty>) -> usize {
     use futures::StreamExt;
@@ -33,8 +31,8 @@ async fn maps_of_a_cut_are_merged_in_tiers_and_no_others() {
     let writer = writer(&store);
     let mut merges = 0;
     for map in 0..70 {
-        assert!(add(&writer, "day", map..map + 1).await);
-        assert!(add(&writer, &format!("other {map}"), 100 + map..101 + map).await);
+        assert!(add(&writer, "day", map..=map).await);
+        assert!(add(&writer, &format!("other {map}"), 100 + map..=100 + map).await);
         merges += merge_tiers(&writer).await;
     }
     let maps = writer.manifest().await.unwrap().maps;
@@ -79,7 +77,7 @@ async fn a_cut_whose_files_are_gone_leaves_no_map() {
     let store = Arc::new(Faulty::new());
     let writer = writer(&store);
     for map in 0..4 {
-        assert!(add(&writer, "day", map..map + 1).await);
+        assert!(add(&writer, "day", map..=map).await);
     }
     let merged = writer.merge("day", |_| false).await.unwrap().unwrap();
     assert!(merged.output.is_none() && merged.inputs.len() == 4);
@@ -100,7 +98,7 @@ async fn a_page_that_is_damaged_on_its_way_into_a_merge_is_read_again_and_one_in
             let path = Path::from(format!("{FOLDER}/{object}"));
             let mut bytes = store.inner.get(&path).await.unwrap().bytes().await.unwrap().to_vec();
             bytes[1_500] ^= 4;
-            store.inner.put_opts(&path, bytes.into(), Default::default()).await.unwrap();
+            store.inner.put_opts(&path, bytes.into(), PutOptions::default()).await.unwrap();
         } else {
             store.set(&[(Fault::Flip, 20)]);
         }
@@ -122,7 +120,7 @@ async fn a_map_that_is_gone_does_not_stop_merges_of_others() {
     let store = Arc::new(Faulty::new());
     let writer = writer(&store);
     for map in 0..5 {
-        assert!(add(&writer, "day", map..map + 1).await);
+        assert!(add(&writer, "day", map..=map).await);
     }
     let gone = writer.manifest().await.unwrap().maps[1].clone();
     store.inner.delete(&Path::from(format!("{FOLDER}/{}", gone.object))).await.unwrap();
@@ -139,7 +137,7 @@ async fn maps_are_deleted_after_the_grace_period_and_so_are_those_of_killed_writ
     let store = Arc::new(Faulty::new());
     let writer = writer(&store);
     for map in 0..4 {
-        assert!(add(&writer, "day", map..map + 1).await);
+        assert!(add(&writer, "day", map..=map).await);
     }
     // Killed after the upload.
     store.kill_after(1);
@@ -149,12 +147,26 @@ async fn maps_are_deleted_after_the_grace_period_and_so_are_those_of_killed_writ
     let foreign = Path::from(format!("{FOLDER}/deeper/0123.map"));
     store.inner.put(&foreign, "x".into()).await.unwrap();
     assert_eq!(merge_tiers(&writer).await, 1);
-    assert_eq!(writer.sweep(Duration::from_secs(3_600)).await.unwrap(), 0);
+    assert_eq!(writer.sweep(Duration::from_hours(1)).await.unwrap(), 0);
     assert_eq!((objects(&store).await, writer.manifest().await.unwrap().retired.len()), (7, 4));
     assert_eq!(writer.sweep(NO_GRACE).await.unwrap(), 5);
     assert_eq!((objects(&store).await, writer.manifest().await.unwrap().retired.len()), (2, 0));
     assert!(check_anew(&store, 0..4).await < 0.1);
     assert!(store.inner.head(&foreign).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_grace_period_of_an_old_map_begins_when_it_leaves_the_manifest() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..=map).await);
+    }
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
+    assert_eq!(merge_tiers(&writer).await, 1);
+    assert_eq!(writer.sweep(Duration::from_secs(2)).await.unwrap(), 0);
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
+    assert_eq!(writer.sweep(Duration::from_secs(2)).await.unwrap(), 4);
 }
 
 /// Adds, merges and deletes, until the writer is killed.
@@ -204,7 +216,7 @@ async fn readers_that_follow_a_merger_lose_no_key() {
     let (writer, reader) = (writer(&store), reader(&store, 10_000).await);
     let mut last = snapshot(&reader, 0..40).await;
     for map in 0..40 {
-        assert!(add(&writer, "day", map..map + 1).await);
+        assert!(add(&writer, "day", map..=map).await);
         merge_tiers(&writer).await;
         writer.sweep(NO_GRACE).await.unwrap();
         check(&last, 0..40).await;
@@ -213,5 +225,4 @@ async fn readers_that_follow_a_merger_lose_no_key() {
             last = snapshot(&reader, 0..40).await;
         }
     }
-    let _ = options();
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use object_store::{ObjectStore, ObjectStoreExt, path::Path};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use sstfilter::{Filters, KeyHasher};
 use sstfilter_map_store::{Cuts, FailureKind, MapReader, MapWriter, ReaderOptions, Statistics};
 
@@ -201,7 +202,7 @@ async fn an_object_that_is_not_the_map_of_the_manifest_covers_no_file() {
     }
     for (map, bytes) in [read[1].clone(), read[0].clone(), read[2].slice(..500), read[2].slice(..0)].iter().enumerate()
     {
-        store.inner.put_opts(&path(map), bytes.clone().into(), Default::default()).await.unwrap();
+        store.inner.put_opts(&path(map), bytes.clone().into(), PutOptions::default()).await.unwrap();
     }
     let reader = reader(&store, 0).await;
     let all = snapshot(&reader, 0..40).await;
