@@ -250,7 +250,8 @@ pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
 pub use {
     block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,
     filter::error::FilterError, filter::health::FilterHealth,
-    filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::filter::StandardBloom,
+    filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::atomic::AtomicBloom,
+    filter::standard_bloom::filter::StandardBloom,
 };
 
 /// Compiles and runs the README's examples.
