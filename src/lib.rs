@@ -143,6 +143,9 @@ mod filters;
 mod hash;
 mod ids;
 mod kernel;
+#[cfg(feature = "growing")]
+#[deny(clippy::indexing_slicing)]
+pub mod layers;
 pub mod kind {
     //! The list of the library's kinds, the trait for user-defined kinds, and the limits of the format.
     //!

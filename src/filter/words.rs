@@ -2,6 +2,8 @@
 //!
 //! Atomics are the standard library's or, under `cfg(all(test, loom))`, those of loom, which tries every interleaving.
 
+#![expect(clippy::inline_always, reason = "the bodies of loops over keys")]
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Deref;

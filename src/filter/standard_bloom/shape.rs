@@ -115,6 +115,10 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
         Ok(shape)
     }
 
+    fn bits_of_key(&self) -> Option<u8> {
+        (C::KIND == KindId::STANDARD_BLOOM).then_some(self.params.probes)
+    }
+
     /// Packs positions and probes into one word of 64 bits, low half first; the probes are its sixth byte.
     fn params(&self) -> ParamWords {
         let word = self.params.positions | u64::from(self.params.probes) << 40;
