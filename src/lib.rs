@@ -248,7 +248,7 @@ pub use policy::{
     AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, FixedPolicy,
 };
 pub use stats::FilterStats;
-pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
+pub use units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
 #[cfg(feature = "growing")]
 pub use {
     block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,

@@ -67,7 +67,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         for (out, (one, other)) in payload.as_mut_slice().iter_mut().zip(stored) {
             *out = one | other;
         }
-        let mut shape = own.shape.clone();
+        let mut shape = own.shape;
         shape.keys = shape.keys.saturating_add(theirs.shape.keys).min(MAX_KEYS);
         let identity = BlockIdentity { file: None, ..own.identity };
         let trailer = Trailer::new(own.kind, identity, shape, &payload);

@@ -61,6 +61,7 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
 
     /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two
     /// payloads is that of both sets of keys.
+    #[cfg(feature = "growing")]
     fn bits_of_key(&self) -> Option<u8> {
         None
     }

@@ -109,6 +109,7 @@ impl FilterShape for BloomShape {
         Ok(Self { lines: Lines::new(lines), probes })
     }
 
+    #[cfg(feature = "growing")]
     fn bits_of_key(&self) -> Option<u8> {
         Some(self.probes)
     }
