@@ -21,8 +21,8 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 /// The trait is for generic code, also as `dyn DynamicFilter`, and contains everything that all of them share:
 /// blocks, batches, health. Each type also has inherent methods `insert`, `insert_all` and `contains`, so plain use
 /// needs no trait. Their signatures differ: a Bloom filter always accepts a key and returns whether it was new, a
-/// cuckoo filter can be full, and many threads insert into an [`AtomicBloom`] or a [`RegisterBlockedBloom`] through a shared
-/// reference.
+/// cuckoo filter can be full, and many threads insert into an [`AtomicBloom`] or a [`RegisterBlockedBloom`] through a
+/// shared reference.
 /// Generic code uses [`try_insert`](Self::try_insert) instead. [`CountingBloom`] and [`CuckooFilter`] also have an
 /// inherent `remove`, and three types have an inherent `union`.
 ///

@@ -39,8 +39,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     ///
     /// [`FilterError::NotMergeable`] for other kinds, [`FilterError::HashMismatch`] and [`FilterError::ShapeMismatch`]
-    /// unless hash, kind, size and probes are equal. [`FilterError::Block`] if the filters hold different parts of keys,
-    /// or a payload differs from its checksum; each call compares both. [`FilterError::NoMemory`] if allocation fails.
+    /// unless hash, kind, size and probes are equal. [`FilterError::Block`] if the filters hold different parts of
+    /// keys, or a payload differs from its checksum; each call compares both. [`FilterError::NoMemory`] if allocation
+    /// fails.
     pub fn union<E: AsRef<[u8]>>(&self, other: &FilterBlock<E>) -> Result<Bytes, FilterError> {
         let [own, theirs] = [&self.trailer, &other.trailer];
         check_same_hash(own.identity.hash, theirs.identity.hash)?;

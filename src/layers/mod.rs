@@ -4,7 +4,7 @@
 //!
 //! | type | parts | for |
 //! |---|---|---|
-//! | [`LateKeys`] | a static filter, and one that takes keys after it was built | files that take late entries, deny lists |
+//! | [`LateKeys`] | a static filter, and a growing one | keys that come after a file was written, deny lists |
 //! | [`ScalableBloom`] | each twice as large as the one before | streams of unknown length |
 //! | [`RotatingBloom`] | one for each of the last generations of keys | duplicates in a recent window |
 //!

@@ -17,7 +17,7 @@ use crate::units::FalsePositiveRate;
 /// Bytes of the trailer, with the checksum.
 const TRAILER_BYTES: usize = 36;
 
-const MAGIC: [u8; 2] = *b"SL";
+const MAGIC: [u8; 2] = *b"ST";
 const VERSION: u8 = 1;
 
 /// More parts than a scalable filter ever has, and generations that are still fast to probe.
