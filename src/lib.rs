@@ -67,7 +67,9 @@
 //! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
 //! | work with blocks directly | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
-//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
+//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`]; for many threads [`AtomicBloom`], [`RegisterBlockedBloom`] |
+//! | add keys without bound, after a file was written, or forget old ones | [`layers`] |
+//! | combine stored Bloom filters | [`FilterBlock::union`] |
 //! | remove keys as well | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
 //! | watch rates | [`FilterStats`], [`FilterHealth`] |
 //!
@@ -78,6 +80,7 @@
 //!
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for user-defined kinds
+//! - [`layers`]: filters of several parts: late keys, any number of keys, recent keys
 //! - [`simd`]: the instruction set in use
 //!
 //! Two packages build on this one. `sstfilter-range` contains filters for key ranges, with which scans skip files.
