@@ -1,4 +1,4 @@
-//! The filter that many threads insert into: one thread's time per key, then the throughput of two threads together.
+//! The filters that many threads insert into: one thread's time per key, then the throughput of two threads together.
 //!
 //! Keys are hashed beforehand. A figure is the time of one pass over all keys, divided by their number; with two
 //! threads, the time until both finish, divided by the keys of both.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
+use sstfilter::{AtomicBloom, DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 
 /// Eight bits per key in 256 KiB.
 const KEYS: u64 = 1 << 18;
@@ -101,12 +101,25 @@ fn two_threads(criterion: &mut Criterion) {
     });
 }
 
+/// A standard Bloom filter of 10 bits per key: one thread with all keys, then two with half of them each.
+fn standard(criterion: &mut Criterion) {
+    let (one, other) = (hashes(0), hashes(1));
+    let all = [&one[..], &other].concat();
+    let mut group = criterion.benchmark_group("standard bloom for threads");
+    group.throughput(Throughput::Elements(2 * KEYS)).sample_size(20);
+    let empty =
+        || AtomicBloom::with_shape(HashIdentity::default(), 20 * KEYS, 7).expect("memory for half a million keys");
+    let insert = |filter: &AtomicBloom, hashes: &[KeyHash]| filter.insert_all(hashes);
+    group.bench_function("insert, new, one thread", |bencher| {
+        bencher.iter_batched_ref(empty, |filter| filter.insert_all(black_box(&all)), BatchSize::LargeInput);
+    });
+    group.bench_function("insert, new, two threads", |bencher| {
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(), [&one, &other], insert)).sum());
+    });
+}
+
 /// The time from when both threads run until both are done.
-fn together(
-    filter: &RegisterBlockedBloom,
-    work: [&[KeyHash]; 2],
-    job: impl Fn(&RegisterBlockedBloom, &[KeyHash]) -> u64 + Sync,
-) -> Duration {
+fn together<F: Sync>(filter: &F, work: [&[KeyHash]; 2], job: impl Fn(&F, &[KeyHash]) -> u64 + Sync) -> Duration {
     let (start, job) = (std::sync::Barrier::new(2), &job);
     let spans = std::thread::scope(|scope| {
         let threads = work.map(|hashes| {
@@ -124,5 +137,5 @@ fn together(
     ended.into_iter().max().expect("two").duration_since(started.into_iter().min().expect("two"))
 }
 
-criterion_group!(benches, one_thread, two_threads);
+criterion_group!(benches, one_thread, two_threads, standard);
 criterion_main!(benches);

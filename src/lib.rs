@@ -67,7 +67,9 @@
 //! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
 //! | work with blocks directly | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
-//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
+//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`]; for many threads [`AtomicBloom`], [`RegisterBlockedBloom`] |
+//! | add keys without bound, after a file was written, or forget old ones | [`layers`] |
+//! | combine stored Bloom filters | [`FilterBlock::union`] |
 //! | remove keys as well | [`CountingBloom::remove`], [`CuckooFilter::remove`] |
 //! | watch rates | [`FilterStats`], [`FilterHealth`] |
 //!
@@ -78,6 +80,7 @@
 //!
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for user-defined kinds
+//! - [`layers`]: filters of several parts: late keys, any number of keys, recent keys
 //! - [`simd`]: the instruction set in use
 //!
 //! Two packages build on this one. `sstfilter-range` contains filters for key ranges, with which scans skip files.
@@ -143,6 +146,9 @@ mod filters;
 mod hash;
 mod ids;
 mod kernel;
+#[cfg(feature = "growing")]
+#[deny(clippy::indexing_slicing)]
+pub mod layers;
 pub mod kind {
     //! The list of the library's kinds, the trait for user-defined kinds, and the limits of the format.
     //!
@@ -245,12 +251,13 @@ pub use policy::{
     AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, FixedPolicy,
 };
 pub use stats::FilterStats;
-pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
+pub use units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
 #[cfg(feature = "growing")]
 pub use {
     block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,
     filter::error::FilterError, filter::health::FilterHealth,
-    filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::filter::StandardBloom,
+    filter::register_blocked_bloom::filter::RegisterBlockedBloom, filter::standard_bloom::atomic::AtomicBloom,
+    filter::standard_bloom::filter::StandardBloom,
 };
 
 /// Compiles and runs the README's examples.

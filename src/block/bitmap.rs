@@ -72,6 +72,12 @@ impl MatchBitmap {
         &mut self.words
     }
 
+    /// Sets the answers that `other`, of the same length, has.
+    #[cfg(feature = "growing")]
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
     /// Whether key `index` may be present.
     ///
     /// An index beyond the end is a caller's bug, but a read path should not panic over it. It answers `true`, "may be

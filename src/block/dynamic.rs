@@ -11,19 +11,20 @@ use crate::filter::dynamic::{Dynamic, StoredFilter};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
-use crate::filter::standard_bloom::StandardBloom;
+use crate::filter::standard_bloom::{AtomicBloom, StandardBloom};
 use crate::filter::{KindId, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
 
-/// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
-/// [`CuckooFilter`].
+/// A filter in memory that accepts keys while in use: [`StandardBloom`], [`AtomicBloom`], [`CountingBloom`],
+/// [`RegisterBlockedBloom`] or [`CuckooFilter`].
 ///
-/// The trait is for generic code, also as `dyn DynamicFilter`, and contains everything that all four kinds share:
+/// The trait is for generic code, also as `dyn DynamicFilter`, and contains everything that all of them share:
 /// blocks, batches, health. Each type also has inherent methods `insert`, `insert_all` and `contains`, so plain use
 /// needs no trait. Their signatures differ: a Bloom filter always accepts a key and returns whether it was new, a
-/// cuckoo filter can be full, and many threads insert into a [`RegisterBlockedBloom`] through a shared reference.
+/// cuckoo filter can be full, and many threads insert into an [`AtomicBloom`] or a [`RegisterBlockedBloom`] through a
+/// shared reference.
 /// Generic code uses [`try_insert`](Self::try_insert) instead. [`CountingBloom`] and [`CuckooFilter`] also have an
-/// inherent `remove`, and two kinds have an inherent `union`.
+/// inherent `remove`, and three types have an inherent `union`.
 ///
 /// Only this crate implements the trait.
 ///
@@ -154,6 +155,7 @@ pub trait DynamicFilter: Dynamic {
 }
 
 impl DynamicFilter for StandardBloom {}
+impl DynamicFilter for AtomicBloom {}
 impl DynamicFilter for CountingBloom {}
 impl DynamicFilter for RegisterBlockedBloom {}
 impl DynamicFilter for CuckooFilter {}
@@ -163,10 +165,11 @@ mod tests {
     use super::*;
     use crate::units::FalsePositiveRate;
 
-    fn one_of_each_kind() -> [Box<dyn DynamicFilter>; 4] {
+    fn one_of_each_type() -> [Box<dyn DynamicFilter>; 5] {
         let (hash, rate) = (HashIdentity::custom(1), FalsePositiveRate::ONE_PERCENT);
         [
             Box::new(StandardBloom::for_rate(hash, 1_000, rate).unwrap()),
+            Box::new(AtomicBloom::for_rate(hash, 1_000, rate).unwrap()),
             Box::new(CountingBloom::for_rate(hash, 1_000, rate).unwrap()),
             Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, 2).unwrap()),
             Box::new(CuckooFilter::for_rate(hash, 1_000, rate).unwrap()),
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn many_keys_are_inserted_as_one_by_one_and_clearing_leaves_a_new_filter() {
         let hashes: Vec<KeyHash> = (0..500).map(KeyHash::mix).collect();
-        let filters = one_of_each_kind().into_iter().zip(one_of_each_kind()).zip(one_of_each_kind());
+        let filters = one_of_each_type().into_iter().zip(one_of_each_type()).zip(one_of_each_type());
         for ((mut one_by_one, mut at_once), new) in filters {
             let kind = new.kind();
             hashes.iter().for_each(|&hash| one_by_one.try_insert(hash).unwrap());

@@ -14,6 +14,8 @@ mod identity;
 mod open;
 mod shrink;
 pub(crate) mod trailer;
+#[cfg(feature = "growing")]
+mod union;
 mod unopened;
 
 pub use crate::filter::reason::FallbackReason;

@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::error::{BlockError, ConfigError, messages};
 use crate::hash::HashIdentity;
+use crate::ids::KindId;
 
 /// The reason why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged,
 /// except that a batch insert keeps the keys before the one that failed.
@@ -37,6 +38,11 @@ pub enum FilterError {
         expected: (u64, u8),
         /// Bits of the filter to be merged, and bits of each of its keys.
         got: (u64, u8),
+    },
+    /// Filters of this kind cannot be merged.
+    NotMergeable {
+        /// The kind.
+        got: KindId,
     },
     /// Two filters to be merged hold keys of different hashes.
     HashMismatch {
@@ -73,6 +79,8 @@ messages! { FilterError {
     Self::ShapeMismatch { expected: (bits, per_key), got: (got_bits, got_per_key) } =>
         "filters to merge: expected the same size ({bits} bits, {per_key} for each key), got {got_bits} bits, \
          {got_per_key} for each key";
+    Self::NotMergeable { got } =>
+        "filters to merge: expected Bloom filters of bits, got a {got} filter; build one from the keys";
     Self::HashMismatch { expected, got } =>
         "filters to merge: expected keys of the same hash ({expected}), got {got}";
     Self::Block(error) => "stored filter: {error}";

@@ -21,6 +21,8 @@ pub(crate) mod fingerprint;
 #[cfg(feature = "growing")]
 pub(crate) mod health;
 pub(crate) mod kind;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub(crate) mod payload;
 pub(crate) mod peel;
 mod power;
@@ -34,6 +36,8 @@ pub(crate) mod sizing;
 #[cfg(feature = "growing")]
 pub mod standard_bloom;
 pub(crate) mod user;
+#[cfg(feature = "growing")]
+mod words;
 #[cfg(feature = "xor")]
 pub mod xor;
 #[cfg(feature = "xor")]

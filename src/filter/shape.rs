@@ -59,6 +59,13 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two
+    /// payloads is that of both sets of keys.
+    #[cfg(feature = "growing")]
+    fn bits_of_key(&self) -> Option<u8> {
+        None
+    }
+
     /// Returns the shape's fields for a trailer.
     fn encode(&self, keys: u64) -> EncodedShape {
         // The number of keys belongs to the block: many numbers of keys share one shape.

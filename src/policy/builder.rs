@@ -10,14 +10,14 @@ use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
     BuildLimits, BuildResult, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS,
-    StreamedPayload,
+    StreamedPayload, Updates,
 };
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
 };
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
-use crate::units::{BitsPerKey, FalsePositiveRate};
+use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
 
 /// The rules that a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
@@ -26,13 +26,16 @@ pub(super) struct Rules {
     pub(super) min_keys: u64,
     pub(super) max_keys: u64,
     pub(super) fallback_size: BitsPerKey,
+    /// Added to the number of keys for which a kind that grows is planned.
+    pub(super) headroom: Headroom,
 }
 
 impl Rules {
     /// The default rules for a kind.
     pub(super) fn of<K: Kind>(kind: &K) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
-        Self { is_self_checked: false, min_keys: K::DEFAULT_MIN_KEYS, max_keys: MAX_KEYS, fallback_size }
+        let (min_keys, headroom) = (K::DEFAULT_MIN_KEYS, Headroom::default());
+        Self { is_self_checked: false, min_keys, max_keys: MAX_KEYS, fallback_size, headroom }
     }
 
     /// Plans a filter of `keys` keys, or returns the reason to fall back to blocked Bloom. The order of the checks is
@@ -46,7 +49,8 @@ impl Rules {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
-        let plan = kind.plan(keys)?;
+        let grows = K::UPDATES != Updates::None;
+        let plan = kind.plan(if grows { self.headroom.over(keys) } else { keys })?;
         if keys > self.max_keys.min(MAX_KEYS) || plan.payload_bytes() > MAX_PAYLOAD_BYTES {
             return Err(FallbackReason::TooManyKeys);
         }

@@ -14,6 +14,8 @@ use crate::filter::{BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterShape, 
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 #[cfg(feature = "xor")]
 use crate::filter::{XorKind, XorPlusKind};
+#[cfg(feature = "growing")]
+use crate::units::Headroom;
 use crate::units::Sizing;
 
 /// Uses filters of one kind and size for all files: blocked Bloom at 10 bits per key by default.
@@ -180,6 +182,21 @@ impl FixedPolicy {
     /// Sets the maximum number of keys for the kind, at most 2^40 - 1; larger files get a blocked Bloom filter.
     pub fn with_max_keys(self, keys: u64) -> Self {
         Self { rules: Rules { max_keys: keys, ..self.rules }, ..self }
+    }
+
+    /// Plans filters of kinds that take keys once they are in use for more keys than a file has. Other kinds ignore it.
+    ///
+    /// ```
+    /// use sstfilter::{BitsPerKey, FixedPolicy, Headroom};
+    ///
+    /// let policy = FixedPolicy::standard_bloom(BitsPerKey::TEN)?;
+    /// let bytes = policy.block_bytes(1_200);
+    /// assert_eq!(policy.with_headroom(Headroom::percent(20)?).block_bytes(1_000), bytes);
+    /// # Ok::<(), sstfilter::ConfigError>(())
+    /// ```
+    #[cfg(feature = "growing")]
+    pub fn with_headroom(self, headroom: Headroom) -> Self {
+        Self { rules: Rules { headroom, ..self.rules }, ..self }
     }
 
     /// The kind that files get unless the policy falls back.

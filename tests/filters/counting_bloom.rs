@@ -73,10 +73,14 @@ proptest! {
                 Step::Remove(_) | Step::RemoveAbsent(_) => {}
             }
             prop_assert_eq!(filter.keys(), exact.values().sum::<u64>());
-            for (&key, _) in exact.iter().filter(|&(_, &count)| count > 0) {
+            for (&key, &count) in exact.iter().filter(|&(_, &count)| count > 0) {
                 prop_assert!(filter.contains(KeyHash::mix(key)));
+                prop_assert!(filter.count(KeyHash::mix(key)).is_none_or(|bound| u64::from(bound) >= count));
             }
         }
+        let histogram = filter.histogram();
+        prop_assert_eq!(histogram.iter().sum::<u64>(), counters);
+        prop_assert_eq!(filter.health().fill_ratio, (counters - histogram[0]) as f64 / counters as f64);
         let standard = filter.to_standard_bloom().unwrap();
         for key in (0..300).map(KeyHash::mix) {
             prop_assert_eq!(standard.contains(key), filter.contains(key));
@@ -136,6 +140,8 @@ fn counters_stay_at_fifteen_for_good_and_are_counted() {
         filter.insert(often);
     });
     assert_eq!((filter.saturated(), filter.keys()), (5, 41));
+    assert_eq!((filter.count(often), filter.count(once)), (None, Some(1)));
+    assert_eq!(filter.histogram(), [9_990, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
     (0..40).for_each(|_| filter.remove(often).unwrap());
     assert!(filter.contains(often), "its counters are lost");
     assert_eq!(filter.saturated(), 5);

@@ -5,8 +5,8 @@
 
 use crate::common;
 use sstfilter::{
-    BitsPerKey, BlockError, ConfigError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError,
-    FilterHealth, FixedPolicy, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
+    AtomicBloom, BitsPerKey, BlockError, ConfigError, CountingBloom, DynamicFilter, FalsePositiveRate, FilterBlock,
+    FilterError, FilterHealth, FixedPolicy, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap, StandardBloom,
 };
 
 fn filled(mut filter: StandardBloom, hashes: &[KeyHash]) -> StandardBloom {
@@ -257,4 +257,60 @@ fn batches_answer_as_single_calls_do_in_filters_of_every_size() {
             assert_eq!((matches.len(), matches.iter().collect::<Vec<_>>()), (hashes.len(), single), "{count} keys");
         }
     }
+}
+
+/// What a block's trailer says apart, the number of keys.
+fn payload(block: &[u8], bits: u64) -> &[u8] {
+    &block[..usize::try_from(bits.div_ceil(64) * 8).unwrap()]
+}
+
+// promise: threads
+#[test]
+fn threads_that_fill_one_filter_write_the_bytes_of_one_thread() {
+    // Small, so that threads meet in each word; and with prefetches.
+    for (bits, probes, count) in [(1, 1, 2), (63, 3, 10), (640, 7, 500), (100_000, 7, 20_000), (9_000_001, 5, 200_000)]
+    {
+        let hashes = keys(1, count);
+        let hash = HashIdentity::default();
+        let alone = filled(StandardBloom::with_shape(hash, bits, probes).unwrap(), &hashes);
+        let (one, other) = hashes.split_at(hashes.len() / 3);
+        let shared = AtomicBloom::with_shape(hash, bits, probes).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.insert_all(one));
+            scope.spawn(|| other.iter().filter(|&&hash| shared.insert(hash)).count());
+            scope.spawn(|| shared.insert_all(&hashes));
+        });
+        let (blocks, context) = ([alone.to_block().unwrap(), shared.to_block().unwrap()], KeyHasher::default());
+        assert_eq!(payload(&blocks[0], bits), payload(&blocks[1], bits), "{bits} bits");
+        assert_eq!(shared.keys(), alone.estimated_keys(), "{bits} bits");
+        assert_eq!(shared.health().fill_ratio, alone.health().fill_ratio);
+        let taken_up = [
+            AtomicBloom::from_block(&blocks[0], &context).unwrap(),
+            AtomicBloom::from_block(&blocks[1], &context).unwrap(),
+        ];
+        let absent = keys(2, 5_000);
+        for filter in taken_up {
+            let mut matches = MatchBitmap::default();
+            filter.contains_batch(&absent, &mut matches);
+            assert!(hashes.iter().all(|&hash| filter.contains(hash) && !filter.insert(hash)));
+            assert!(absent.iter().enumerate().all(|(at, &hash)| alone.contains(hash) == matches.may_contain(at)
+                && filter.contains(hash) == alone.contains(hash)));
+        }
+    }
+}
+
+#[test]
+fn filters_for_threads_are_merged_and_refused_like_others() {
+    let filter = |bits| AtomicBloom::with_shape(HashIdentity::default(), bits, 3).unwrap();
+    let (one, other) = (filter(1_000), filter(1_000));
+    one.insert(KeyHash::mix(1));
+    other.insert(KeyHash::mix(2));
+    one.union(&other).unwrap();
+    assert!(one.contains(KeyHash::mix(1)) && one.contains(KeyHash::mix(2)) && one.keys() == 2);
+    let mismatch = FilterError::ShapeMismatch { expected: (1_000, 3), got: (1_001, 3) };
+    assert_eq!(one.union(&filter(1_001)), Err(mismatch));
+    let foreign = AtomicBloom::with_shape(HashIdentity::custom(1), 1_000, 3).unwrap();
+    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
+    assert!(matches!(AtomicBloom::with_shape(HashIdentity::default(), 1 << 50, 3), Err(FilterError::TooLarge { .. })));
+    assert!(AtomicBloom::with_shape(HashIdentity::default(), 0, 3).is_err());
 }

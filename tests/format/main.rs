@@ -8,6 +8,7 @@
 mod common;
 
 mod golden;
+mod layers;
 mod limits;
 mod properties;
 mod refused;

@@ -109,6 +109,11 @@ impl FilterShape for BloomShape {
         Ok(Self { lines: Lines::new(lines), probes })
     }
 
+    #[cfg(feature = "growing")]
+    fn bits_of_key(&self) -> Option<u8> {
+        Some(self.probes)
+    }
+
     fn params(&self) -> ParamWords {
         [u32::from(self.probes)].into_iter().collect()
     }

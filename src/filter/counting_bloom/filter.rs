@@ -1,6 +1,6 @@
 //! The filter in memory.
 
-use super::shape::{Counter, CountingBloomShape, count_saturated};
+use super::shape::{Counter, CountingBloomShape};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::error::FilterError;
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
@@ -153,12 +153,43 @@ impl CountingBloom {
         self.params().probes
     }
 
+    /// Returns how often the key was inserted and not removed, at most: the least of its counters. `Some(0)` means
+    /// certainly absent. `None` means that all of its counters have reached 15 and lost count, so there is no bound.
+    ///
+    /// ```
+    /// use sstfilter::{BitsPerKey, CountingBloom, HashIdentity, KeyHash};
+    ///
+    /// let mut filter = CountingBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN)?;
+    /// (0..3).for_each(|_| _ = filter.insert(KeyHash::mix(7)));
+    /// assert_eq!((filter.count(KeyHash::mix(7)), filter.count(KeyHash::mix(8))), (Some(3), Some(0)));
+    /// # Ok::<(), sstfilter::FilterError>(())
+    /// ```
+    #[must_use]
+    pub fn count(&self, hash: KeyHash) -> Option<u8> {
+        let mut sequence = self.params().sequence(hash);
+        let counters = (0..self.probes()).map(|_| Counter::get(self.contents.bytes(), sequence.next()));
+        counters.min().filter(|&least| least < SATURATED)
+    }
+
+    /// Counts the counters of each value, from 0 to 15. In a filter that is neither too full nor attacked, each value
+    /// from 2 on has a fraction of the counters that the value before has. Reads the whole filter.
+    #[must_use]
+    pub fn histogram(&self) -> [u64; 16] {
+        let mut counters = [0; 16];
+        for position in 0..self.counters() {
+            if let Some(count) = counters.get_mut(usize::from(Counter::get(self.contents.bytes(), position))) {
+                *count += 1;
+            }
+        }
+        counters
+    }
+
     /// Counts the counters that have reached 15. They are never decremented again, because their true count is lost:
     /// removals leave them behind, and the rate rises with their number. When half of the counters are in use, about
     /// one counter in 10^15 is saturated (Fan et al. 2000). Reads the whole filter.
     #[must_use]
     pub fn saturated(&self) -> u64 {
-        count_saturated(self.contents.bytes())
+        self.histogram()[usize::from(SATURATED)]
     }
 
     /// Returns the number of distinct keys that most likely left this many counters in use (Swamidass and Baldi 2007);

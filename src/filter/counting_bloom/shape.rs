@@ -36,29 +36,14 @@ impl Cell for Counter {
     }
 
     fn count_taken(payload: &[u8]) -> u64 {
-        count(payload, taken)
+        payload.iter().map(|&byte| u64::from(taken(byte).count_ones())).sum()
     }
-}
-
-/// Counts the counters that have reached 15.
-pub(super) fn count_saturated(payload: &[u8]) -> u64 {
-    count(payload, saturated)
-}
-
-fn count(payload: &[u8], select: impl Fn(u8) -> u8) -> u64 {
-    payload.iter().map(|&byte| u64::from(select(byte).count_ones())).sum()
 }
 
 /// Returns the lowest bit of each counter of a byte that is not 0.
 fn taken(byte: u8) -> u8 {
     let halves = byte | byte >> 1;
     (halves | halves >> 2) & 0x11
-}
-
-/// Returns the lowest bit of each counter of a byte that is 15.
-fn saturated(byte: u8) -> u8 {
-    let halves = byte & byte >> 1;
-    halves & halves >> 2 & 0x11
 }
 
 #[cfg(test)]
@@ -72,9 +57,7 @@ mod tests {
     fn counters_of_every_byte_are_told_apart() {
         for byte in 0..=255 {
             let halves = [byte & 15, byte >> 4];
-            let count = |wanted: fn(u8) -> bool| halves.into_iter().filter(|&half| wanted(half)).count() as u64;
-            assert_eq!(Counter::count_taken(&[byte]), count(|half| half > 0));
-            assert_eq!(count_saturated(&[byte]), count(|half| half == 15));
+            assert_eq!(Counter::count_taken(&[byte]), halves.into_iter().filter(|&half| half > 0).count() as u64);
             assert_eq!([0, 1].map(|position| Counter::get(&[byte], position)), halves);
             let word = u64::from(byte) << 24;
             assert_eq!(

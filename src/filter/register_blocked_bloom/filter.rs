@@ -1,17 +1,15 @@
 //! The filter in memory, shared by many threads.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
 use super::layout::{self, for_probes, mask, word_index};
 use super::rate::{self, Fill};
 use super::shape::RegisterBlockedShape;
-use super::sync::{AtomicU64, Ordering, with_mut};
 use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
+use crate::filter::words::{AtomicWords, Word, set, with_mut};
 use crate::filter::{FilterShape, KindId};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
@@ -83,7 +81,7 @@ pub struct RegisterBlockedBloom {
     hash: HashIdentity,
     shape: RegisterBlockedShape,
     /// As many words as the shape requires.
-    words: Box<[AtomicU64]>,
+    words: AtomicWords,
 }
 
 impl RegisterBlockedBloom {
@@ -120,14 +118,7 @@ impl RegisterBlockedBloom {
     }
 
     pub(super) fn empty(hash: HashIdentity, shape: RegisterBlockedShape) -> Result<Self, FilterError> {
-        let no_memory = FilterError::NoMemory { bytes: shape.payload_bytes() };
-        let mut words = Vec::new();
-        match usize::try_from(shape.words()) {
-            // Reserved first, because `resize_with` aborts when allocation fails.
-            Ok(count) if words.try_reserve_exact(count).is_ok() => words.resize_with(count, || AtomicU64::new(0)),
-            _ => return Err(no_memory),
-        }
-        Ok(Self { hash, shape, words: words.into_boxed_slice() })
+        Ok(Self { hash, shape, words: AtomicWords::zeroed(shape.payload_bytes())? })
     }
 
     /// Returns the filter's size in bytes, without a block's trailer.
@@ -182,10 +173,13 @@ impl RegisterBlockedBloom {
     pub fn insert_exclusive(&mut self, hash: KeyHash) -> bool {
         let hash = hash.get();
         let mask = for_probes!(self.shape.probes, BITS => mask::<BITS>(hash));
-        with_mut(&mut self.words[word_index(hash, self.shape.index_bits)], |word| {
-            let is_new = *word & mask != mask;
-            *word |= mask;
-            is_new
+        let word = self.words.get_mut(word_index(hash, self.shape.index_bits));
+        word.is_some_and(|word| {
+            with_mut(word, |word| {
+                let is_new = *word & mask != mask;
+                *word |= mask;
+                is_new
+            })
         })
     }
 
@@ -208,9 +202,7 @@ impl RegisterBlockedBloom {
         if self.shape != other.shape {
             return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
         }
-        for (word, added) in self.words.iter().zip(&other.words) {
-            set(word, added.load(Ordering::Relaxed));
-        }
+        self.words.union(&other.words);
         Ok(())
     }
 
@@ -220,28 +212,12 @@ impl RegisterBlockedBloom {
 
     /// Counts the set bits. Reads the whole filter.
     fn fill(&self) -> Fill {
-        Fill::of_words(self.words.iter().map(|word| word.load(Ordering::Relaxed)), self.shape.probes)
+        Fill::of_words(self.words.iter().map(Word::value), self.shape.probes)
     }
 
     fn keys_of(&self, fill: Fill) -> u64 {
         rate::keys_of_ones(fill.ones, self.shape.words(), self.shape.probes)
     }
-}
-
-/// Sets bits of a word and returns whether one of them was clear.
-///
-/// Loads first: the atomic OR takes the cache line from all other cores, a cost that a present key can avoid. Relaxed
-/// ordering suffices for both: bits are only ever set, an OR never loses one, and a thread that must see them
-/// synchronizes with this one by other means (see [`RegisterBlockedBloom`]).
-#[inline(always)]
-fn set(word: &AtomicU64, mask: u64) -> bool {
-    let is_new = word.load(Ordering::Relaxed) & mask != mask;
-    if is_new {
-        // The OR's result is discarded: to use it, x86 needs a compare-and-swap loop instead of one `lock or`. The
-        // price is that two threads that race with one key may both report it as new.
-        word.fetch_or(mask, Ordering::Relaxed);
-    }
-    is_new
 }
 
 impl Contents for RegisterBlockedBloom {
@@ -262,7 +238,7 @@ impl Contents for RegisterBlockedBloom {
     }
 
     fn clear(&mut self) {
-        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
+        self.words.clear();
     }
 
     fn health(&self) -> FilterHealth {
@@ -272,10 +248,7 @@ impl Contents for RegisterBlockedBloom {
     }
 
     fn write_payload(&self, out: &mut [u8]) {
-        for (word, out) in self.words.iter().zip(out.as_chunks_mut().0) {
-            // Relaxed, as in `set`: a key that is inserted at the same time may or may not be stored.
-            *out = word.load(Ordering::Relaxed).to_le_bytes();
-        }
+        self.words.write(out);
     }
 
     fn contains(&self, hash: KeyHash) -> bool {
@@ -306,9 +279,7 @@ impl Dynamic for RegisterBlockedBloom {
     /// Restores any payload of the right length: a writer could have produced each of them.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
         let mut filter = Self::empty(stored.hash, stored.decode(KindId::REGISTER_BLOCKED_BLOOM)?)?;
-        for (word, &stored) in filter.words.iter_mut().zip(stored.payload.as_chunks().0) {
-            with_mut(word, |word| *word = u64::from_le_bytes(stored));
-        }
+        filter.words.read(stored.payload);
         Ok(filter)
     }
 }

@@ -1,7 +1,7 @@
 //! The positions of a key's bits in its word, and probes of words.
 
-use super::sync::{AtomicU64, Ordering};
 use crate::filter::batch::answers;
+use crate::filter::words::Word;
 use crate::hash::KeyHash;
 
 /// The supported numbers of bits that a key sets in its word of 64; two of them may coincide. Two are fastest.
@@ -64,27 +64,6 @@ pub(super) fn mask<const BITS: u32>(hash: u64) -> u64 {
 #[inline(always)]
 fn has_all<const BITS: u32>(word: u64, hash: u64) -> bool {
     (0..BITS).rev().fold(1, |all, number| all & word >> bit(hash, number)) == 1
-}
-
-/// A word of a filter, in memory or stored.
-pub(super) trait Word {
-    fn value(&self) -> u64;
-}
-
-impl Word for AtomicU64 {
-    #[inline(always)]
-    fn value(&self) -> u64 {
-        // Relaxed: a filter publishes only its own bits, which only accumulate.
-        self.load(Ordering::Relaxed)
-    }
-}
-
-/// A stored word, at any alignment.
-impl Word for [u8; 8] {
-    #[inline(always)]
-    fn value(&self) -> u64 {
-        u64::from_le_bytes(*self)
-    }
 }
 
 /// Returns whether `words`, `2 ^ index_bits` of them, contain all bits of the key.

@@ -47,11 +47,8 @@
 pub(crate) mod filter;
 mod kind;
 mod layout;
-#[cfg(all(test, loom))]
-mod loom_tests;
 mod rate;
 mod shape;
-mod sync;
 
 pub(crate) use filter::RegisterBlockedBloom;
 pub(crate) use kind::RegisterBlockedKind;

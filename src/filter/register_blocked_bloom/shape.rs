@@ -89,6 +89,10 @@ impl FilterShape for RegisterBlockedShape {
         Self::of_bytes(encoded.payload_bytes, probes).ok_or(wrong)
     }
 
+    fn bits_of_key(&self) -> Option<u8> {
+        Some(self.probes)
+    }
+
     fn params(&self) -> ParamWords {
         [code_of(self.probes)].into_iter().collect()
     }

@@ -1,7 +1,7 @@
 //! Sets the bits of keys.
 
 use super::params::{ANY_PROBES, BloomParams, with_probes};
-use super::shape::{Bit, Cell, StandardBloomShape, Word, prefetch_cells};
+use super::shape::{Bit, Cell, StandardBloomShape, prefetch_cells};
 use crate::codec::AlignedBuffer;
 use crate::filter::StreamedPayload;
 use crate::filter::cache::BIT_INSERT_PREFETCH_BYTES;
@@ -52,7 +52,7 @@ fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tel
         // The last `ahead` keys have nothing to prefetch ahead of them.
         let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
         for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
-            prefetch_cells::<Bit>(params, words, coming, params.probes_or::<PROBES>());
+            prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>());
             tell(set_bits::<PROBES>(params, words, hash));
         }
         far.iter().for_each(|&hash| tell(set_bits::<PROBES>(params, words, hash)));
@@ -62,7 +62,7 @@ fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tel
 /// Sets a key's bits. Bit 0 of the result is 1 if all of them were set before.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-fn set_bits<const PROBES: u8>(params: BloomParams, words: &mut [Word], hash: KeyHash) -> u64 {
+fn set_bits<const PROBES: u8>(params: BloomParams, words: &mut [[u8; 8]], hash: KeyHash) -> u64 {
     let mut sequence = params.sequence(hash);
     let mut was_set = 1;
     for _ in 0..params.probes_or::<PROBES>() {

@@ -46,12 +46,14 @@
 //! false-positive rate of Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint
 //! similarity measures to improve chemical retrieval*, 2007.
 
+pub(crate) mod atomic;
 mod build;
 pub(crate) mod filter;
 mod kind;
 mod params;
 mod shape;
 
+pub(crate) use atomic::AtomicBloom;
 pub(crate) use filter::StandardBloom;
 pub(crate) use kind::StandardBloomKind;
 pub(crate) use params::{BloomParams, size_for_rate};

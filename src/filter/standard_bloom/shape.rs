@@ -14,6 +14,7 @@ use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{GrowingShape, InMemory};
 use crate::filter::health::FilterHealth;
+use crate::filter::words::Word;
 use crate::filter::{EncodedShape, FilterShape, KindId, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -46,9 +47,6 @@ pub(crate) trait Cell: Copy + core::fmt::Debug + Send + Sync + 'static {
         (position >> Self::PER_WORD_LOG2) as usize
     }
 }
-
-/// A word of a payload.
-pub(super) type Word = [u8; 8];
 
 /// A position is one bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +90,12 @@ impl<C: Cell> ArrayShape<C> {
         Self::new(BloomParams::for_keys(keys, size))
     }
 
+    /// Returns the bits of the last word that belong to positions.
+    pub(super) fn mask_of_last(self) -> u64 {
+        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
+        u64::MAX >> (unused * (64 / Self::POSITIONS_PER_WORD))
+    }
+
     /// Returns the share of positions that are taken.
     fn fill_of(self, payload: &[u8]) -> f64 {
         C::count_taken(payload) as f64 / self.params.positions as f64
@@ -109,6 +113,10 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
         let is_whole = positions > 0 && shape.payload_bytes() == encoded.payload_bytes;
         BlockError::require(is_whole, "positions", "1 or more, exactly enough to fill the payload's words", positions)?;
         Ok(shape)
+    }
+
+    fn bits_of_key(&self) -> Option<u8> {
+        (C::KIND == KindId::STANDARD_BLOOM).then_some(self.params.probes)
     }
 
     /// Packs positions and probes into one word of 64 bits, low half first; the probes are its sixth byte.
@@ -135,24 +143,16 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        let (params, (words, _)) = (self.params, payload.as_chunks());
+        let (params, (words, _)) = (self.params, payload.as_chunks::<8>());
         // A payload of another length must not make a present key absent.
-        payload.len() as u64 != self.payload_bytes()
-            || with_probes!(params, PROBES => contains::<C, PROBES>(params, words, hash))
+        payload.len() as u64 != self.payload_bytes() || contains_any::<C, _>(params, words, hash)
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        let (params, (words, _)) = (self.params, payload.as_chunks());
-        if payload.len() as u64 != self.payload_bytes() {
-            batch::all_match(hashes, matches);
-        } else if payload.len() <= PROBE_PREFETCH_BYTES {
-            with_probes!(params, PROBES => answers(hashes, matches, |hash| contains::<C, PROBES>(params, words, hash)));
+        if payload.len() as u64 == self.payload_bytes() {
+            contains_batch::<C, _>(self.params, payload.as_chunks::<8>().0, hashes, matches);
         } else {
-            // Prefetches only the first few cells, because the later ones are rarely reached.
-            let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes.min(TOGETHER));
-            with_probes!(params, PROBES => {
-                answers_ahead(hashes, matches, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
-            });
+            batch::all_match(hashes, matches);
         }
     }
 }
@@ -168,10 +168,8 @@ impl<C: Cell> GrowingShape for ArrayShape<C> {
 
     /// Clears the positions after the last, which no writer sets: their bits would count as taken.
     fn accept(&self, _keys: u64, payload: &mut [u8]) -> Result<(), BlockError> {
-        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
-        let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
         if let Some(last) = payload.last_chunk_mut::<8>() {
-            *last = (u64::from_le_bytes(*last) & u64::MAX >> (unused * bits_per_position)).to_le_bytes();
+            *last = (u64::from_le_bytes(*last) & self.mask_of_last()).to_le_bytes();
         }
         Ok(())
     }
@@ -184,19 +182,44 @@ impl<C: Cell> InMemory<ArrayShape<C>> {
     }
 }
 
+/// Returns whether all positions of `hash` are taken, with any number of probes.
+#[inline]
+pub(super) fn contains_any<C: Cell, W: Word>(params: BloomParams, words: &[W], hash: KeyHash) -> bool {
+    with_probes!(params, PROBES => contains::<C, W, PROBES>(params, words, hash))
+}
+
+/// Like [`contains_any`], for many keys: sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
+pub(super) fn contains_batch<C: Cell, W: Word>(
+    params: BloomParams,
+    words: &[W],
+    hashes: &[KeyHash],
+    matches: &mut [u64],
+) {
+    let is_near = words.len() * 8 <= PROBE_PREFETCH_BYTES;
+    // Prefetches only the first few cells, because the later ones are rarely reached.
+    let prefetch = |hash| prefetch_cells::<C, W>(params, words, hash, params.probes.min(TOGETHER));
+    with_probes!(params, PROBES => {
+        if is_near {
+            answers(hashes, matches, |hash| contains::<C, W, PROBES>(params, words, hash));
+        } else {
+            answers_ahead(hashes, matches, prefetch, |hash| contains::<C, W, PROBES>(params, words, hash));
+        }
+    });
+}
+
 /// Returns whether all positions of `hash` are taken.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-fn contains<C: Cell, const PROBES: u8>(params: BloomParams, words: &[Word], hash: KeyHash) -> bool {
+fn contains<C: Cell, W: Word, const PROBES: u8>(params: BloomParams, words: &[W], hash: KeyHash) -> bool {
     let probes = params.probes_or::<PROBES>();
     let mut sequence = params.sequence(hash);
     let mut taken = 1;
     for _ in 0..probes.min(TOGETHER) {
-        taken &= taken_at::<C>(words, sequence.next());
+        taken &= taken_at::<C, W>(words, sequence.next());
     }
     if taken & 1 == 1 {
         for _ in TOGETHER..probes {
-            taken &= taken_at::<C>(words, sequence.next());
+            taken &= taken_at::<C, W>(words, sequence.next());
         }
     }
     taken & 1 == 1
@@ -205,14 +228,14 @@ fn contains<C: Cell, const PROBES: u8>(params: BloomParams, words: &[Word], hash
 /// Returns [`Cell::taken`] at a position; all ones beyond the payload.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {
-    words.get(C::word_of(position)).map_or(u64::MAX, |&word| C::taken(u64::from_le_bytes(word), position))
+fn taken_at<C: Cell, W: Word>(words: &[W], position: u64) -> u64 {
+    words.get(C::word_of(position)).map_or(u64::MAX, |word| C::taken(word.value(), position))
 }
 
 /// Prefetches the first `probes` cells of a key.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of a loop over keys")]
-pub(super) fn prefetch_cells<C: Cell>(params: BloomParams, words: &[Word], hash: KeyHash, probes: u8) {
+pub(super) fn prefetch_cells<C: Cell, W>(params: BloomParams, words: &[W], hash: KeyHash, probes: u8) {
     let mut sequence = params.sequence(hash);
     for _ in 0..probes {
         prefetch(words.as_ptr().wrapping_add(C::word_of(sequence.next())));

@@ -1,0 +1,259 @@
+//! The filter in memory, shared by many threads.
+
+use core::fmt;
+
+use super::params::{ANY_PROBES, BloomParams, size_for_rate, with_probes};
+use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch, prefetch_cells};
+use crate::filter::cache::ATOMIC_INSERT_PREFETCH_BYTES;
+use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
+use crate::filter::error::FilterError;
+use crate::filter::health::FilterHealth;
+use crate::filter::words::{AtomicU64, AtomicWords, Word, set, with_mut};
+use crate::filter::{FilterShape, KindId, MAX_PAYLOAD_BYTES, power};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// Each of a key's words is on its way while the keys before it are inserted.
+const AHEAD: usize = 4;
+
+/// A standard Bloom filter that many threads fill and probe at the same time.
+///
+/// Its blocks are those of [`StandardBloom`](crate::StandardBloom), bit for bit, and either type restores them. Of the
+/// two filters for many threads, [`RegisterBlockedBloom`](crate::RegisterBlockedBloom) is several times faster, because
+/// all bits of a key are in one word; this one has any size, and any rate.
+///
+/// The guarantee: `contains` returns `true` for every key whose insert *happens before* it: in the same thread, or
+/// before the release of a lock, the sending of a message or the end of a thread that this thread has since acquired,
+/// received or joined. Inserts are relaxed: they order nothing by themselves, and a key that another thread is
+/// inserting right now may still read as absent. An insert that found the key present counts like the insert that set
+/// its bits. No insert is ever lost.
+///
+/// [`keys`](crate::DynamicFilter::keys) estimates the distinct keys from the fill, because exact counting would need a
+/// word that all threads write to. It reads the whole filter.
+///
+/// ```
+/// use sstfilter::{AtomicBloom, DynamicFilter, FalsePositiveRate, KeyHasher, StandardBloom};
+///
+/// let hasher = KeyHasher::default();
+/// let filter = AtomicBloom::for_rate(hasher.identity(), 2_000, FalsePositiveRate::ONE_PERCENT)?;
+/// std::thread::scope(|scope| {
+///     for worker in 0..2_u32 {
+///         let (filter, hasher) = (&filter, &hasher);
+///         scope.spawn(move || {
+///             (0..1_000_u32).for_each(|key| {
+///                 filter.insert(hasher.hash(&(2 * key + worker).to_le_bytes()));
+///             })
+///         });
+///     }
+/// });
+/// // The scope has joined its threads, so the filter contains all their keys.
+/// assert!((0..2_000_u32).all(|key| filter.contains(hasher.hash(&key.to_le_bytes()))));
+/// assert!((1_900..2_100).contains(&filter.keys()));
+///
+/// // One thread may go on with its block.
+/// let restored = StandardBloom::from_block(&filter.to_block()?, &hasher)?;
+/// assert!(restored.contains(hasher.hash(&7_u32.to_le_bytes())));
+/// # Ok::<(), sstfilter::FilterError>(())
+/// ```
+pub struct AtomicBloom {
+    hash: HashIdentity,
+    shape: StandardBloomShape,
+    /// As many words as the shape requires.
+    words: AtomicWords,
+}
+
+impl AtomicBloom {
+    /// Creates an empty filter for `keys` keys, with the number of probes that has the lowest rate at this size.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
+    pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
+        Self::empty(hash, BloomParams::for_keys(keys, size))
+    }
+
+    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Config`] when 100 bits per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
+    /// [`FilterError::NoMemory`] when allocation fails.
+    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
+    }
+
+    /// Creates an empty filter with any number of `bits`, and `probes` probes, 1 to 32.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Config`] without bits, or for another number of probes; [`FilterError::TooLarge`] beyond 32 GiB;
+    /// [`FilterError::NoMemory`] when allocation fails.
+    pub fn with_shape(hash: HashIdentity, bits: u64, probes: u8) -> Result<Self, FilterError> {
+        Self::empty(hash, BloomParams::new(bits, probes)?)
+    }
+
+    fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
+        let shape = StandardBloomShape::new(params);
+        let bytes = shape.payload_bytes();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
+        }
+        Ok(Self { hash, shape, words: AtomicWords::zeroed(bytes)? })
+    }
+
+    /// Returns the number of bits.
+    #[must_use]
+    pub fn bits(&self) -> u64 {
+        self.params().positions
+    }
+
+    /// Returns the number of bits of each key.
+    #[must_use]
+    pub fn probes(&self) -> u8 {
+        self.params().probes
+    }
+
+    /// Inserts a key and returns whether it was new: `false` when all its bits were already set, by itself or by
+    /// others. If several threads insert one key at the same moment, all may get `true`.
+    ///
+    /// Each probe costs a relaxed load, and an atomic OR only when its bit is missing.
+    #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
+    pub fn insert(&self, hash: KeyHash) -> bool {
+        insert::<ANY_PROBES>(self.params(), &self.words, hash)
+    }
+
+    /// Inserts many keys and returns how many of them were new. In large filters this is faster than single inserts.
+    #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
+    pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
+        let (params, words) = (self.params(), &*self.words);
+        let ahead = if words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
+        let mut coming = hashes.iter().skip(ahead);
+        with_probes!(params, PROBES => hashes.iter().map(|&hash| {
+            if let Some(&coming) = coming.next() {
+                prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>());
+            }
+            u64::from(insert::<PROBES>(params, words, hash))
+        }).sum())
+    }
+
+    /// Returns whether the key may have been inserted; `false` is certain for keys whose insert happens before this
+    /// call.
+    #[must_use]
+    pub fn contains(&self, hash: KeyHash) -> bool {
+        contains_any::<Bit, _>(self.params(), &self.words, hash)
+    }
+
+    /// Adds all keys of `other` that were inserted before this call; other threads may continue to insert into both.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::HashMismatch`] unless both have one hash; [`FilterError::ShapeMismatch`] unless both have the
+    /// same number of bits and probes.
+    pub fn union(&self, other: &Self) -> Result<(), FilterError> {
+        check_same_hash(self.hash, other.hash)?;
+        if self.shape != other.shape {
+            let [expected, got] = [self, other].map(|filter| (filter.bits(), filter.probes()));
+            return Err(FilterError::ShapeMismatch { expected, got });
+        }
+        self.words.union(&other.words);
+        Ok(())
+    }
+
+    fn params(&self) -> BloomParams {
+        self.shape.params
+    }
+
+    fn ones(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.value().count_ones())).sum()
+    }
+
+    /// At least one key if a bit is set.
+    fn keys_of(&self, ones: u64) -> u64 {
+        self.params().estimated_keys(ones).max(ones.min(1))
+    }
+}
+
+/// Sets a key's bits and returns whether any of them was clear.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+fn insert<const PROBES: u8>(params: BloomParams, words: &[AtomicU64], hash: KeyHash) -> bool {
+    let mut sequence = params.sequence(hash);
+    (0..params.probes_or::<PROBES>()).fold(false, |is_new, _| {
+        let position = sequence.next();
+        words.get(Bit::word_of(position)).is_some_and(|word| set(word, 1 << (position & 63))) | is_new
+    })
+}
+
+impl Contents for AtomicBloom {
+    fn kind(&self) -> KindId {
+        KindId::STANDARD_BLOOM
+    }
+
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    fn shape(&self) -> &dyn FilterShape {
+        &self.shape
+    }
+
+    fn keys(&self) -> u64 {
+        self.keys_of(self.ones())
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    fn health(&self) -> FilterHealth {
+        let ones = self.ones();
+        let fill_ratio = ones as f64 / self.bits() as f64;
+        FilterHealth::of_bloom(self.keys_of(ones), fill_ratio, power(fill_ratio, self.probes()))
+    }
+
+    fn write_payload(&self, out: &mut [u8]) {
+        self.words.write(out);
+    }
+
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.contains(hash)
+    }
+
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
+        contains_batch::<Bit, _>(self.params(), &self.words, hashes, matches);
+    }
+}
+
+impl Dynamic for AtomicBloom {
+    fn contents(&self) -> &dyn Contents {
+        self
+    }
+
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        self
+    }
+
+    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all(hashes);
+        Ok(())
+    }
+
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let shape: StandardBloomShape = stored.decode(KindId::STANDARD_BLOOM)?;
+        let mut filter = Self::empty(stored.hash, shape.params)?;
+        filter.words.read(stored.payload);
+        // Bits after the last, which no writer sets, would count as ones.
+        let last = filter.words.len().wrapping_sub(1);
+        filter.words.get_mut(last).into_iter().for_each(|last| with_mut(last, |word| *word &= shape.mask_of_last()));
+        Ok(filter)
+    }
+}
+
+impl fmt::Debug for AtomicBloom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicBloom")
+            .field("bits", &self.bits())
+            .field("probes", &self.probes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! A static filter with keys that came later.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::parts::{Layers, Numbers, Part, Role, layered};
+use crate::block::{BlockIdentity, FilterBlock, LoadContext};
+use crate::error::BlockError;
+use crate::filter::error::FilterError;
+use crate::filter::standard_bloom::StandardBloom;
+use crate::hash::KeyHash;
+use crate::policy::{BuildContext, FilterPolicy};
+use crate::units::FalsePositiveRate;
+
+/// A filter of a static kind, such as Ribbon or binary fuse, and a growing one for keys that come after it was built.
+/// (Some authors call this an incremental filter, "IBIF".)
+///
+/// ```
+/// use sstfilter::layers::{LateKeys, LayeredFilter};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHash, KeyHasher};
+///
+/// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
+/// let keys = |range: std::ops::Range<u64>| range.map(KeyHash::mix).collect::<Vec<_>>();
+/// let (policy, context) = (FixedPolicy::binary_fuse(rate)?, BuildContext::new(&hasher));
+/// let mut builder = policy.builder(&context);
+/// builder.add_hashes(&keys(0..10_000));
+/// let block = builder.finish().block.expect("it is small");
+///
+/// let mut filter = <LateKeys>::over(block, &hasher, 1_000, rate)?;
+/// for hash in keys(10_000..11_100) {
+///     filter.insert(hash);
+/// }
+/// assert!(keys(0..11_100).into_iter().all(|hash| filter.contains(hash)));
+/// assert!(filter.is_due(), "more than 1,000 came later: build the filter anew");
+/// let rebuilt = filter.rebuilt(&policy, &context, &keys(0..11_100))?;
+/// assert!(!rebuilt.is_due() && rebuilt.health().keys == 11_100);
+/// # Ok::<(), sstfilter::FilterError>(())
+/// ```
+#[derive(Debug)]
+pub struct LateKeys<P = StandardBloom> {
+    pub(super) layers: Layers<P>,
+}
+
+impl<P: Part> LateKeys<P> {
+    /// Opens a built block of any kind, and plans for `late_keys` more, with `rate` for these alone. The block's own
+    /// rate comes on top.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Block`] if the block cannot be loaded with this context; [`FilterError::Config`] if the growing
+    /// filter cannot have this rate; [`FilterError::TooLarge`] or [`FilterError::NoMemory`] if it is too large.
+    pub fn over<'a>(
+        block: impl Into<Bytes>,
+        context: impl Into<LoadContext<'a>>,
+        late_keys: u64,
+        rate: FalsePositiveRate,
+    ) -> Result<Self, FilterError> {
+        let context = context.into();
+        let BlockIdentity { hash, file, .. } = context.identity();
+        let base = Some(FilterBlock::load(block.into(), context)?);
+        let numbers = Numbers { role: Role::Late, rate, keys: late_keys.max(1), inserted: 0, generations: 0 };
+        let mut layers = Layers { hash, file, base, parts: Vec::new(), numbers };
+        layers.push(numbers.keys, rate.get())?;
+        Ok(Self { layers })
+    }
+
+    /// Inserts a late key, and returns whether it was new: `false` for a key that the filter already seemed to contain.
+    pub fn insert(&mut self, hash: KeyHash) -> bool {
+        let is_in_base = self.layers.base.as_ref().is_some_and(|base| base.may_contain(hash));
+        !is_in_base && self.layers.add(hash)
+    }
+
+    /// Returns whether more keys came later than were planned, so that the rate rises: build the filter anew.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.layers.numbers.inserted > self.layers.numbers.keys
+    }
+
+    /// Returns the late keys as a share of those in the static filter.
+    #[must_use]
+    pub fn late_share(&self) -> f64 {
+        let keys = self.layers.base.as_ref().map_or(0, |base| base.info().keys);
+        self.layers.numbers.inserted as f64 / keys.max(1) as f64
+    }
+
+    /// Builds the static filter anew from the hashes of **all** keys, the late ones too: a key that is not among them
+    /// is lost. Plans for as many late keys as before.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Block`] if `context` has another hash, or the policy built no filter; else as
+    /// [`over`](Self::over).
+    pub fn rebuilt(
+        &self,
+        policy: &dyn FilterPolicy,
+        context: &BuildContext,
+        hashes: &[KeyHash],
+    ) -> Result<Self, FilterError> {
+        let built = policy.builder(context).map(|mut builder| {
+            builder.add_hashes(hashes);
+            builder.finish()
+        });
+        let block = built.and_then(|built| built.block).ok_or_else(|| BlockError::Unreadable {
+            reason: "static filter of late keys: expected one, but the policy built none".into(),
+        })?;
+        let mut identity = LoadContext::from(self.layers.hash);
+        if let Some(file) = FilterBlock::open_unverified(&block)?.info().file {
+            identity = identity.with_file_id(file);
+        }
+        let Numbers { keys, rate, .. } = self.layers.numbers;
+        Self::over(block, identity, keys, rate)
+    }
+}
+
+layered!(LateKeys, Role::Late);

@@ -1,0 +1,22 @@
+//! Filters of one hash that answer as one: a key may be present if one of them may contain it.
+//!
+//! A filter cannot grow, because it does not store its keys. What it lacks is in another one beside it:
+//!
+//! | type | parts | for |
+//! |---|---|---|
+//! | [`LateKeys`] | a static filter, and a growing one | keys that come after a file was written, deny lists |
+//! | [`ScalableBloom`] | each twice as large as the one before | streams of unknown length |
+//! | [`RotatingBloom`] | one for each of the last generations of keys | duplicates in a recent window |
+//!
+//! The rates of the parts add up to at most the rate of the whole. Each is stored and loaded as one
+//! (docs/format/growing.md, "Layers").
+
+mod late;
+mod parts;
+mod rotating;
+mod scalable;
+
+pub use late::LateKeys;
+pub use parts::{LayeredFilter, LayersHealth, Part};
+pub use rotating::RotatingBloom;
+pub use scalable::ScalableBloom;

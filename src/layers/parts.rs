@@ -1,0 +1,338 @@
+//! The parts of a filter, and the container that stores them.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::block::{DynamicFilter, FilterBlock, LoadContext, MatchBitmap};
+use crate::codec::{CHECKSUM_BYTES, Fields, checksum};
+use crate::error::BlockError;
+use crate::filter::error::FilterError;
+use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
+use crate::filter::standard_bloom::StandardBloom;
+use crate::hash::{HashIdentity, KeyHash};
+use crate::ids::FileId;
+use crate::units::FalsePositiveRate;
+
+/// Bytes of the trailer, with the checksum.
+const TRAILER_BYTES: usize = 36;
+
+const MAGIC: [u8; 2] = *b"ST";
+const VERSION: u8 = 1;
+
+/// More parts than a scalable filter ever has, and generations that are still fast to probe.
+pub(super) const MAX_PARTS: u16 = 64;
+
+/// A kind of filter that the growing parts are made of: [`StandardBloom`] of any size and rate, or
+/// [`RegisterBlockedBloom`], which is faster, has sizes that are powers of two, and no low rates.
+pub trait Part: DynamicFilter + Sized {
+    /// Creates the smallest filter whose expected rate with `keys` keys is at most `rate`.
+    #[doc(hidden)]
+    fn planned(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError>;
+
+    /// Inserts a key, and returns whether it was new.
+    #[doc(hidden)]
+    fn add(&mut self, hash: KeyHash) -> bool;
+}
+
+impl Part for StandardBloom {
+    fn planned(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::for_rate(hash, keys, rate)
+    }
+
+    fn add(&mut self, hash: KeyHash) -> bool {
+        self.insert(hash)
+    }
+}
+
+impl Part for RegisterBlockedBloom {
+    fn planned(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::for_rate(hash, keys, rate)
+    }
+
+    fn add(&mut self, hash: KeyHash) -> bool {
+        self.insert_exclusive(hash)
+    }
+}
+
+/// How full a filter of several parts is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LayersHealth {
+    /// Keys in all parts.
+    pub keys: u64,
+    /// Filters that a probe may read.
+    pub parts: usize,
+    /// Bytes of all parts, as blocks.
+    pub bytes: u64,
+    /// The expected false positive rate of all parts together, at their present fill.
+    pub expected_fpr: f64,
+}
+
+/// Which type a container stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Late = 1,
+    Scalable = 2,
+    Rotating = 3,
+}
+
+/// What a container stores besides its blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    pub(super) role: Role,
+    /// The rate of all growing parts together.
+    pub(super) rate: FalsePositiveRate,
+    /// Keys for which the first growing part, or each generation, is planned.
+    pub(super) keys: u64,
+    /// Keys that were new to the newest part.
+    pub(super) inserted: u64,
+    /// The number of generations; 0 for other types.
+    pub(super) generations: u16,
+}
+
+/// Filters of one hash.
+#[derive(Debug)]
+pub(super) struct Layers<P> {
+    pub(super) hash: HashIdentity,
+    /// The file that all parts are bound to.
+    pub(super) file: Option<FileId>,
+    /// A static filter under the growing ones.
+    pub(super) base: Option<FilterBlock<Bytes>>,
+    /// From the oldest to the newest; never empty.
+    pub(super) parts: Vec<P>,
+    pub(super) numbers: Numbers,
+}
+
+impl<P: Part> Layers<P> {
+    /// Adds a filter for `keys` keys, which becomes the newest.
+    pub(super) fn push(&mut self, keys: u64, rate: f64) -> Result<(), FilterError> {
+        self.parts.push(P::planned(self.hash, keys, FalsePositiveRate::new(rate)?)?);
+        self.numbers.inserted = 0;
+        Ok(())
+    }
+
+    /// Inserts a key into the newest part, and returns whether it was new to it.
+    pub(super) fn add(&mut self, hash: KeyHash) -> bool {
+        let is_new = self.parts.last_mut().is_some_and(|newest| newest.add(hash));
+        self.numbers.inserted += u64::from(is_new);
+        is_new
+    }
+
+    pub(super) fn contains(&self, hash: KeyHash) -> bool {
+        // The newest first: it has the most keys, or the most recent.
+        self.parts.iter().rev().any(|part| part.contains(hash))
+            || self.base.as_ref().is_some_and(|base| base.may_contain(hash))
+    }
+
+    /// Returns whether a part below the newest may contain the key.
+    pub(super) fn is_older(&self, hash: KeyHash) -> bool {
+        self.parts.iter().rev().skip(1).any(|part| part.contains(hash))
+    }
+
+    pub(super) fn contains_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
+        matches.reset(hashes.len());
+        let mut own = MatchBitmap::default();
+        for part in &self.parts {
+            part.contains_batch(hashes, &mut own);
+            matches.add(&own);
+        }
+        if let Some(base) = &self.base {
+            base.may_contain_batch(hashes, &mut own);
+            matches.add(&own);
+        }
+    }
+
+    pub(super) fn health(&self) -> LayersHealth {
+        let base = self.base.as_ref();
+        let (mut keys, mut bytes) = base.map_or((0, 0), |base| (base.info().keys, base.as_bytes().len() as u64));
+        let mut absent = 1.0 - base.map_or(0.0, FilterBlock::expected_fpr);
+        for part in &self.parts {
+            let health = part.health();
+            (keys, bytes) = (keys.saturating_add(health.keys), bytes + part.block_bytes());
+            absent *= 1.0 - health.expected_fpr;
+        }
+        LayersHealth { keys, parts: self.parts.len() + usize::from(base.is_some()), bytes, expected_fpr: 1.0 - absent }
+    }
+
+    pub(super) fn to_bytes(&self) -> Result<Bytes, FilterError> {
+        let mut blocks: Vec<Bytes> = self.base.iter().map(|base| Bytes::copy_from_slice(base.as_bytes())).collect();
+        for part in &self.parts {
+            let block = part.to_block()?;
+            blocks.push(match self.file {
+                Some(file) => FilterBlock::open_unverified(block)?.bound_to(file),
+                None => block,
+            });
+        }
+        let Numbers { role, rate, keys, inserted, generations } = self.numbers;
+        let mut bytes = blocks.concat();
+        blocks.iter().for_each(|block| bytes.extend_from_slice(&(block.len() as u64).to_le_bytes()));
+        for number in [rate.get().to_bits(), keys, inserted] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most `MAX_PARTS` and a base")]
+        bytes.extend_from_slice(&(blocks.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&generations.to_le_bytes());
+        bytes.extend_from_slice(&[role as u8, VERSION]);
+        bytes.extend_from_slice(&MAGIC);
+        let checksum = checksum(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        Ok(bytes.into())
+    }
+
+    pub(super) fn from_bytes(role: Role, bytes: &Bytes, context: &LoadContext<'_>) -> Result<Self, FilterError> {
+        let (sizes, numbers) = Numbers::decode(bytes, role)?;
+        let identity = context.identity();
+        let of_part = match identity.file {
+            Some(file) => LoadContext::from(identity.hash).with_file_id(file),
+            None => LoadContext::from(identity.hash),
+        };
+        let (mut base, mut parts, mut start) = (None, Vec::new(), 0);
+        for size in sizes {
+            // The sizes were added up.
+            let block = bytes.slice(start..start + size);
+            start += size;
+            if role == Role::Late && base.is_none() {
+                base = Some(FilterBlock::load(block, context.with_known_keys(&[]))?);
+            } else {
+                parts.push(P::from_block(&block, of_part)?);
+            }
+        }
+        let layers = Self { hash: identity.hash, file: identity.file, base, parts, numbers };
+        for key in context.known_keys() {
+            if context.hasher().is_none_or(|hasher| !layers.contains(hasher.hash(key))) {
+                return Err(BlockError::KnownKeyAbsent { hash: identity.hash }.into());
+            }
+        }
+        Ok(layers)
+    }
+}
+
+impl Numbers {
+    /// Checks the end of a container, and returns the sizes of its blocks and its numbers.
+    fn decode(bytes: &[u8], role: Role) -> Result<(Vec<usize>, Self), BlockError> {
+        let short = |expected: u64| BlockError::TooShort { expected, got: bytes.len() as u64 };
+        let (before, fields) = Fields::<TRAILER_BYTES>::at_end_of(bytes).ok_or_else(|| short(TRAILER_BYTES as u64))?;
+        let (magic, version) = (fields.array::<30, 2>(), fields.u8::<29>());
+        if magic != MAGIC {
+            return Err(BlockError::Magic { got: u16::from_le_bytes(magic) });
+        }
+        let (expected, got) =
+            (fields.u32::<32>(), checksum(bytes.get(..bytes.len() - CHECKSUM_BYTES).unwrap_or_default()));
+        if expected != got {
+            return Err(BlockError::TrailerChecksum { expected, got });
+        }
+        if version != VERSION {
+            return Err(BlockError::Version { expected: VERSION, got: version });
+        }
+        let stored = fields.u8::<28>();
+        BlockError::require(
+            stored == role as u8,
+            "type of layers",
+            "1 late, 2 scalable, 3 rotating: the one to load",
+            stored,
+        )?;
+        let (parts, generations) = (fields.u16::<24>(), fields.u16::<26>());
+        let allowed = match role {
+            Role::Late => 2..=2,
+            Role::Scalable => 1..=MAX_PARTS,
+            Role::Rotating => generations.max(2)..=generations.min(MAX_PARTS),
+        };
+        BlockError::require(
+            allowed.contains(&parts),
+            "parts of layers",
+            "as many as their type has, at most 64",
+            parts,
+        )?;
+        let rate = f64::from_bits(fields.u64::<0>());
+        let rate = FalsePositiveRate::new(rate).map_err(|_| BlockError::Field {
+            field: "rate of layers",
+            expected: "a number between 0 and 1",
+            got: rate.to_bits(),
+        })?;
+        let table = before
+            .len()
+            .checked_sub(usize::from(parts) * 8)
+            .ok_or_else(|| short(TRAILER_BYTES as u64 + 8 * u64::from(parts)))?;
+        let sizes = before.get(table..).unwrap_or_default().as_chunks().0.iter().map(|&size| u64::from_le_bytes(size));
+        let total = sizes.clone().try_fold(0_u64, u64::checked_add).unwrap_or(u64::MAX);
+        let rest = (bytes.len() - table) as u64;
+        if total != table as u64 {
+            return Err(BlockError::Length { expected: total.saturating_add(rest), got: bytes.len() as u64 });
+        }
+        let sizes = sizes.filter_map(|size| usize::try_from(size).ok()).collect();
+        Ok((sizes, Self { role, rate, keys: fields.u64::<8>(), inserted: fields.u64::<16>(), generations }))
+    }
+}
+
+/// What filters of several parts have in common.
+#[expect(private_bounds, reason = "only this crate implements the trait, so that methods can be added to it")]
+pub trait LayeredFilter: HasLayers {
+    /// Whether the key may have been inserted; `false` is certain.
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.layers().contains(hash)
+    }
+
+    /// Probes for many keys, and stores the answers in `matches` in the same order. Each part is probed for all keys.
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
+        self.layers().contains_batch(hashes, matches);
+    }
+
+    /// Returns how full all parts are. Reads all of them.
+    fn health(&self) -> LayersHealth {
+        self.layers().health()
+    }
+
+    /// Stores all parts as one.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::NoMemory`] when allocation fails.
+    fn to_bytes(&self) -> Result<Bytes, FilterError> {
+        self.layers().to_bytes()
+    }
+
+    /// Loads what [`to_bytes`](Self::to_bytes) stored, for more keys. `context` is that of a block: the reader's hash,
+    /// and the file, known keys and parts of keys that the static filter must have. Treat every error as "may be
+    /// present".
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Block`] if the bytes are damaged, store another type, or do not match the context.
+    fn from_bytes<'a>(bytes: impl Into<Bytes>, context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError>
+    where
+        Self: Sized,
+    {
+        Layers::from_bytes(Self::ROLE, &bytes.into(), &context.into()).map(Self::of)
+    }
+}
+
+/// A type that consists of layers.
+pub(super) trait HasLayers {
+    type Part: Part;
+    const ROLE: Role;
+
+    fn of(layers: Layers<Self::Part>) -> Self;
+    fn layers(&self) -> &Layers<Self::Part>;
+}
+
+/// Implements [`LayeredFilter`] for a type around layers.
+macro_rules! layered {
+    ($type:ident, $role:expr) => {
+        impl<P: Part> crate::layers::parts::HasLayers for $type<P> {
+            type Part = P;
+            const ROLE: Role = $role;
+
+            fn of(layers: Layers<P>) -> Self {
+                Self { layers }
+            }
+
+            fn layers(&self) -> &Layers<P> {
+                &self.layers
+            }
+        }
+
+        impl<P: Part> crate::layers::parts::LayeredFilter for $type<P> {}
+    };
+}
+pub(super) use layered;

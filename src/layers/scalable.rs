@@ -1,0 +1,92 @@
+//! A filter for any number of keys.
+
+use alloc::vec::Vec;
+
+use super::parts::{Layers, MAX_PARTS, Numbers, Part, Role, layered};
+use crate::filter::error::FilterError;
+use crate::filter::standard_bloom::StandardBloom;
+use crate::hash::{HashIdentity, KeyHash};
+use crate::units::FalsePositiveRate;
+
+/// The share of a part's rate that the next part has. The rates of all parts add up to the filter's, for any number of
+/// them. Near the best for filters that grow to between 30 and 10,000 times their first size: parts cost 3.3 bits more
+/// for each key than one filter of this rate (1.44 times log2(10)), and 0.2 more for each doubling.
+const NEXT: f64 = 0.9;
+
+/// A Bloom filter for any number of keys, with one rate: parts of doubling size and falling rates (Almeida et al.,
+/// *Scalable Bloom Filters*, 2007).
+///
+/// A key that an older part contains is not inserted again, so that the newest part fills with new keys only. A lookup
+/// probes the newest part first, and of an absent key all of them: seven after a growth to a hundred times the first
+/// size.
+///
+/// It costs more bits than a filter that was planned for the final number of keys: the newest part is on average a
+/// quarter empty, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first
+/// part for the usual number of keys, and let the filter grow where that was wrong.
+///
+/// ```
+/// use sstfilter::layers::{LayeredFilter, ScalableBloom};
+/// use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher};
+///
+/// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
+/// let mut seen = <ScalableBloom>::new(hasher.identity(), 1_000, rate)?;
+/// for key in 0..50_000 {
+///     seen.insert(KeyHash::mix(key))?;
+/// }
+/// assert!((0..50_000).all(|key| seen.contains(KeyHash::mix(key))));
+/// let health = seen.health();
+/// assert!(health.parts == 6 && health.expected_fpr <= 0.01);
+///
+/// let restored = <ScalableBloom>::from_bytes(seen.to_bytes()?, &hasher)?;
+/// assert!(restored.contains(KeyHash::mix(7)));
+/// # Ok::<(), sstfilter::FilterError>(())
+/// ```
+#[derive(Debug)]
+pub struct ScalableBloom<P = StandardBloom> {
+    pub(super) layers: Layers<P>,
+}
+
+impl<P: Part> ScalableBloom<P> {
+    /// Creates an empty filter. Its first part is for `keys` keys, at least 1; `rate` holds for any number.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Config`] if a part cannot have so low a rate; [`FilterError::TooLarge`] or
+    /// [`FilterError::NoMemory`] if the first part is too large.
+    pub fn new(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        let numbers = Numbers { role: Role::Scalable, rate, keys: keys.max(1), inserted: 0, generations: 0 };
+        let mut filter = Self { layers: Layers { hash, file: None, base: None, parts: Vec::new(), numbers } };
+        filter.grow()?;
+        Ok(filter)
+    }
+
+    /// Inserts a key, and returns whether it was new: `false` for a key that the filter already seemed to contain.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new), if the next part cannot be created. The key is then not inserted.
+    pub fn insert(&mut self, hash: KeyHash) -> Result<bool, FilterError> {
+        if self.layers.is_older(hash) {
+            return Ok(false);
+        }
+        let grown = self.layers.parts.len() - 1;
+        if self.layers.numbers.inserted >= self.layers.numbers.keys.saturating_mul(1 << grown) {
+            if self.layers.parts.last().is_some_and(|newest| newest.contains(hash)) {
+                return Ok(false);
+            }
+            self.grow()?;
+        }
+        Ok(self.layers.add(hash))
+    }
+
+    fn grow(&mut self) -> Result<(), FilterError> {
+        let parts = self.layers.parts.len();
+        if parts >= usize::from(MAX_PARTS) {
+            return Err(FilterError::Full { keys: u64::MAX, slots: u64::MAX });
+        }
+        let rate = (0..parts).fold(self.layers.numbers.rate.get() * (1.0 - NEXT), |rate, _| rate * NEXT);
+        self.layers.push(self.layers.numbers.keys.saturating_mul(1 << parts), rate)
+    }
+}
+
+layered!(ScalableBloom, Role::Scalable);

@@ -1,0 +1,288 @@
+//! Filters of several parts. The failures guarded against: a key that is lost when a part is added, emptied, stored or
+//! restored; and a rate that grows with the parts.
+
+#![expect(clippy::float_cmp, reason = "a share of no keys")]
+
+use std::collections::{HashMap, HashSet};
+
+use crate::common::{self, key_set};
+use proptest::prelude::*;
+use sstfilter::layers::{LateKeys, LayeredFilter, Part, RotatingBloom, ScalableBloom};
+use sstfilter::{
+    BlockError, BuildContext, FalsePositiveRate, FileId, FilterBlock, FilterError, FixedPolicy, HashIdentity, KeyHash,
+    KeyHasher, LoadContext, MatchBitmap, RegisterBlockedBloom, Sizing, StandardBloom, kind,
+};
+
+fn keys(set: u32, count: u32) -> Vec<KeyHash> {
+    key_set(set, count).collect()
+}
+
+fn rate(rate: f64) -> FalsePositiveRate {
+    FalsePositiveRate::new(rate).unwrap()
+}
+
+/// The false positives of a filter among absent keys, and those expected from its fill.
+fn false_positives(filter: &impl LayeredFilter, absent: &[KeyHash]) -> (f64, f64) {
+    let mut matches = MatchBitmap::default();
+    filter.contains_batch(absent, &mut matches);
+    let single = absent.iter().filter(|&&hash| filter.contains(hash)).count();
+    assert_eq!(single as u64, matches.count(), "batches answer as single calls do");
+    (single as f64, filter.health().expected_fpr * absent.len() as f64)
+}
+
+/// Grows a filter from `first` keys to `times` as many, and checks its rate on the way. Returns bits per key at the end.
+fn grow<P: Part>(first: u32, times: u32, planned: f64) -> f64 {
+    let all = keys(1, first * times);
+    let absent = keys(2, 400_000);
+    let mut filter = ScalableBloom::<P>::new(HashIdentity::default(), first.into(), rate(planned)).unwrap();
+    for (at, &hash) in (1..).zip(&all) {
+        filter.insert(hash).unwrap();
+        if at == all.len() || at % (all.len() / 3) == 0 {
+            let (found, expected) = false_positives(&filter, &absent);
+            let sigma = expected.sqrt();
+            assert!((found - expected).abs() < 4.0 * sigma, "{at} keys: {found}, expected {expected}");
+            let most = planned * absent.len() as f64;
+            assert!(found < most + 4.0 * most.sqrt(), "{at} keys: {found} of at most {most}");
+        }
+    }
+    assert!(all.iter().all(|&hash| filter.contains(hash)));
+    let health = filter.health();
+    // But for those that were false positives when they came.
+    assert!(health.keys as f64 > all.len() as f64 * (1.0 - planned), "{health:?}");
+    health.bytes as f64 * 8.0 / all.len() as f64
+}
+
+#[test]
+fn a_scalable_filter_keeps_its_rate_at_a_hundred_times_its_first_size() {
+    for planned in [0.05, 0.01, 0.001] {
+        let bits = grow::<StandardBloom>(2_000, 100, planned);
+        let alone =
+            StandardBloom::for_rate(HashIdentity::default(), 200_000, rate(planned)).unwrap().bits() as f64 / 2e5;
+        println!("{planned}: {bits:.2} bits per key, {alone:.2} if planned for all: {:.2} times", bits / alone);
+        assert!(bits < 2.5 * alone);
+    }
+    for planned in [0.2, 0.05] {
+        println!("register-blocked, {planned}: {:.2} bits per key", grow::<RegisterBlockedBloom>(2_000, 100, planned));
+    }
+}
+
+#[test]
+fn a_rotating_filter_contains_its_window_and_forgets_what_is_older() {
+    for (generations, planned) in [(2, 0.01), (5, 0.01), (2, 0.2)] {
+        rotate::<StandardBloom>(generations, planned);
+    }
+    rotate::<RegisterBlockedBloom>(2, 0.05);
+}
+
+fn rotate<P: Part>(generations: u16, planned: f64) {
+    let per_generation = 5_000;
+    let stream = keys(3, per_generation * u32::from(generations) * 4);
+    let mut filter =
+        RotatingBloom::<P>::new(HashIdentity::default(), per_generation.into(), generations, rate(planned)).unwrap();
+    let window = per_generation as usize * usize::from(generations - 1);
+    for (at, &hash) in stream.iter().enumerate() {
+        filter.insert(hash);
+        if at % 1_009 == 0 {
+            let recent = &stream[(at + 1).saturating_sub(window)..=at];
+            assert!(recent.iter().all(|&hash| filter.contains(hash)), "{generations} generations at {at}");
+        }
+    }
+    let old = &stream[..per_generation as usize * usize::from(generations) * 2];
+    let (found, expected) = false_positives(&filter, old);
+    assert!((found - expected).abs() < 4.0 * expected.sqrt(), "{found}, expected {expected}");
+    assert!(filter.health().expected_fpr <= planned);
+    (0..generations).for_each(|_| filter.rotate());
+    assert_eq!((filter.health().keys, filter.contains(stream[0])), (0, false));
+}
+
+/// A change to a filter that forgets, and to the keys that it must contain.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u64),
+    Rotate,
+    Store,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(common::cases(500, 10_000)))]
+
+    // promise: no-false-negatives
+    #[test]
+    fn no_key_of_the_window_is_denied_whatever_comes(
+        generations in 2..5_u16, per_generation in 1..20_u64,
+        steps in prop::collection::vec(prop_oneof![
+            20 => (0..60_u64).prop_map(Step::Insert), 1 => Just(Step::Rotate), 1 => Just(Step::Store),
+        ], 0..300),
+    ) {
+        let hasher = KeyHasher::default();
+        let mut filter =
+            <RotatingBloom>::new(hasher.identity(), per_generation, generations, rate(0.1)).unwrap();
+        // For each key, the inserts and the rotations before its last insert.
+        let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
+        let (mut inserts, mut rotations) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Insert(key) => {
+                    filter.insert(KeyHash::mix(key));
+                    inserts += 1;
+                    last.insert(key, (inserts, rotations));
+                }
+                Step::Rotate => {
+                    filter.rotate();
+                    rotations += 1;
+                }
+                Step::Store => {
+                    filter = RotatingBloom::from_bytes(filter.to_bytes().unwrap(), &hasher).unwrap();
+                }
+            }
+            let window = per_generation * u64::from(generations - 1);
+            for (&key, &(insert, rotation)) in &last {
+                let is_recent = inserts - insert < window && rotation == rotations;
+                prop_assert!(!is_recent || filter.contains(KeyHash::mix(key)));
+            }
+        }
+    }
+
+    // promise: no-false-negatives
+    #[test]
+    fn no_key_of_a_scalable_filter_is_denied(
+        first in 1..40_u64, inserts in prop::collection::vec(0..2_000_u64, 0..600), stored in 0..600_usize,
+    ) {
+        let hasher = KeyHasher::default();
+        let mut filter = <ScalableBloom>::new(hasher.identity(), first, rate(0.05)).unwrap();
+        let mut exact = HashSet::new();
+        for (at, key) in inserts.into_iter().enumerate() {
+            let is_new = filter.insert(KeyHash::mix(key)).unwrap();
+            prop_assert!(exact.insert(key) || !is_new, "a key that was in is not new");
+            if at == stored {
+                filter = ScalableBloom::from_bytes(filter.to_bytes().unwrap(), &hasher).unwrap();
+            }
+            prop_assert!(filter.contains(KeyHash::mix(key)));
+        }
+        prop_assert!(exact.iter().all(|&key| filter.contains(KeyHash::mix(key))));
+    }
+}
+
+fn block(policy: &FixedPolicy, context: &BuildContext, hashes: &[KeyHash]) -> bytes::Bytes {
+    let mut builder = policy.builder(context);
+    builder.add_hashes(hashes);
+    builder.finish().block.unwrap()
+}
+
+// promise: no-false-negatives
+#[test]
+fn late_keys_are_found_over_every_kind_and_the_rates_add_up() {
+    let (hasher, file) = (KeyHasher::default(), FileId::random());
+    let context = BuildContext::new(&hasher).with_file_id(file);
+    let load = LoadContext::new(&hasher).with_file_id(file);
+    let (own, late, absent) = (keys(1, 20_000), keys(2, 2_000), keys(3, 300_000));
+    for entry in kind::all() {
+        let policy = entry.configure(Sizing::Rate(rate(1.0 / 256.0))).unwrap();
+        let mut filter = <LateKeys>::over(block(&policy, &context, &own), load, 1_000, rate(0.01)).unwrap();
+        assert_eq!(filter.late_share(), 0.0);
+        late[..900].iter().for_each(|&hash| _ = filter.insert(hash));
+        assert!(!filter.is_due() && !filter.insert(own[0]) && !filter.insert(late[0]));
+        let (found, expected) = false_positives(&filter, &absent);
+        assert!(
+            (found - expected).abs() < 4.0 * expected.sqrt() + 0.01 * expected,
+            "{}: {found}, {expected}",
+            entry.name
+        );
+        let mut restored = <LateKeys>::from_bytes(filter.to_bytes().unwrap(), load).unwrap();
+        late.iter().for_each(|&hash| _ = restored.insert(hash));
+        assert!(restored.is_due() && (0.09..0.1).contains(&restored.late_share()), "{}", restored.late_share());
+        assert!(own.iter().chain(&late).all(|&hash| restored.contains(hash)), "{}", entry.name);
+        let rebuilt = restored.rebuilt(&policy, &context, &[own.clone(), late.clone()].concat()).unwrap();
+        assert!(own.iter().chain(&late).all(|&hash| rebuilt.contains(hash)) && rebuilt.late_share() == 0.0);
+        assert!(<LateKeys>::from_bytes(rebuilt.to_bytes().unwrap(), load).is_ok());
+    }
+}
+
+/// Stored filters of all types, each with a loader.
+type Loader = fn(bytes::Bytes, &KeyHasher) -> Result<(), FilterError>;
+
+fn stored() -> Vec<(bytes::Bytes, Loader)> {
+    let (hasher, hashes) = (KeyHasher::default(), keys(5, 40));
+    let mut scalable = <ScalableBloom>::new(hasher.identity(), 10, rate(0.1)).unwrap();
+    let mut rotating = RotatingBloom::<RegisterBlockedBloom>::new(hasher.identity(), 10, 3, rate(0.1)).unwrap();
+    let built = block(&FixedPolicy::default(), &BuildContext::new(&hasher), &hashes);
+    let mut late = <LateKeys>::over(built, &hasher, 10, rate(0.1)).unwrap();
+    for &hash in &hashes {
+        scalable.insert(hash).unwrap();
+        rotating.insert(hash);
+        late.insert(KeyHash::mix(hash.get()));
+    }
+    vec![
+        (scalable.to_bytes().unwrap(), |bytes, hasher| <ScalableBloom>::from_bytes(bytes, hasher).map(|_| ())),
+        (rotating.to_bytes().unwrap(), |bytes, hasher| {
+            RotatingBloom::<RegisterBlockedBloom>::from_bytes(bytes, hasher).map(|_| ())
+        }),
+        (late.to_bytes().unwrap(), |bytes, hasher| <LateKeys>::from_bytes(bytes, hasher).map(|_| ())),
+    ]
+}
+
+#[test]
+fn stored_layers_that_are_damaged_foreign_or_of_another_type_are_not_taken_up() {
+    let (hasher, stored) = (KeyHasher::default(), stored());
+    for (bytes, load) in &stored {
+        load(bytes.clone(), &hasher).unwrap();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 0x10;
+            assert!(load(damaged.into(), &hasher).is_err(), "byte {at}");
+        }
+        (0..bytes.len()).for_each(|length| assert!(load(bytes.slice(..length), &hasher).is_err(), "{length} bytes"));
+        assert!(load([&bytes[..], &[0]].concat().into(), &hasher).is_err());
+        let foreign = load(bytes.clone(), &KeyHasher::with_seed(5));
+        assert!(matches!(foreign, Err(FilterError::Block(BlockError::HashMismatch { .. }))), "{foreign:?}");
+        // Not a block, whatever opens it.
+        assert!(matches!(FilterBlock::load(bytes, &hasher), Err(BlockError::Magic { .. })));
+    }
+    for (own, (bytes, _)) in stored.iter().enumerate() {
+        for (_, load) in stored.iter().enumerate().filter(|(other, _)| *other != own).map(|(_, stored)| stored) {
+            let refused = load(bytes.clone(), &hasher);
+            assert!(matches!(refused, Err(FilterError::Block(BlockError::Field { .. }))), "{refused:?}");
+        }
+    }
+}
+
+/// Changes fields of the trailer and the sizes, with a checksum that holds.
+#[test]
+fn forged_layers_cause_no_panic_and_no_allocation() {
+    let hasher = KeyHasher::default();
+    for (bytes, load) in stored() {
+        for at in bytes.len() - 36 - 32..bytes.len() - 4 {
+            for value in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {
+                let mut forged = bytes.to_vec();
+                forged[at] = value;
+                let end = forged.len() - 4;
+                let checksum = crc32c::crc32c(&forged[..end]);
+                forged[end..].copy_from_slice(&checksum.to_le_bytes());
+                let _ = load(forged.into(), &hasher);
+            }
+        }
+    }
+}
+
+#[test]
+fn known_keys_are_looked_for_in_all_parts() {
+    let hasher = KeyHasher::default();
+    let (apple, plum): (&[u8], &[u8]) = (b"apple", b"plum");
+    let built = block(&FixedPolicy::default(), &BuildContext::new(&hasher), &[hasher.hash(apple)]);
+    let mut late = <LateKeys>::over(built, &hasher, 10, rate(0.01)).unwrap();
+    late.insert(hasher.hash(plum));
+    let bytes = late.to_bytes().unwrap();
+    assert!(<LateKeys>::from_bytes(bytes.clone(), LoadContext::new(&hasher).with_known_keys(&[apple, plum])).is_ok());
+    let refused = <LateKeys>::from_bytes(bytes, LoadContext::new(&hasher).with_known_keys(&[b"quince"]));
+    assert!(matches!(refused, Err(FilterError::Block(BlockError::KnownKeyAbsent { .. }))), "{refused:?}");
+}
+
+#[test]
+fn absurd_options_are_refused() {
+    let hash = HashIdentity::default();
+    for generations in [0, 1, 65] {
+        assert!(matches!(<RotatingBloom>::new(hash, 10, generations, rate(0.1)), Err(FilterError::Config(_))));
+    }
+    assert!(matches!(<ScalableBloom>::new(hash, u64::MAX, rate(0.1)), Err(FilterError::TooLarge { .. })));
+    assert!(ScalableBloom::<RegisterBlockedBloom>::new(hash, 1_000, rate(1e-9)).is_err());
+}
