@@ -67,7 +67,7 @@
 //! | load and probe one | [`FilterReader`], [`Probe`] |
 //! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
 //! | work with blocks directly | [`FilterBlock`], [`BuildContext`], [`LoadContext`] |
-//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`]; for many threads [`AtomicBloom`], [`RegisterBlockedBloom`] |
+//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`AtomicBloom`], [`RegisterBlockedBloom`] |
 //! | add keys without bound, after a file was written, or forget old ones | [`layers`] |
 //! | combine stored Bloom filters | [`FilterBlock::union`] |
 //! | remove keys as well | [`CountingBloom::remove`], [`CuckooFilter::remove`] |

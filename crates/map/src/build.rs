@@ -67,7 +67,8 @@ impl MapBuilder {
     /// flush with one of these numbers wrote another key.
     ///
     /// A flush covers the numbers from one after the previous flush's to its own, so that numbers that were given to no
-    /// flush are covered as well. A flush that did not write its map, or is still to be written, must not be among them.
+    /// flush are covered as well. A flush that did not write its map, or is still to be written, must not be among
+    /// them.
     pub fn add_writes(&mut self, writes: Writes, hashes: Vec<KeyHash>) {
         self.add(Owner::Writes(writes), hashes);
     }

@@ -129,8 +129,8 @@ impl<D: AsRef<[u8]>> MapSet<D> {
 /// first, even if the page that a lookup needs is damaged there and sound in another one. For each key, search
 ///
 /// - the files that no map covers: [`uncovered`](Self::uncovered);
-/// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of the
-///   map that the key needs cannot be read.
+/// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of
+///   the map that the key needs cannot be read.
 #[derive(Debug)]
 pub struct Coverage<M> {
     judges: Vec<MapJudge<M>>,

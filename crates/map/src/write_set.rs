@@ -97,7 +97,8 @@ impl<D: AsRef<[u8]>> WriteSet<D> {
         found
     }
 
-    /// Returns which writes may have each of the keys. Faster than single lookups if the maps do not fit into the cache.
+    /// Returns which writes may have each of the keys. Faster than single lookups if the maps do not fit into the
+    /// cache.
     #[must_use]
     pub fn of_each(&self, hashes: &[KeyHash]) -> Vec<KeyWrites<'_>> {
         let mut all = vec![self.of_none(); hashes.len()];

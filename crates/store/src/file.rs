@@ -56,9 +56,9 @@ impl FileFilters {
     /// operands and all versions of a key. Store them with the file in the manifest. A view with maps of writes skips
     /// the file if none of these writes wrote the key.
     ///
-    /// Compute them from the entries that are written to the file. The union of what a compaction's inputs state is safe
-    /// and useless: after a few compactions, each file states all writes. But include all of an input's writes for an
-    /// entry that no longer has its number, because a compaction to the last level set it to zero.
+    /// Compute them from the entries that are written to the file. The union of what a compaction's inputs state is
+    /// safe and useless: after a few compactions, each file states all writes. But include all of an input's writes for
+    /// an entry that no longer has its number, because a compaction to the last level set it to zero.
     ///
     /// If an entry of the file is not among these writes, lookups lose its key. Files with range tombstones are never
     /// excluded, nor are those that were opened [without a description](super::FilterStore::open_unfiltered).

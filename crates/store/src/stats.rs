@@ -16,8 +16,8 @@ pub struct FileStats {
     pub filter: FilterStats,
     /// The answers of range filters, and their outcomes.
     pub ranges: FilterStats,
-    /// Lookups of keys outside the bounds of a file, or that none of its writes wrote. Files of a level without overlaps are found by their bounds, and
-    /// not counted here unless they have range tombstones.
+    /// Lookups of keys outside the bounds of a file, or that none of its writes wrote. Files of a level without
+    /// overlaps are found by their bounds, and not counted here unless they have range tombstones.
     pub skipped_by_bounds: u64,
     /// Files that lookups had to search.
     pub searched: u64,

@@ -34,11 +34,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         Writes::new(first, last).unwrap_or(Writes::of(last))
     }
 
-    /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that it
-    /// replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then current.
+    /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that
+    /// it replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then
+    /// current.
     ///
-    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise the map is written anew: `hashes` returns the hashes of all
-    /// keys of a file, deleted keys too, which take 8 bytes each.
+    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise the map is written anew: `hashes` returns the hashes of
+    /// all keys of a file, deleted keys too, which take 8 bytes each.
     ///
     /// # Errors
     ///
@@ -184,8 +185,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         files.map(keys).sum()
     }
 
-    /// Builds a map of `parts` of all writes from the keys of the files that have writes in them. All keys of a file are
-    /// added to each of these parts: which of the file's writes wrote a key is not known.
+    /// Builds a map of `parts` of all writes from the keys of the files that have writes in them. All keys of a file
+    /// are added to each of these parts: which of the file's writes wrote a key is not known.
     fn builder_from_keys(
         &self,
         options: MapOptions,
