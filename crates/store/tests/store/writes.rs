@@ -261,6 +261,8 @@ struct Run {
     files_per_present_key: f64,
     files_per_absent_key: f64,
     maps: usize,
+    /// Of all maps together.
+    intervals: usize,
     /// Per flushed entry.
     added: f64,
     compacted: f64,
@@ -307,6 +309,7 @@ fn run(mut lsm: Lsm, keys: u32, flushes: u64, lookups: u64) -> Run {
         files_per_present_key: present.1 as f64 / present.0 as f64,
         files_per_absent_key: absent.1 as f64 / absent.0 as f64,
         maps: lsm.view.maps().count(),
+        intervals: lsm.view.maps().map(|map| map.index().writes().len()).sum(),
         added: per(lsm.added),
         compacted: per(lsm.compacted),
         merged: per(lsm.merged),
@@ -337,6 +340,8 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
     assert!((run.added - 1.0).abs() < 1e-9, "{run:?}");
     assert!(run.files_per_present_key <= 1.05, "{run:?}");
     assert!(run.files_per_absent_key <= 0.05 && run.maps <= 40, "{run:?}");
+    // Those below the floor are one.
+    assert!(run.intervals as u64 * 2 < flushes, "{run:?}");
 }
 
 #[test]
@@ -432,6 +437,22 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     let filters = lsm.store.open_unfiltered(..).with_writes(writes(1, 1));
     let unknown = Arc::new(Table { entries: Vec::new(), filters });
     assert_eq!(found(&view.edited(ViewEdit::new().add(2, unknown)).unwrap(), 3), 3);
+}
+
+// promise: file-maps
+#[test]
+fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writes() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let files: [(u32, &[u32], _); 2] = [(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], None)];
+    let view = view_of(&lsm, &files);
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
+    view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).unwrap();
+    // A compaction finds out which writes they were.
+    let view = view_of(&lsm, &[(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], Some(writes(3, 3)))]);
+    let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    // As one interval, the writes of both files are all that is known of a key.
+    assert_eq!((view.uncovered_files().count(), found(&view, 3), found(&view, 7)), (0, 2, 0));
 }
 
 #[test]
